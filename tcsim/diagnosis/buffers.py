@@ -124,6 +124,7 @@ def bytes_of_operands(problem: Problem, reals: Reals, open_: Mask) -> Iterator[B
     if not open_.any() or formats["d"].kind != "float" or formats["d"].bits != 32:
         return
     seen = problem.observed[open_]
+    right = np.stack([problem.predict(part) for part in problem.parts()])
     for name, codes in (("a", problem.a), ("b", problem.b.swapaxes(1, 2))):
         for lines in (codes, codes.swapaxes(1, 2)):
             words = _words(np.ascontiguousarray(lines), formats[name], problem.output, formats["d"])
@@ -134,7 +135,9 @@ def bytes_of_operands(problem: Problem, reals: Reals, open_: Mask) -> Iterator[B
                 held |= np.isnan(decode(seen, formats["d"]))  # of any payload
             by_chance = len(words) / 2.0 ** (FORMATS[problem.output].bits if problem.output else 32)
             if len(seen) >= 8 and held.all() and by_chance < 0.2 and len(np.unique(seen)) > len(seen) // 4:
-                yield Bytes(name, open_, reals.observed, problem.observed)
+                lines_wrong = open_.any(axis=2, keepdims=True) & open_.any(axis=1, keepdims=True)
+                where = open_ | lines_wrong & np.isin(problem.observed, words) & (problem.observed != right)
+                yield Bytes(name, where, reals.observed, problem.observed)
                 break
 
 

@@ -244,6 +244,12 @@ def memory_rules(count: int, depth: int, others: int, chunk: int, step: int) -> 
                 said = f"by {by} elements ({order})"
                 advice = "look at the address of the first element"
                 yield Rule(pointer, said, advice, partial(_flat, length, by, length, size, k_first), 4)
+        wrap = 1 << max(size - 1, 1).bit_length() - 1
+        for power in (wrap, wrap // 2, wrap // 4):
+            if power > length:
+                said = f"begins again every {power} elements ({order})"
+                advice = "an offset that is kept in too few bits overflows: look at the type of the index"
+                yield Rule("{x}: addresses wrap", said, advice, partial(_wrapped, power, length, k_first), 4)
     said = "look at the order in memory that {x} is given in, and at .row and .col"
     detail = "the whole matrix, row-major taken for column-major"
     for where, rank in ((_turned, 2), (_turned_back, 3)):
@@ -267,6 +273,13 @@ def _flat(pitch: int, off: int, length: int, size: int, k_first: bool, r: Ints, 
     place = np.where((place >= 0) & (place < size), place, -1)
     outer, inner = np.where(place < 0, -1, place // length), place % length
     return (outer, inner) if k_first else (np.where(outer < 0, -1, inner), outer)
+
+
+def _wrapped(power: int, length: int, k_first: bool, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    outer, inner = (r, k) if k_first else (k, r)
+    place = (outer * length + inner) % power
+    outer, inner = place // length, place % length
+    return (outer, inner) if k_first else (inner, outer)
 
 
 def _turned(count: int, depth: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:

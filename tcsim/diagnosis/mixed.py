@@ -7,7 +7,7 @@ tile), or moves whole units of it; either way it has few unknowns, and every out
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -23,9 +23,12 @@ from tcsim.diagnosis.reals import Mask, Numbers, Reals
 _UNITS = 32  # of a period, at most
 _PERIODS = (8, 16, 32, 64, 128)
 _LISTED = 32  # a period that is written out
-_LINE_BLOCKS = (64, 32, 16, 8)
+_LINE_BLOCKS = (128, 64, 32, 16, 8)
+_ACROSS = (128, 64, 32)  # lines of the other operand in a tile
+_BLOCK_TERMS = 400
 _ORDER = "look at the order in which the elements of {x} lie in registers, words and bytes: fragment layout, packing, interleaving"
 _STAGE = "the stage was read before the copy landed (zeros, or an earlier tile), or the index along K is another one"
+_PARTIALS = "look at which slices or partial sums of these tiles are added, and at what clears or overwrites them"
 _BLOCK = "look at which tile's partial sums, or which tile's copies, the kernel takes for this part of K"
 
 
@@ -144,66 +147,94 @@ def _at(source: Ints, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
 
 
 def line_maps_by_k(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Candidate]:
-    """Blocks of lines that are others in a part of K alone: each block of the output is a sum over K of products of any block of lines."""
+    """Blocks of lines that are others, or none, in a part of K or in some tiles: each tile is a sum over K of products of any block of lines."""
     if len(reals.a) > 1:
         return
-    depth = reals.a.shape[2]
     for name in "ba":
-        for size in _LINE_BLOCKS:
-            for unit in (4 * problem.step, 2 * problem.step, problem.step):
-                source = _sources(reals, open_[0], name, size, unit) if unit < depth else None
-                if source is not None and (source != np.arange(len(source))[:, None]).any():
-                    rule = _block_rule(source, size, unit, "columns" if name == "b" else "rows")
-                    yield Candidate(a=rule) if name == "a" else Candidate(b=rule)
-                    break
+        view = _View.of(reals, open_[0], name)
+        for across in (len(view.others), *(size for size in _ACROSS if size < len(view.others))):
+            for size in _LINE_BLOCKS:
+                for unit in (4 * problem.step, 2 * problem.step, problem.step):
+                    source = view.sources(size, across, unit)
+                    if source is not None:
+                        rule = _block_rule(source, size, across, unit, view, name)
+                        yield Candidate(a=rule) if name == "a" else Candidate(b=rule)
+                        break
 
 
-def _sources(reals: Reals, open_: Mask, name: str, size: int, unit: int) -> Ints | None:
-    """(blocks of lines, units of K): which block of lines each takes; -1 for none."""
-    own, others = (reals.a[0], reals.b[0]) if name == "a" else (reals.b[0], reals.a[0])
-    turned = (lambda x: x) if name == "a" else (lambda x: x.T)
-    seen, reach, finite = (turned(x) for x in ((reals.observed - reals.c)[0], reals.reach[0], (reals.finite & (reals.observed > 0 if reals.floor else True))[0]))  # fmt: skip
-    wrong = turned(open_)
-    lines, depth = own.shape
-    blocks, parts = -(-lines // size), -(-depth // unit)
-    if blocks < 2 or blocks * parts > 400:
-        return None
-    padded = np.pad(own, ((0, blocks * size - lines), (0, parts * unit - depth))).reshape(blocks, size, parts, unit)
-    other = np.pad(others, ((0, 0), (0, parts * unit - depth))).reshape(len(others), parts, unit)
-    found = np.repeat(np.arange(blocks)[:, None], parts, axis=1)
-    random = np.random.default_rng(0)
-    for block in range(blocks):
-        rows = slice(block * size, min((block + 1) * size, lines))
-        if not wrong[rows].any():
-            continue
-        usable = np.argwhere(wrong[rows] & finite[rows])
-        if len(usable) < 1.5 * blocks * parts + 8:
+@dataclass(frozen=True)
+class _View:
+    """A problem with the lines of one operand as rows."""
+
+    own: Numbers  # (lines, K)
+    others: Numbers  # (others, K)
+    seen: Numbers  # (lines, others), without C
+    reach: Numbers
+    usable: Mask
+    wrong: Mask
+
+    @classmethod
+    def of(cls, reals: Reals, wrong: Mask, name: str) -> _View:
+        """Of operand a or b of the first matrix."""
+        usable = reals.finite & ((reals.observed > 0) if reals.floor else True)
+        given = (reals.observed - reals.c)[0], reals.reach[0], usable[0], wrong
+        if name == "a":
+            return cls(reals.a[0], reals.b[0], *given)
+        return cls(reals.b[0], reals.a[0], *(x.T for x in given))
+
+    def sources(self, size: int, across: int, unit: int) -> Ints | None:
+        """(blocks of the others, blocks of lines, units of K): which block of lines each takes; -1 for none; None if it is not so."""
+        (lines, depth), others = self.own.shape, len(self.others)
+        blocks, tiles, parts = -(-lines // size), -(-others // across), -(-depth // unit)
+        if blocks < 2 or blocks * parts > _BLOCK_TERMS:
             return None
-        i, j = usable[random.permutation(len(usable))[: 3 * blocks * parts + 64]].T
-        terms = np.einsum("bspu,spu->spb", padded[:, i], other[j]).reshape(len(i), -1)
-        taken = whole_weights(terms, seen[rows][i, j], reach[rows][i, j])
-        if taken is None:
-            return None
-        taken = taken.reshape(parts, blocks)
-        if not ((taken == 0) | (taken == 1)).all() or (taken.sum(axis=1) > 1).any():
-            return None
-        found[block] = np.where(taken.any(axis=1), taken.argmax(axis=1), -1)
-    return found
+        ends = (0, parts * unit - depth)
+        own = np.pad(self.own, ((0, blocks * size - lines), ends)).reshape(blocks, size, parts, unit)
+        other = np.pad(self.others, ((0, 0), ends)).reshape(others, parts, unit)
+        found = np.broadcast_to(np.arange(blocks)[:, None], (tiles, blocks, parts)).copy()
+        random = np.random.default_rng(0)
+        for tile, block in np.ndindex(tiles, blocks):
+            where = slice(block * size, (block + 1) * size), slice(tile * across, (tile + 1) * across)
+            if not self.wrong[where].any():
+                continue
+            places = np.argwhere(self.usable[where])
+            if len(places) < 1.5 * blocks * parts + 8:
+                return None
+            i, j = places[random.permutation(len(places))[: 3 * blocks * parts + 64]].T
+            terms = np.einsum("bspu,spu->spb", own[:, i], other[where[1]][j]).reshape(len(i), -1)
+            times = whole_weights(terms, self.seen[where][i, j], self.reach[where][i, j])
+            if times is None:
+                return None
+            times = times.reshape(parts, blocks)
+            if not ((times == 0) | (times == 1)).all() or (times.sum(axis=1) > 1).any():
+                return None
+            found[tile, block] = np.where(times.any(axis=1), times.argmax(axis=1), -1)
+        return None if (found == np.arange(blocks)[:, None]).all() else found
 
 
-def _block_rule(source: Ints, size: int, unit: int, what: str) -> Rule:
+def _block_rule(source: Ints, size: int, across: int, unit: int, view: _View, name: str) -> Rule:
+    what, those = ("rows", "columns") if name == "a" else ("columns", "rows")
     parts = []
-    for block, row in enumerate(source):
+    for (tile, block), row in ((place, source[place]) for place in np.ndindex(*source.shape[:2])):
         for other in dict.fromkeys(row[row != block].tolist()):
             at = np.flatnonzero(row == other)
+            last = min(len(view.own), (block + 1) * size) - 1
+            where = f"{what} {block * size}-{last}"
+            if len(source) > 1:
+                where += f", {those} {tile * across}-{min(len(view.others), (tile + 1) * across) - 1}"
             k = runs(tuple((at[:, None] * unit + np.arange(unit)).reshape(-1).tolist()))
-            own = f"{what} {block * size}-{block * size + size - 1}"
-            whose = f"those of {what} {other * size}-{other * size + size - 1}, another block" if other >= 0 else "zero"
-            parts.append(f"{own} are {whose} in K {k}")
-    said = "; ".join(parts[:4]) + (f" and {len(parts) - 4} more" if len(parts) > 4 else "")
-    return Rule(f"{LINES} in a part of K", said, _BLOCK, partial(_block_at, source, size, unit), 4)
+            k = "all of K" if len(at) == len(row) else f"K {k}"
+            whose = f"{k} is that of {what} {other * size}-{other * size + size - 1}, of another block"
+            parts.append(f"in {where} {whose if other >= 0 else f'{k} is missing'}")
+    said = "; ".join(parts[:4]) + (f"; and {len(parts) - 4} more" if len(parts) > 4 else "")
+    where = partial(_block_at, source, size, across, unit)
+    if (source[source != np.arange(source.shape[1])[:, None]] < 0).all():
+        return Rule("K block missing in some tiles", said, _PARTIALS, where, 4, crosses=len(source) > 1)
+    kind = LINES if (source == source[:, :, :1]).all() else f"{LINES} in a part of K"
+    return Rule(kind, said, _BLOCK, where, 4, crosses=len(source) > 1)
 
 
-def _block_at(source: Ints, size: int, unit: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
-    block = source[np.minimum(r // size, len(source) - 1), np.minimum(k // unit, source.shape[1] - 1)]
+def _block_at(source: Ints, size: int, across: int, unit: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    places = (x // each for x, each in zip((o, r, k), (across, size, unit), strict=True))
+    block = source[tuple(np.minimum(x, most - 1) for x, most in zip(places, source.shape, strict=True))]
     return np.where(block < 0, -1, block * size + r % size), k
