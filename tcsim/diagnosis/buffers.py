@@ -16,7 +16,7 @@ from tcsim.diagnosis.whole import Whole
 from tcsim.numbers.codec import decode, encode
 from tcsim.numbers.formats import FORMATS, Format
 
-_SAMPLES = 48  # outputs that every hypothesis is tried on first
+_DIFFERENT = 16  # codes that are an operand's bytes: fewer may be so by chance
 _ORDERS = {True: "lines of K one after another", False: "lines along M or N one after another"}
 
 
@@ -134,7 +134,7 @@ def bytes_of_operands(problem: Problem, reals: Reals, open_: Mask) -> Iterator[B
             if np.isnan(decode(words, formats["d"])).any():
                 held |= np.isnan(decode(seen, formats["d"]))  # of any payload
             by_chance = len(words) / 2.0 ** (FORMATS[problem.output].bits if problem.output else 32)
-            if len(seen) >= 8 and held.all() and by_chance < 0.2 and len(np.unique(seen)) > len(seen) // 4:
+            if len(seen) >= 8 and held.all() and by_chance < 0.2 and len(np.unique(seen)) >= _DIFFERENT:
                 lines_wrong = open_.any(axis=2, keepdims=True) & open_.any(axis=1, keepdims=True)
                 where = open_ | lines_wrong & np.isin(problem.observed, words) & (problem.observed != right)
                 yield Bytes(name, where, reals.observed, problem.observed)

@@ -6,19 +6,22 @@ import numpy as np
 
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
 
-MOST = 1100  # unknowns that are solved for at once
-_TIMES = 3  # samples for each unknown
-_LEAST = 1.5
+MOST = 1700  # unknowns that are solved for at once
+_TIMES = 2  # samples for each unknown
+_LEAST = 1.2
+_TELLS = 1e-3  # of a term that is left when the others are taken off
 _OFF = 0.2  # how far from a whole number a weight may come out
 
 
 def samples(reals: Reals, open_: Mask, unknowns: int) -> Ints | None:
-    """Open outputs enough for so many unknowns, (n, 3); None if there are too few."""
-    usable = open_ & reals.finite
-    usable &= (reals.observed > 0) if reals.floor else True
-    places = np.argwhere(usable)
-    if unknowns > MOST or len(places) < _LEAST * unknowns + 8:
+    """Outputs enough for so many unknowns, (n, 3), open ones if these are enough; None if there are too few."""
+    least = _LEAST * unknowns + 8
+    known = reals.finite & ((reals.observed > 0) if reals.floor else True)
+    if (open_ & known).sum() >= least:
+        known = open_ & known
+    if unknowns > MOST or known.sum() < least:
         return None
+    places = np.argwhere(known)
     random = np.random.default_rng(0)
     found: Ints = places[random.permutation(len(places))[: _TIMES * unknowns + 64]]
     return found
@@ -32,13 +35,13 @@ def weights(terms: Numbers, wanted: Numbers) -> Numbers | None:
         return None
     scaled = terms[:, known] / size[known]
     try:
-        values, vectors = np.linalg.eigh(scaled.T @ scaled)
+        lower = np.linalg.cholesky(scaled.T @ scaled)
     except np.linalg.LinAlgError:
         return None
-    if values[0] < 1e-7 * values[-1]:
+    if np.diag(lower).min() < _TELLS:
         return None  # the same outputs come of other weights
     found = np.full(terms.shape[1], np.nan)
-    found[known] = vectors @ ((vectors.T @ (scaled.T @ wanted)) / values) / size[known]
+    found[known] = np.linalg.solve(lower.T, np.linalg.solve(lower, scaled.T @ wanted)) / size[known]
     return found
 
 

@@ -22,6 +22,7 @@ from tcsim.diagnosis.reals import Mask, Numbers, Reals
 
 _UNITS = 32  # of a period, at most
 _PERIODS = (8, 16, 32, 64, 128)
+_TILES, _STEPS = (32, 64, 128, 256), (8, 16, 32)  # of which whole steps may be mixed
 _LISTED = 32  # a period that is written out
 _LINE_BLOCKS = (128, 64, 32, 16, 8)
 _ACROSS = (128, 64, 32)  # lines of the other operand in a tile
@@ -46,11 +47,12 @@ def k_maps(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Candidate]:
 def _periods(depth: int) -> Iterator[tuple[int, int]]:
     """(period, unit), fewest unknowns first."""
     listed = [(period, max(1, period // _UNITS)) for period in _PERIODS if period < depth]
+    listed += [(period, unit) for period in _TILES for unit in _STEPS if unit < period < depth]
     unit = 1
     while -(-depth // unit) > _UNITS:
         unit *= 2
     listed += [(-(-depth // size) * size, size) for size in (4 * unit, 2 * unit, unit) if size < depth]
-    yield from sorted(listed, key=lambda one: one[0] // one[1])
+    yield from sorted(set(listed), key=lambda one: (one[0] // one[1], one))
 
 
 def _mixing(reals: Reals, open_: Mask, period: int, unit: int, part: str) -> Ints | None:
@@ -60,7 +62,6 @@ def _mixing(reals: Reals, open_: Mask, period: int, unit: int, part: str) -> Int
     if chosen is None:
         return None
     t, i, j = chosen.T
-    terms: Numbers
     if part and reals.bare is not None and reals.factors is not None:  # factors stay where they are
         width = reals.a.shape[2] // reals.factors[0].shape[2]
         both = np.repeat(reals.factors[0][t, i] * reals.factors[1][t, j], width, axis=1)
@@ -69,9 +70,9 @@ def _mixing(reals: Reals, open_: Mask, period: int, unit: int, part: str) -> Int
     else:
         a, b = reals.a[t, i], reals.b[t, j]
     pad = -a.shape[1] % period
-    left, right = (np.pad(x, ((0, 0), (0, pad))).reshape(len(x), -1, count, unit) for x in (a, b))
-    left, right = (x.transpose(0, 2, 1, 3).reshape(len(x), count, -1) for x in (left, right))
-    terms = (left @ right.swapaxes(1, 2)).reshape(len(chosen), -1)
+    periods = [np.pad(x, ((0, 0), (0, pad))).reshape(len(x), -1, count, unit) for x in (a, b)]
+    left, right = (x.transpose(0, 2, 1, 3).reshape(len(x), count, -1) for x in periods)
+    terms: Numbers = (left @ right.swapaxes(1, 2)).reshape(len(chosen), -1)
     place = tuple(chosen.T)
     found = whole_weights(terms, (reals.observed - reals.c)[place], reals.reach[place])
     return None if found is None else found.reshape(count, count)
@@ -177,10 +178,10 @@ class _View:
     def of(cls, reals: Reals, wrong: Mask, name: str) -> _View:
         """Of operand a or b of the first matrix."""
         usable = reals.finite & ((reals.observed > 0) if reals.floor else True)
-        given = (reals.observed - reals.c)[0], reals.reach[0], usable[0], wrong
+        seen, reach = (reals.observed - reals.c)[0], reals.reach[0]
         if name == "a":
-            return cls(reals.a[0], reals.b[0], *given)
-        return cls(reals.b[0], reals.a[0], *(x.T for x in given))
+            return cls(reals.a[0], reals.b[0], seen, reach, usable[0], wrong)
+        return cls(reals.b[0], reals.a[0], seen.T, reach.T, usable[0].T, wrong.T)
 
     def sources(self, size: int, across: int, unit: int) -> Ints | None:
         """(blocks of the others, blocks of lines, units of K): which block of lines each takes; -1 for none; None if it is not so."""
@@ -215,17 +216,17 @@ class _View:
 def _block_rule(source: Ints, size: int, across: int, unit: int, view: _View, name: str) -> Rule:
     what, those = ("rows", "columns") if name == "a" else ("columns", "rows")
     parts = []
-    for (tile, block), row in ((place, source[place]) for place in np.ndindex(*source.shape[:2])):
+    for (tile, block), row in ((number, source[number]) for number in np.ndindex(*source.shape[:2])):
         for other in dict.fromkeys(row[row != block].tolist()):
             at = np.flatnonzero(row == other)
             last = min(len(view.own), (block + 1) * size) - 1
-            where = f"{what} {block * size}-{last}"
+            place = f"{what} {block * size}-{last}"
             if len(source) > 1:
-                where += f", {those} {tile * across}-{min(len(view.others), (tile + 1) * across) - 1}"
+                place += f", {those} {tile * across}-{min(len(view.others), (tile + 1) * across) - 1}"
             k = runs(tuple((at[:, None] * unit + np.arange(unit)).reshape(-1).tolist()))
             k = "all of K" if len(at) == len(row) else f"K {k}"
             whose = f"{k} is that of {what} {other * size}-{other * size + size - 1}, of another block"
-            parts.append(f"in {where} {whose if other >= 0 else f'{k} is missing'}")
+            parts.append(f"in {place} {whose if other >= 0 else f'{k} is missing'}")
     said = "; ".join(parts[:4]) + (f"; and {len(parts) - 4} more" if len(parts) > 4 else "")
     where = partial(_block_at, source, size, across, unit)
     if (source[source != np.arange(source.shape[1])[:, None]] < 0).all():

@@ -9,7 +9,7 @@ import numpy as np
 
 from tcsim.diagnosis.candidate import Candidate
 from tcsim.diagnosis.least_squares import samples, whole_weights
-from tcsim.diagnosis.maps import Ints, Rule
+from tcsim.diagnosis.maps import SAME, Ints, Rule
 from tcsim.diagnosis.problem import Problem
 from tcsim.diagnosis.reals import Mask, Numbers, Reals
 
@@ -21,8 +21,8 @@ def part_maps(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Candidate
         for names in ("a", "b", "ab"):
             source = _solved(reals, open_, count, partial(_scaled, reals, names))
             if source is not None:
-                rules = [_rule("scale", source, 1, count) for _ in names]
-                yield Candidate(**dict(zip(names, rules, strict=True)))
+                rule = _rule("scale", source, 1, count)
+                yield Candidate(rule if "a" in names else SAME, rule if "b" in names else SAME)
     if reals.kept is not None and reals.positions is not None:
         own = problem.machine.kept
         count = reals.kept.shape[2] // own

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
+
 from tcsim.diagnosis.maps import ADVANCE, Ints, Rule, depth_rules, line_rules, memory_rules, shared_rules
 
 _SIZES = (2, 4, 8, 16, 32, 64, 128, 256)
@@ -21,8 +23,15 @@ def part_rules(part: str, count: int, others: int, depth: int, step: int) -> Ite
     for rule in (*line_rules(count, others), *first_rules(count), *_interleaved(count)):
         if rule.rank < 3:
             yield replace(rule, mistake=f"{name} of another {line}", advice=advice, part=part)
+    k = np.arange(depth)
     for rule in (*depth_rules(depth, step), *_shifted(depth), *_halves(step)):
-        yield replace(rule, mistake=f"{name} of another {block}", advice=advice, part=part)
+        beyond = (rule.where(k * 0, k, k * 0)[1] < 0) & ("none at" not in rule.detail)
+        detail = (
+            f"{rule.detail}; from {int(beyond.argmax())} on it is not read: behind the end"
+            if beyond.any()
+            else rule.detail
+        )
+        yield replace(rule, mistake=f"{name} of another {block}", detail=detail, advice=advice, part=part)
     for rule in memory_rules(count, depth, others, 4, step):
         if "coordinates" not in rule.mistake:
             yield replace(rule, mistake=rule.mistake.replace("{x}", name), advice=advice, part=part)

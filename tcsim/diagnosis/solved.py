@@ -39,7 +39,7 @@ from tcsim.diagnosis.relations import (
 from tcsim.diagnosis.report import Explanation
 from tcsim.diagnosis.solve import WHOLE, Scored, Solver, clean, foremost
 from tcsim.diagnosis.tails import Tail, tails
-from tcsim.diagnosis.where import beyond_diagonal, where_text
+from tcsim.diagnosis.where import beyond_diagonal, tiles_text, where_text
 from tcsim.diagnosis.whole import Whole
 
 _PARTS = 3  # mistakes in different parts of the output
@@ -146,7 +146,7 @@ class Solved:
         if code == nan_code(self.problem):
             return NAN, f"{where} are {code:#x}: {nan_source(self.problem)}; or they were never written", NAN_ADVICE
         advice = "look at the store, at its predicate and at what was launched"
-        side = beyond_diagonal(self.unwritten, self.problem.inside() & (self.problem.observed == code))
+        side = beyond_diagonal(self.unwritten, ~self.problem.inside() | (self.problem.observed == code))
         if side:
             return (
                 "part of the output masked",
@@ -165,7 +165,7 @@ class Solved:
         own = piece.gives
         if own.sum() == self.wrong.sum() and own.all():
             return ""
-        return f"in {where_text(own)}"
+        return f"in {tiles_text(own)}"
 
     @cached_property
     def codes(self) -> Codes | None:

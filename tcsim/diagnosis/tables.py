@@ -169,7 +169,8 @@ def _numbered(values: Numbers) -> tuple[Numbers, npt.NDArray[np.int64]]:
 def _summed(number: npt.NDArray[Any], values: Numbers, count: int) -> Numbers:
     """(samples, count): the sums of values of each number."""
     flat = (np.arange(len(number))[:, None] * count + number).reshape(-1)
-    return np.bincount(flat, values.reshape(-1), minlength=len(number) * count).reshape(-1, count)
+    sums: Numbers = np.bincount(flat, values.reshape(-1), minlength=len(number) * count).astype(np.float64)
+    return sums.reshape(-1, count)
 
 
 def _table(

@@ -24,6 +24,25 @@ def where_text(mask: Mask) -> str:
     return ", ".join(texts)
 
 
+def tiles_text(mask: Mask) -> str:
+    """The same, with the tiles one after another where they are no rectangle.
+
+    >>> tiles_text(np.kron(np.eye(2, dtype=bool), np.ones((16, 32), bool))[None])
+    'rows 0-15, columns 0-31; rows 16-31, columns 32-63'
+    """
+    _, height, width = mask.shape
+    padded = np.pad(mask.any(axis=0), ((0, -height % _EDGE), (0, -width % _EDGE)))
+    held = padded.reshape(len(padded) // _EDGE, _EDGE, -1, _EDGE).any(axis=(1, 3))
+    kinds = [kind for kind in dict.fromkeys(map(bytes, held)) if any(kind)]
+    if len(mask) > 1 or not 1 < len(kinds) <= _TILES:
+        return where_text(mask)
+    texts = []
+    for kind in kinds:
+        lines = np.repeat([bytes(row) == kind for row in held], _EDGE)[:height]
+        texts.append(where_text(mask & lines[:, None]))
+    return "; ".join(texts)
+
+
 def ranges(places: npt.NDArray[np.intp]) -> str:
     """Indices as ranges; of many, their period if they have one.
 
@@ -65,5 +84,6 @@ def beyond_diagonal(mask: Mask, held: Mask) -> str:
     return ""
 
 
+_EDGE, _TILES = 8, 4  # rows and columns of what is asked for; bands of tiles that are listed
 _DIAGONALS = 8  # of a triangle, at least
 _PERIODS = tuple(1 << power for power in range(1, 10))

@@ -1,0 +1,156 @@
+"""What no rule of the diagnosis says is read off the outputs: maps of K, of scale factors and of tiles, tables of values, other memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tcsim
+from tcsim.diagnosis.least_squares import weights, whole_weights
+
+MMA = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+INTEGER = "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32"
+SCALED = "mma.sync.aligned.kind::mxf4nvf4.block_scale.scale_vec::4X.m16n8k64.row.col.f32.e2m1.e2m1.f32.ue4m3"
+K = np.arange(64)
+
+
+def operands(m: int, n: int, k: int, format: str = "f16") -> tuple[np.ndarray, np.ndarray]:
+    """A and B at random."""
+    random = np.random.default_rng(m + n + k)
+    a, b = (tcsim.encode(random.standard_normal(shape), format) for shape in ((m, k), (k, n)))
+    return a, b
+
+
+def named(found: tcsim.Diagnosis) -> str:
+    """Everything that an explanation of every bit says."""
+    assert (found.verdict, found.explanations[0].bits) == ("explained", True), str(found)
+    return str(found)
+
+
+def test_weights_are_found_or_refused() -> None:
+    """Whole weights come back; terms that are the same thing twice, and sums of something else, have none."""
+    random = np.random.default_rng(0)
+    terms, wanted = random.standard_normal((40, 5)), np.array([1, 0, -2, 0, 1])
+    reach = np.full(40, 1e-9)
+    found = whole_weights(terms, terms @ wanted, reach)
+    assert found is not None and (found == wanted).all()
+    assert whole_weights(terms, terms @ (wanted + 0.5), reach) is None
+    assert whole_weights(terms, random.standard_normal(40), reach) is None
+    assert weights(terms[:, [0, 1, 0]], terms[:, 0]) is None
+
+
+def test_an_order_of_k_that_nobody_listed() -> None:
+    """The elements of each 16 of A's K in an order drawn at random: B's in the opposite order is the same thing."""
+    a, b = operands(32, 48, 64)
+    order = np.random.default_rng(5).permutation(16)
+    observed = tcsim.gemm(a[:, K // 16 * 16 + order[K % 16]], b, instruction=MMA)
+    said = named(tcsim.diagnose(MMA, a=a, b=b, observed=observed))
+    assert "a: K permuted" in said and "b: K permuted" in said
+    assert f"in each 16 along K the order is {', '.join(map(str, order))}" in said
+
+
+def test_blocks_of_k_that_are_zero_or_another_tile() -> None:
+    """The second half of each tile of 64 is what the stage held before."""
+    a, b = operands(32, 48, 192)
+    k = np.arange(192)
+    stale = b[np.where(k % 64 < 32, k, k - 64)]
+    stale[32:64] = 0
+    said = named(tcsim.diagnose(MMA, a=a, b=b, observed=tcsim.gemm(a, stale, instruction=MMA)))
+    assert "K blocks of b mismatched (K 32-63 is zero, K 96-127 is that of K 32-63, an earlier one, K 160-191" in said
+
+
+def test_a_part_of_k_is_missing_in_some_tiles() -> None:
+    """In tiles of 32 x 32, each lacks a part of its own."""
+    a, b = operands(64, 64, 64)
+    observed = np.zeros((64, 64), np.uint32)
+    for number, (top, left) in enumerate(((0, 0), (0, 32), (32, 0), (32, 32))):
+        taken = K[number != K // 16]
+        where = slice(top, top + 32), slice(left, left + 32)
+        observed[where] = tcsim.gemm(a[where[0], taken], b[taken, where[1]], instruction=MMA)
+    said = named(tcsim.diagnose(MMA, a=a, b=b, observed=observed))
+    assert "K block missing in some tiles" in said and "in columns 32-63, rows 0-31 K 16-31 is missing" in said
+
+
+def test_the_sums_of_a_neighbour_in_a_part_of_k() -> None:
+    """Columns have their own first half of K and the next block's second half."""
+    a, b = operands(64, 64, 64)
+    other = np.where(K[:, None] < 32, b, np.roll(b, -32, axis=1))
+    said = named(tcsim.diagnose(MMA, a=a, b=b, observed=tcsim.gemm(a, other, instruction=MMA)))
+    assert "b: columns of another block in a part of K" in said and "K 32-63 is that of columns 32-63" in said
+
+
+@pytest.mark.parametrize("wrong", ["constant", "table"])
+def test_values_of_the_codes_of_b(wrong: str) -> None:
+    """1 is subtracted from every element, or the codes go through a table that is in no list."""
+    random = np.random.default_rng(3)
+    a, b = (random.integers(-128, 128, shape).astype(np.int8) for shape in ((64, 64), (64, 64)))
+    changed = b - np.int8(1) if wrong == "constant" else np.where(b == 3, np.int8(7), b)
+    said = named(tcsim.diagnose(INTEGER, arch="sm_80", a=a, b=b, observed=tcsim.gemm(a, changed, instruction=INTEGER, arch="sm_80")))  # fmt: skip
+    assert ("1 is subtracted from every element" if wrong == "constant" else "3 counts as 7") in said
+
+
+def scaled() -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
+    """A and B of e2m1, and factors of a few values."""
+    random = np.random.default_rng(4)
+    a, b = (tcsim.encode(random.standard_normal(shape), "e2m1", saturate=True) for shape in ((64, 128), (128, 64)))
+    values = np.array([0.5, 0.75, 1, 1.25, 2, 3])
+    own, other = (tcsim.encode(random.choice(values, shape), "ue4m3") for shape in ((64, 8), (8, 64)))
+    return {"a": a, "b": b}, own, other
+
+
+def asked(given: dict[str, np.ndarray], own: np.ndarray, other: np.ndarray, *wrong: np.ndarray) -> str:
+    """What is said of a product with wrong factors."""
+    observed = tcsim.gemm(**given, scale_a=wrong[0], scale_b=wrong[1], instruction=SCALED, arch="sm_120")
+    return named(tcsim.diagnose(SCALED, arch="sm_120", **given, scale_a=own, scale_b=other, observed=observed))
+
+
+def test_scale_factors_of_other_blocks() -> None:
+    """Both operands' from the number of the tile; both operands' last ones not applied; both cut to powers of two."""
+    given, own, other = scaled()
+    at = np.arange(8) // 4
+    said = asked(given, own, other, own[:, at], other[at])
+    assert "scale_a of another block" in said and "scale_b of another block" in said
+    assert "blocks 1, 2, 3 of 8: that of block 0 instead of its own" in said
+    one = tcsim.encode(1.0, "ue4m3")
+    last = np.arange(8) == 7
+    said = asked(given, own, other, np.where(last, one, own), np.where(last[:, None], one, other))
+    assert "block 7 of 8 (the last): counts as 1" in said
+    said = asked(given, own, other, own & 0x78, other & 0x78)
+    assert "scale_a and scale_b: fraction dropped" in said
+
+
+def test_memory_of_the_other_operand() -> None:
+    """B is read from A's buffer; outputs that were staged are overwritten by A's codes."""
+    a, b = operands(64, 32, 64)
+    observed = tcsim.gemm(a, a[:32].T.copy(), instruction=MMA)
+    said = named(tcsim.diagnose(MMA, a=a, b=b, observed=observed))
+    assert "b read from the buffer of a" in said
+    observed = tcsim.gemm(a, b, instruction=MMA)
+    observed[:8] = np.ascontiguousarray(a[:8]).view(np.uint32)
+    said = named(tcsim.diagnose(MMA, a=a, b=b, observed=observed))
+    assert "output overwritten by a in shared memory (rows 0-7, columns 0-31 hold raw codes of a" in said
+
+
+def test_a_triangle_is_called_one() -> None:
+    """What lies right of a diagonal is zero."""
+    a, b = operands(32, 48, 32)
+    observed = np.where(np.arange(48) > np.arange(32)[:, None], 0, tcsim.gemm(a, b, instruction=MMA))
+    assert "the triangle right of the diagonal, column >= row + 1" in named(tcsim.diagnose(MMA, a=a, b=b, observed=observed))  # fmt: skip
+
+
+def test_addresses_that_wrap() -> None:
+    """The offset of an element of A is kept in 11 bits."""
+    a, b = operands(64, 32, 48)
+    wrapped = a.reshape(-1)[np.arange(a.size) % 2048].reshape(a.shape)
+    said = named(tcsim.diagnose(MMA, a=a, b=b, observed=tcsim.gemm(wrapped, b, instruction=MMA)))
+    assert "a: addresses wrap (begins again every 2048 elements" in said
+
+
+def test_what_nothing_made_is_not_explained() -> None:
+    """Random outputs, and random ones in a tile."""
+    a, b = operands(64, 64, 64)
+    random = np.random.default_rng(0)
+    observed = tcsim.gemm(a, b, instruction=MMA).view(np.float32)
+    assert tcsim.diagnose(MMA, a=a, b=b, observed=8 * random.standard_normal((64, 64)).astype(np.float32)).verdict == "not explained"  # fmt: skip
+    observed[:32, 32:] = 8 * random.standard_normal((32, 32))
+    assert "not explained" in tcsim.diagnose(MMA, a=a, b=b, observed=observed).verdict
