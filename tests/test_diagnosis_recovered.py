@@ -50,13 +50,13 @@ def test_an_order_of_k_that_nobody_listed() -> None:
 
 
 def test_blocks_of_k_that_are_zero_or_another_tile() -> None:
-    """The second half of each tile of 64 is what the stage held before."""
-    a, b = operands(32, 48, 192)
-    k = np.arange(192)
-    stale = b[np.where(k % 64 < 32, k, k - 64)]
-    stale[32:64] = 0
+    """Blocks of 16 that are zero, the first again, and two that are left out."""
+    a, b = operands(32, 48, 128)
+    k = np.arange(128)
+    stale = b[np.array([0, 1, 0, 3, 1, 5, 0, 3])[k // 16] * 16 + k % 16]
+    stale[16:32] = 0
     said = named(tcsim.diagnose(MMA, a=a, b=b, observed=tcsim.gemm(a, stale, instruction=MMA)))
-    assert "K blocks of b mismatched (K 32-63 is zero, K 96-127 is that of K 32-63, an earlier one, K 160-191" in said
+    assert "K blocks of b mismatched (K 16-31 is zero, K 32-47 is that of K 0-15, an earlier one" in said
 
 
 def test_a_part_of_k_is_missing_in_some_tiles() -> None:
@@ -107,10 +107,13 @@ def asked(given: dict[str, np.ndarray], own: np.ndarray, other: np.ndarray, *wro
 def test_scale_factors_of_other_blocks() -> None:
     """Both operands' from the number of the tile; both operands' last ones not applied; both cut to powers of two."""
     given, own, other = scaled()
-    at = np.arange(8) // 4
+    at = np.array([0, 0, 0, 0, 1, 5, 2, 1])
     said = asked(given, own, other, own[:, at], other[at])
     assert "scale_a of another block" in said and "scale_b of another block" in said
-    assert "blocks 1, 2, 3 of 8: that of block 0 instead of its own" in said
+    assert (
+        "blocks 1, 2, 3 of 8: that of block 0 instead of its own" in said
+        and "blocks 4, 7 of 8 (the last): that of block 1" in said
+    )
     one = tcsim.encode(1.0, "ue4m3")
     last = np.arange(8) == 7
     said = asked(given, own, other, np.where(last, one, own), np.where(last[:, None], one, other))

@@ -90,8 +90,9 @@ def _rule(part: str, source: Ints, size: int, count: int) -> Rule:
 
 def _said(source: Ints, missing: str) -> str:
     parts = []
-    for other in dict.fromkeys(source[source != np.arange(len(source))].tolist()):
-        blocks = np.flatnonzero(source == other)
+    own = np.arange(len(source))
+    for other in dict.fromkeys(source[source != own].tolist()):
+        blocks = np.flatnonzero((source == other) & (source != own))
         where = f"block{'s' if len(blocks) > 1 else ''} {', '.join(map(str, blocks))} of {len(source)}"
         last = " (the last)" if blocks[-1] == len(source) - 1 else ""
         parts.append(f"{where}{last}: " + (missing if other < 0 else f"that of block {other} instead of its own"))

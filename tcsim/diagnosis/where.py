@@ -32,13 +32,14 @@ def tiles_text(mask: Mask) -> str:
     """
     _, height, width = mask.shape
     padded = np.pad(mask.any(axis=0), ((0, -height % _EDGE), (0, -width % _EDGE)))
-    held = padded.reshape(len(padded) // _EDGE, _EDGE, -1, _EDGE).any(axis=(1, 3))
-    kinds = [kind for kind in dict.fromkeys(map(bytes, held)) if any(kind)]
+    held: Mask = np.any(padded.reshape(len(padded) // _EDGE, _EDGE, -1, _EDGE), axis=(1, 3))
+    bands = [row.tobytes() for row in held]
+    kinds = [kind for kind in dict.fromkeys(bands) if any(kind)]
     if len(mask) > 1 or not 1 < len(kinds) <= _TILES:
         return where_text(mask)
     texts = []
     for kind in kinds:
-        lines = np.repeat([bytes(row) == kind for row in held], _EDGE)[:height]
+        lines = np.repeat([band == kind for band in bands], _EDGE)[:height]
         texts.append(where_text(mask & lines[:, None]))
     return "; ".join(texts)
 
