@@ -30,8 +30,7 @@ class Tile:
         return self.block_m // self.thread_m * (self.block_n // self.thread_n)
 
 
-TILES = (Tile(64, 64, 8, 4, 2), Tile(64, 64, 4, 4, 2), Tile(64, 32, 4, 4, 2))
-"""In order of preference: the first whose shared memory fits."""
+TILE = Tile(64, 64, 8, 4, 2)
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ class Constants:
     length: int  # places along the dense K of one step
     kept_length: int  # of them those that A keeps
     steps: int  # of one instruction
-    steps_of_stage: int
+    span: int  # places that are computed one after another: a short step, or a part of a long one
     parts: int  # of a step: products of each sum to less than 32 bits
     apart: bool  # c is added after the steps of an instruction
     within: bool  # the addend fits into the sum of the products
@@ -49,21 +48,21 @@ class Constants:
     tile: Tile
 
     @property
-    def stage(self) -> int:
-        """Places along K of a stage."""
-        return self.length * self.steps_of_stage
+    def spans_of_stage(self) -> int:
+        """A stage has at least so many places."""
+        return max(1, _FEWEST // self.span)
 
-    @property
-    def masks(self) -> int:
-        """Rows of masks of a stage."""
-        return self.steps_of_stage * self.parts * (self.length // self.parts + 1)
+    def stages(self, steps: int) -> int:
+        """Of a product of some steps; the exponents of long ones come one step ahead."""
+        spans = self.length // self.span
+        return -(-(steps + (spans > 1)) * spans // self.spans_of_stage)
 
     @property
     def chunks(self) -> tuple[int, int]:
         """Bytes of a chunk of A and of one of B."""
         return (
-            self.tile.block_m * (12 * self.stage + 4 * self.masks),
-            self.tile.block_n * (10 * self.stage + 4 * self.masks),
+            self.tile.block_m * self.spans_of_stage * (12 * self.span + 4 * (self.span + 1)),
+            self.tile.block_n * self.spans_of_stage * (10 * self.span + 4 * (self.span + 1)),
         )
 
     @property
@@ -130,11 +129,11 @@ def constants_of(work: Work, shared: int = _SHARED, tile: Tile | None = None) ->
         parts *= 2
     within = _fits(kept // parts, codes, unit.fraction_bits, 2 << unit.fraction_bits)
     lowest = sum(item.minimum_exponent - (item.fraction_bits if item.zero else 0) for item in multiplied)
-    for one in (tile,) if tile else TILES:
-        found = Constants(length, kept, steps, max(1, _FEWEST // length), parts, apart, within, lowest < -126, one)
-        if found.shared_bytes <= shared:
-            return found
-    raise UnsupportedError(f"a step of {length} places needs more than {shared} bytes of shared memory")
+    span = min(_FEWEST, length // parts)
+    found = Constants(length, kept, steps, span, parts, apart, within, lowest < -126, tile or TILE)
+    if found.shared_bytes > shared:
+        raise UnsupportedError(f"a stage needs more than {shared} bytes of shared memory")
+    return found
 
 
 def _fits(products: int, formats: tuple[Format, ...], fraction_bits: int, more: int = 0) -> bool:
@@ -150,6 +149,7 @@ def headers(work: Work, constants: Constants) -> dict[str, str]:
     """All headers that the kernel includes."""
     a, b, c = work.formats
     values = {item.name.upper(): getattr(constants, item.name) for item in fields(constants) if item.type == "int"}
+    values["SPANS_OF_STAGE"] = constants.spans_of_stage
     values |= {item.name.upper(): getattr(constants.tile, item.name) for item in fields(constants.tile)}
     listed = ", ".join(f"{name} = {value}" for name, value in values.items())
     scale = work.scale.name if work.scale else "ue8m0"

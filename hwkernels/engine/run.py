@@ -227,7 +227,7 @@ def _fast(work: Work, problem: Problem, batch: int, stream: int, tile: fast.Tile
     """Each product of the batch by itself: decode both operands, multiply."""
     constants, (decode_a, decode_b, gemm) = fast_functions(work, tile)
     shape, steps = constants.tile, problem.blocks * constants.steps
-    stages = -(-steps // constants.steps_of_stage)
+    stages = constants.stages(steps)
     tiles = -(-problem.m // shape.block_m), -(-problem.n // shape.block_n)
     words = -(-constants.length // 32)
     sizes = [count * stages * size for count, size in zip(tiles, constants.chunks, strict=True)]

@@ -1,16 +1,19 @@
 // A whole product, chained along K, on GPUs with a full-rate f64 unit: engine_fast.cuh says how one step is computed.
 //
 // `engine_decode_a` and `engine_decode_b` write the operands in chunks: of a tile of rows (or columns) and a stage of K, first the
-// magnitudes, then the masks that complement, then the exponents, K outermost. `engine_gemm` copies chunks into shared memory and computes
+// magnitudes, then the masks that complement, then the exponents, K outermost. A stage is some short steps, or a span of a long one; the largest
+// exponent of a long step must be known before its first product, so its exponents come one step ahead. `engine_gemm` copies chunks into shared memory and computes
 // a tile of BLOCK_M x BLOCK_N outputs; each thread has THREAD_M rows and THREAD_N columns, in quads. Its addends lie in shared memory.
 #include "engine_exact.cuh"
 #include "engine_fast.cuh"
 #include "constants.cuh"
 
 enum {
-    STAGE = LENGTH * STEPS_OF_STAGE,
-    PART = LENGTH / PARTS,  // products whose sum fits 32 bits
-    MASKS = STEPS_OF_STAGE * PARTS * (PART + 1),
+    PART = LENGTH / PARTS,          // products whose sum fits 32 bits
+    SPANS = LENGTH / SPAN,          // of a step
+    AHEAD = SPANS > 1,              // the exponents of a step lie with the spans of the step before
+    STAGE = SPAN * SPANS_OF_STAGE,  // places along K
+    MASKS = (SPAN + 1) * SPANS_OF_STAGE,
     WORDS = (LENGTH + 31) / 32,
     CHUNK_A = BLOCK_M * (12 * STAGE + 4 * MASKS),
     CHUNK_B = BLOCK_N * (10 * STAGE + 4 * MASKS),
@@ -67,23 +70,24 @@ FN bool element_b(const Problem &p, i64 column, int step, int place, Factor *fou
 // One step of one row: `at` is the row in its tile, `place_of` its place among the magnitudes.
 template <bool IS_A, int TILE>
 FN void decode(const Problem &p, const Workspace &w, i64 row, int step) {
-    const int at = row % TILE, stage = step / STEPS_OF_STAGE, inner = step % STEPS_OF_STAGE;
+    const int at = row % TILE;
     const int place_of = IS_A ? at : (at >> 1 & 1) * (TILE / 2) + (at >> 2) * 2 + (at & 1);  // of a quad the halves lie apart
-    u8 *chunk = (IS_A ? w.a : w.b) + (row / TILE * w.stages + stage) * (i64)(IS_A ? CHUNK_A : CHUNK_B);
-    double *magnitudes = (double *)chunk + inner * LENGTH * TILE + place_of;
-    u32 *masks = (u32 *)(chunk + 8 * STAGE * TILE) + inner * PARTS * (PART + 1) * TILE + at;
-    u8 *exponents = chunk + (8 * STAGE + 4 * MASKS) * TILE;
+    u8 *chunks = (IS_A ? w.a : w.b) + row / TILE * w.stages * (i64)(IS_A ? CHUNK_A : CHUNK_B);
     Flags flags[WORDS] = {};
     u32 before = 0;
     for (int k = 0; k < LENGTH; k++) {
         Factor f = {0.0, NOTHING_EXPONENT, 0, ZERO};
         if (IS_A ? element_a(p, row, step, k, &f) : element_b(p, row, step, k, &f)) note(flags[k / 32], f, k % 32);
-        magnitudes[k * TILE] = f.magnitude;
-        masks[(k + k / PART) * TILE] = f.sign ^ (k % PART ? before : 0);
+        const int own = (step + AHEAD) * SPANS + k / SPAN, ahead = own - AHEAD * SPANS;  // spans
+        u8 *chunk = chunks + own / SPANS_OF_STAGE * (i64)(IS_A ? CHUNK_A : CHUNK_B);
+        ((double *)chunk)[(own % SPANS_OF_STAGE * SPAN + k % SPAN) * TILE + place_of] = f.magnitude;
+        u32 *masks = (u32 *)(chunk + 8 * STAGE * TILE) + (own % SPANS_OF_STAGE * (SPAN + 1) + k % SPAN) * TILE + at;
+        masks[0] = f.sign ^ (k % PART ? before : 0);
         before = f.sign;
-        if (k % PART == PART - 1) masks[(k + k / PART + 1) * TILE] = before ^ (IS_A ? 0x80000000u : 0);  // and 2**31 added to the count
+        if (k % PART == PART - 1) masks[TILE] = before ^ (IS_A ? 0x80000000u : 0);  // and 2**31 added to the count
+        u8 *exponents = chunks + ahead / SPANS_OF_STAGE * (i64)(IS_A ? CHUNK_A : CHUNK_B) + (8 * STAGE + 4 * MASKS) * TILE;
         const u32 exponent = (u32)(f.exponent + (IS_A ? (int)TheStep::BIAS : 0)) & 0xFFFF;
-        const i64 place = (i64)(inner * LENGTH + k) * TILE + at;
+        const int place = (ahead % SPANS_OF_STAGE * SPAN + k % SPAN) * TILE + at;
         if (IS_A) ((u32 *)exponents)[place] = exponent * 0x10001u;
         else ((u16 *)exponents)[place] = (u16)exponent;
     }
@@ -139,136 +143,161 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) engine_gemm(const 
         }
         asm volatile("cp.async.commit_group;" ::: "memory");
     }
-    for (int stage = 0; stage < w.stages; stage++) {
-        asm volatile("cp.async.wait_group %0;" ::"n"(RING - 2) : "memory");
-        __syncthreads();
-        const int next = stage + RING - 1;
-        if (next < w.stages) {
-            copy_chunk<CHUNK_A>(shared + next % RING * CHUNK, from_a + (i64)next * CHUNK_A);
-            copy_chunk<CHUNK_B>(shared + next % RING * CHUNK + CHUNK_A, from_b + (i64)next * CHUNK_B);
-        }
-        asm volatile("cp.async.commit_group;" ::: "memory");
-        const u8 *here = shared + stage % RING * CHUNK;
-#pragma unroll 1
-        for (int inner = 0; inner < STEPS_OF_STAGE; inner++) {
-            const int step = stage * STEPS_OF_STAGE + inner;
-            if (step >= w.steps) break;
-            const double *values_a = (const double *)here + inner * LENGTH * BLOCK_M + row;
-            const double *values_b = (const double *)(here + CHUNK_A) + inner * LENGTH * BLOCK_N + quad * 2;
-            const u32 *masks_a = (const u32 *)(here + 8 * STAGE * BLOCK_M) + inner * PARTS * (PART + 1) * BLOCK_M + row;
-            const u32 *masks_b = (const u32 *)(here + CHUNK_A + 8 * STAGE * BLOCK_N) + inner * PARTS * (PART + 1) * BLOCK_N + quad * 4;
-            const u32 *exponents_a = (const u32 *)(here + (8 * STAGE + 4 * MASKS) * BLOCK_M) + inner * LENGTH * BLOCK_M + row;
-            const u16 *exponents_b = (const u16 *)(here + CHUNK_A + (8 * STAGE + 4 * MASKS) * BLOCK_N) + inner * LENGTH * BLOCK_N + quad * 4;
-            if (APART && step % STEPS == 0)
+    u32 largest[THREAD_M][THREAD_N / 2];  // exponents of products
+    double sums[THREAD_M][THREAD_N];
+    const auto nothing = [&] {
 #pragma unroll
-                for (int i = 0; i < OUTPUTS; i++) addends[i] = 0.0;
-            double sums[THREAD_M][THREAD_N];
-            {
-                u32 largest[THREAD_M][THREAD_N / 2];
+        for (int i = 0; i < THREAD_M; i++)
 #pragma unroll
-                for (int i = 0; i < THREAD_M; i++)
-#pragma unroll
-                    for (int j = 0; j < THREAD_N / 2; j++) largest[i][j] = (u32)TheStep::LOWEST * 0x10001u;
+            for (int j = 0; j < THREAD_N / 2; j++) largest[i][j] = (u32)TheStep::LOWEST * 0x10001u;
+    };
+    const auto look = [&](const u8 *here, int inner) {
+        const u32 *exponents_a = (const u32 *)(here + (8 * STAGE + 4 * MASKS) * BLOCK_M) + inner * SPAN * BLOCK_M + row;
+        const u16 *exponents_b = (const u16 *)(here + CHUNK_A + (8 * STAGE + 4 * MASKS) * BLOCK_N) + inner * SPAN * BLOCK_N + quad * 4;
 #pragma unroll 4
-                for (int k = 0; k < LENGTH; k++) {
-                    u32 x[THREAD_M];
-                    uint2 y[QUADS];
+        for (int k = 0; k < SPAN; k++) {
+            u32 x[THREAD_M];
+            uint2 y[QUADS];
 #pragma unroll
-                    for (int i = 0; i < THREAD_M; i += 4) *(uint4 *)(x + i) = *(const uint4 *)(exponents_a + k * BLOCK_M + i);
+            for (int i = 0; i < THREAD_M; i += 4) *(uint4 *)(x + i) = *(const uint4 *)(exponents_a + k * BLOCK_M + i);
 #pragma unroll
-                    for (int j = 0; j < QUADS; j++) y[j] = *(const uint2 *)(exponents_b + k * BLOCK_N + 32 * j);
+            for (int j = 0; j < QUADS; j++) y[j] = *(const uint2 *)(exponents_b + k * BLOCK_N + 32 * j);
 #pragma unroll
-                    for (int i = 0; i < THREAD_M; i++)
+            for (int i = 0; i < THREAD_M; i++)
 #pragma unroll
-                        for (int j = 0; j < QUADS; j++) {
-                            largest[i][2 * j] = pair_max(x[i], y[j].x, largest[i][2 * j]);
-                            largest[i][2 * j + 1] = pair_max(x[i], y[j].y, largest[i][2 * j + 1]);
-                        }
+                for (int j = 0; j < QUADS; j++) {
+                    largest[i][2 * j] = pair_max(x[i], y[j].x, largest[i][2 * j]);
+                    largest[i][2 * j + 1] = pair_max(x[i], y[j].y, largest[i][2 * j + 1]);
                 }
-                u32 special = 0;
-#pragma unroll
-                for (int i = OUTPUTS - 1; i >= 0; i--) {
-                    const u32 pair = largest[i / THREAD_N][i % THREAD_N / 2];
-                    const u32 unit = TheStep::unit(i % 2 ? pair << 4 & 0xFFF00000u : pair << 20, addends[i]);
-                    special = shifted_in(special, unit);
-                    sums[i / THREAD_N][i % THREAD_N] = WITHIN ? TheStep::of_addend(unit, addends[i]) : TheStep::empty(unit);
-                }
-                special &= ~(states.nan() | nan);
-                while (special) {
-                    const int i = __ffs(special) - 1, m = i / THREAD_N, n = i % THREAD_N / 4 * 32 + i % 4;
-                    const i64 at_a = (first_row + m) * w.steps + step, at_b = (first_column + quad * 4 + n) * w.steps + step;
-                    states.multiply(1u << i, w.flags_a + at_a * WORDS, w.flags_b + at_b * WORDS, WORDS);
-                    special &= special - 1;
-                }
-            }
-#pragma unroll
-            for (int part = 0; part < PARTS; part++) {
-#pragma unroll 16
-                for (int k = part * PART; k < (part + 1) * PART; k++) {
-                    double a[THREAD_M], b[THREAD_N];
-                    u32 x[THREAD_M], y[THREAD_N];
-#pragma unroll
-                    for (int i = 0; i < THREAD_M; i += 2) *(double2 *)(a + i) = *(const double2 *)(values_a + k * BLOCK_M + i);
-#pragma unroll
-                    for (int i = 0; i < THREAD_M; i += 4) *(uint4 *)(x + i) = *(const uint4 *)(masks_a + (k + part) * BLOCK_M + i);
-#pragma unroll
-                    for (int j = 0; j < QUADS; j++) {
-                        *(double2 *)(b + 4 * j) = *(const double2 *)(values_b + k * BLOCK_N + 16 * j);
-                        *(double2 *)(b + 4 * j + 2) = *(const double2 *)(values_b + k * BLOCK_N + BLOCK_N / 2 + 16 * j);
-                        *(uint4 *)(y + 4 * j) = *(const uint4 *)(masks_b + (k + part) * BLOCK_N + 32 * j);
-                    }
-#pragma unroll
-                    for (int i = 0; i < THREAD_M; i++)
-#pragma unroll
-                        for (int j = 0; j < THREAD_N; j++) sums[i][j] = fused_rz(a[i], b[j], complemented(sums[i][j], x[i], y[j]));
-                }
-                u32 x[THREAD_M], y[THREAD_N];
-                const int end = (part + 1) * (PART + 1) - 1;
-#pragma unroll
-                for (int i = 0; i < THREAD_M; i += 4) *(uint4 *)(x + i) = *(const uint4 *)(masks_a + end * BLOCK_M + i);
-#pragma unroll
-                for (int j = 0; j < QUADS; j++) *(uint4 *)(y + 4 * j) = *(const uint4 *)(masks_b + end * BLOCK_N + 32 * j);
-                bool rare = false;
-#pragma unroll
-                for (int i = 0; i < OUTPUTS; i++) {
-                    const double whole = complemented(sums[i / THREAD_N][i % THREAD_N], x[i / THREAD_N], y[i % THREAD_N]);
-                    const u32 upper = high_of(whole), biased = low_of(whole);
-                    if (part < PARTS - 1) {
-                        parts[(OUTPUTS * part + i) * THREADS] = biased;
-                        sums[i / THREAD_N][i % THREAD_N] = TheStep::empty(upper);
-                        continue;
-                    }
-                    double sum = TheStep::value(upper, biased);
-                    if (!WITHIN) sum += TheStep::cut_addend(upper, addends[i]);
-#pragma unroll
-                    for (int earlier = 0; earlier < PARTS - 1; earlier++) sum += TheStep::value(upper, parts[(OUTPUTS * earlier + i) * THREADS]);
-                    addends[i] = TheStep::begun(sum, rare);
-                }
-                if (part < PARTS - 1) continue;
-                if (rare) {
-#pragma unroll
-                    for (int i = 0; i < OUTPUTS; i++) {
-                        addends[i] = TheStep::rarely(addends[i]);
-                        if (is_finite(addends[i])) continue;
-                        if (!(states.any() & 1u << i)) states.put(1u << i, addends[i]);
-                        addends[i] = 0.0;
-                    }
-                } else {
-#pragma unroll
-                    for (int i = 0; i < OUTPUTS; i++) addends[i] = TheStep::usually(addends[i]);
-                }
-            }
-            if (APART && step % STEPS == STEPS - 1) {
-                const u32 any = states.any();
-#pragma unroll
-                for (int i = 0; i < OUTPUTS; i++) {
-                    const double total = TheStep::added(totals[i * THREADS], any ? states.value(1u << i, addends[i]) : addends[i]);
-                    totals[i * THREADS] = total;
-                    if (any) nan |= is_nan(total) ? 1u << i : 0;
-                }
-                states = {0, 0};
-            }
         }
+    };
+    const auto begin = [&](int step) {
+        u32 special = 0;
+#pragma unroll
+        for (int i = OUTPUTS - 1; i >= 0; i--) {
+            if (APART && step % STEPS == 0) addends[i] = 0.0;
+            const u32 pair = largest[i / THREAD_N][i % THREAD_N / 2];
+            const u32 unit = TheStep::unit(i % 2 ? pair << 4 & 0xFFF00000u : pair << 20, addends[i]);
+            special = shifted_in(special, unit);
+            sums[i / THREAD_N][i % THREAD_N] = WITHIN ? TheStep::of_addend(unit, addends[i]) : TheStep::empty(unit);
+        }
+        special &= ~(states.nan() | nan);
+        while (special) {
+            const int i = __ffs(special) - 1, m = i / THREAD_N, n = i % THREAD_N / 4 * 32 + i % 4;
+            const i64 at_a = (first_row + m) * w.steps + step, at_b = (first_column + quad * 4 + n) * w.steps + step;
+            states.multiply(1u << i, w.flags_a + at_a * WORDS, w.flags_b + at_b * WORDS, WORDS);
+            special &= special - 1;
+        }
+    };
+    const auto add_products = [&](const u8 *here, int inner) {
+        const double *values_a = (const double *)here + inner * SPAN * BLOCK_M + row;
+        const double *values_b = (const double *)(here + CHUNK_A) + inner * SPAN * BLOCK_N + quad * 2;
+        const u32 *masks_a = (const u32 *)(here + 8 * STAGE * BLOCK_M) + inner * (SPAN + 1) * BLOCK_M + row;
+        const u32 *masks_b = (const u32 *)(here + CHUNK_A + 8 * STAGE * BLOCK_N) + inner * (SPAN + 1) * BLOCK_N + quad * 4;
+#pragma unroll
+        for (int k = 0; k < SPAN; k++) {
+            double a[THREAD_M], b[THREAD_N];
+            u32 x[THREAD_M], y[THREAD_N];
+#pragma unroll
+            for (int i = 0; i < THREAD_M; i += 2) *(double2 *)(a + i) = *(const double2 *)(values_a + k * BLOCK_M + i);
+#pragma unroll
+            for (int i = 0; i < THREAD_M; i += 4) *(uint4 *)(x + i) = *(const uint4 *)(masks_a + k * BLOCK_M + i);
+#pragma unroll
+            for (int j = 0; j < QUADS; j++) {
+                *(double2 *)(b + 4 * j) = *(const double2 *)(values_b + k * BLOCK_N + 16 * j);
+                *(double2 *)(b + 4 * j + 2) = *(const double2 *)(values_b + k * BLOCK_N + BLOCK_N / 2 + 16 * j);
+                *(uint4 *)(y + 4 * j) = *(const uint4 *)(masks_b + k * BLOCK_N + 32 * j);
+            }
+#pragma unroll
+            for (int i = 0; i < THREAD_M; i++)
+#pragma unroll
+                for (int j = 0; j < THREAD_N; j++) sums[i][j] = fused_rz(a[i], b[j], complemented(sums[i][j], x[i], y[j]));
+        }
+    };
+    // The sum of a part: kept if another follows, or the result of the step.
+    const auto end = [&](const u8 *here, int inner, int part) {
+        const u32 *masks_a = (const u32 *)(here + 8 * STAGE * BLOCK_M) + (inner * (SPAN + 1) + SPAN) * BLOCK_M + row;
+        const u32 *masks_b = (const u32 *)(here + CHUNK_A + 8 * STAGE * BLOCK_N) + (inner * (SPAN + 1) + SPAN) * BLOCK_N + quad * 4;
+        u32 x[THREAD_M], y[THREAD_N];
+#pragma unroll
+        for (int i = 0; i < THREAD_M; i += 4) *(uint4 *)(x + i) = *(const uint4 *)(masks_a + i);
+#pragma unroll
+        for (int j = 0; j < QUADS; j++) *(uint4 *)(y + 4 * j) = *(const uint4 *)(masks_b + 32 * j);
+        if (part < PARTS - 1) {
+#pragma unroll
+            for (int i = 0; i < OUTPUTS; i++) {
+                const double whole = complemented(sums[i / THREAD_N][i % THREAD_N], x[i / THREAD_N], y[i % THREAD_N]);
+                parts[(OUTPUTS * part + i) * THREADS] = low_of(whole);
+                sums[i / THREAD_N][i % THREAD_N] = TheStep::empty(high_of(whole));
+            }
+            return;
+        }
+        bool rare = false;
+#pragma unroll
+        for (int i = 0; i < OUTPUTS; i++) {
+            const double whole = complemented(sums[i / THREAD_N][i % THREAD_N], x[i / THREAD_N], y[i % THREAD_N]);
+            const u32 upper = high_of(whole);
+            double sum = TheStep::value(upper, low_of(whole));
+            if (!WITHIN) sum += TheStep::cut_addend(upper, addends[i]);
+#pragma unroll
+            for (int earlier = 0; earlier < PARTS - 1; earlier++) sum += TheStep::value(upper, parts[(OUTPUTS * earlier + i) * THREADS]);
+            addends[i] = TheStep::begun(sum, rare);
+        }
+        if (rare) {
+#pragma unroll
+            for (int i = 0; i < OUTPUTS; i++) {
+                addends[i] = TheStep::rarely(addends[i]);
+                if (is_finite(addends[i])) continue;
+                if (!(states.any() & 1u << i)) states.put(1u << i, addends[i]);
+                addends[i] = 0.0;
+            }
+        } else {
+#pragma unroll
+            for (int i = 0; i < OUTPUTS; i++) addends[i] = TheStep::usually(addends[i]);
+        }
+    };
+    const auto add_apart = [&] {
+        const u32 any = states.any();
+#pragma unroll
+        for (int i = 0; i < OUTPUTS; i++) {
+            const double total = TheStep::added(totals[i * THREADS], any ? states.value(1u << i, addends[i]) : addends[i]);
+            totals[i * THREADS] = total;
+            if (any) nan |= is_nan(total) ? 1u << i : 0;
+        }
+        states = {0, 0};
+    };
+    const u8 *here = shared;
+    nothing();
+#pragma unroll 1
+    for (int step = -AHEAD, number = 0; step < w.steps; step++) {
+        if (AHEAD && step >= 0) {
+            begin(step);
+            nothing();
+        }
+#pragma unroll 1
+        for (int span = 0; span < SPANS; span++, number++) {
+            const int stage = number / SPANS_OF_STAGE, inner = number % SPANS_OF_STAGE, next = stage + RING - 1;
+            if (!inner) {
+                asm volatile("cp.async.wait_group %0;" ::"n"(RING - 2) : "memory");
+                __syncthreads();
+                if (next < w.stages) {
+                    copy_chunk<CHUNK_A>(shared + next % RING * CHUNK, from_a + (i64)next * CHUNK_A);
+                    copy_chunk<CHUNK_B>(shared + next % RING * CHUNK + CHUNK_A, from_b + (i64)next * CHUNK_B);
+                }
+                asm volatile("cp.async.commit_group;" ::: "memory");
+                here = shared + stage % RING * CHUNK;
+            }
+            look(here, inner);
+            if (!AHEAD) {
+                begin(step);
+                nothing();
+            } else if (step < 0) {
+                continue;
+            }
+            add_products(here, inner);
+            if ((span + 1) * SPAN % PART == 0) end(here, inner, span * SPAN / PART);
+        }
+        if (APART && step % STEPS == STEPS - 1) add_apart();
     }
 #pragma unroll
     for (int i = 0; i < OUTPUTS; i++) {
@@ -284,30 +313,32 @@ FN u32 output_on_cpu(const Problem &p, const Workspace &w, i64 m, i64 n) {
     States states = {0, 0};
     if (!APART && !is_finite(total)) states.put(1, total);
     for (int step = 0; step < w.steps; step++) {
-        const int stage = step / STEPS_OF_STAGE, inner = step % STEPS_OF_STAGE;
         if (APART && step % STEPS == 0) c = 0;
-        const u8 *a = w.a + (m / BLOCK_M * w.stages + stage) * CHUNK_A, *b = w.b + (n / BLOCK_N * w.stages + stage) * CHUNK_B;
-        const double *values_a = (const double *)a + inner * LENGTH * BLOCK_M + at_m, *values_b = (const double *)b + inner * LENGTH * BLOCK_N + place_n;
-        const u32 *masks_a = (const u32 *)(a + 8 * STAGE * BLOCK_M) + inner * PARTS * (PART + 1) * BLOCK_M + at_m;
-        const u32 *masks_b = (const u32 *)(b + 8 * STAGE * BLOCK_N) + inner * PARTS * (PART + 1) * BLOCK_N + at_n;
-        const u32 *exponents_a = (const u32 *)(a + (8 * STAGE + 4 * MASKS) * BLOCK_M) + inner * LENGTH * BLOCK_M + at_m;
-        const u16 *exponents_b = (const u16 *)(b + (8 * STAGE + 4 * MASKS) * BLOCK_N) + inner * LENGTH * BLOCK_N + at_n;
+        const u8 *chunks_a = w.a + m / BLOCK_M * w.stages * (i64)CHUNK_A, *chunks_b = w.b + n / BLOCK_N * w.stages * (i64)CHUNK_B;
         u32 pair = (u32)TheStep::LOWEST * 0x10001u;
-        for (int k = 0; k < LENGTH; k++) pair = pair_max(exponents_a[k * BLOCK_M], exponents_b[k * BLOCK_N] * 0x10001u, pair);
+        for (int k = 0; k < LENGTH; k++) {
+            const int span = step * SPANS + k / SPAN, stage = span / SPANS_OF_STAGE, place = span % SPANS_OF_STAGE * SPAN + k % SPAN;
+            const u32 *exponents_a = (const u32 *)(chunks_a + stage * (i64)CHUNK_A + (8 * STAGE + 4 * MASKS) * BLOCK_M);
+            const u16 *exponents_b = (const u16 *)(chunks_b + stage * (i64)CHUNK_B + (8 * STAGE + 4 * MASKS) * BLOCK_N);
+            pair = pair_max(exponents_a[place * BLOCK_M + at_m], exponents_b[place * BLOCK_N + at_n] * 0x10001u, pair);
+        }
         const u32 unit = TheStep::unit(pair << 20, c);
         if (TheStep::special(unit)) states.multiply(1, w.flags_a + (m * w.steps + step) * WORDS, w.flags_b + (n * w.steps + step) * WORDS, WORDS);
         const double first = WITHIN ? TheStep::of_addend(unit, c) : TheStep::empty(unit);
         double sum = WITHIN ? 0.0 : TheStep::cut_addend(unit, c);
-        u32 high = high_of(first);
-        for (int part = 0; part < PARTS; part++) {
-            u32 low = part ? 0 : low_of(first);
-            for (int k = part * PART; k < (part + 1) * PART; k++) {
-                low ^= masks_a[(k + part) * BLOCK_M] ^ masks_b[(k + part) * BLOCK_N];
-                const double next = fused_rz(values_a[k * BLOCK_M], values_b[k * BLOCK_N], join(high, low));
-                high = high_of(next), low = low_of(next);
-            }
-            const int end = (part + 1) * (PART + 1) - 1;
-            sum += TheStep::value(high, low ^ masks_a[end * BLOCK_M] ^ masks_b[end * BLOCK_N]);
+        u32 high = high_of(first), low = low_of(first);
+        for (int k = 0; k < LENGTH; k++) {
+            const int span = (step + AHEAD) * SPANS + k / SPAN, stage = span / SPANS_OF_STAGE, inner = span % SPANS_OF_STAGE;
+            const u8 *a = chunks_a + stage * (i64)CHUNK_A, *b = chunks_b + stage * (i64)CHUNK_B;
+            const int place = inner * SPAN + k % SPAN, mask = inner * (SPAN + 1) + k % SPAN;
+            const u32 *masks_a = (const u32 *)(a + 8 * STAGE * BLOCK_M) + mask * BLOCK_M + at_m;
+            const u32 *masks_b = (const u32 *)(b + 8 * STAGE * BLOCK_N) + mask * BLOCK_N + at_n;
+            low ^= masks_a[0] ^ masks_b[0];
+            const double next = fused_rz(((const double *)a)[place * BLOCK_M + at_m], ((const double *)b)[place * BLOCK_N + place_n], join(high, low));
+            high = high_of(next), low = low_of(next);
+            if (k % PART != PART - 1) continue;
+            sum += TheStep::value(high, low ^ masks_a[BLOCK_M] ^ masks_b[BLOCK_N]);
+            low = 0;
         }
         bool rare = false;
         sum = TheStep::begun(sum, rare);

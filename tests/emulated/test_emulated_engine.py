@@ -75,7 +75,7 @@ def test_every_bit(place: int, tmp_path: Path) -> None:
             got = np.empty_like(want)
             asked = problem(work, operands, got)
             steps = asked.blocks * constants.steps
-            stages, words = -(-steps // constants.steps_of_stage), -(-constants.length // 32)
+            stages, words = constants.stages(steps), -(-constants.length // 32)
             sizes = [2 * stages * size for size in constants.chunks] + [128 * steps * words * 16] * 2
             space = [np.zeros(size + 64, np.uint8) for size in sizes]
             gemm(ctypes.byref(asked), ctypes.byref(Workspace(*(array.ctypes.data for array in space), steps, stages)))
