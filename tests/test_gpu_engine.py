@@ -88,7 +88,7 @@ def test_the_kernels_for_large_products() -> None:
     problem = problem_of(work, placed(memory, given, order))
     problem.d = memory.allocate(want.nbytes)
     steps = problem.blocks * constants.steps
-    stages = -(-steps // constants.steps_of_stage)
+    stages = constants.stages(steps)
     sizes = [stages * size for size in constants.chunks] + [16 * steps * size for size in (8, 32)]
     parameters = [bytes(problem), bytes(Workspace(*(memory.allocate(size) for size in sizes), steps, stages))]
     for entry, threads, grid, shared in (
@@ -112,7 +112,7 @@ def test_the_kernels_for_groups() -> None:
     problem = problem_of(work, placed(memory, given, order))
     problem.d = memory.allocate(want.nbytes)
     count = grouped.TILE * problem.blocks * work.k // grouped.GROUP
-    sizes = [count * size for size in (grouped.GROUP_BYTES,) * 2 + (grouped.SCALING_BYTES,) * 2]
+    sizes = [count * size for size in (grouped.GROUP,) * 2 + (grouped.SCALING_BYTES,) * 2]
     parameters = [bytes(problem), bytes(GroupSpace(*(memory.allocate(size) for size in sizes)))]
     for entry, grid, more in (
         ("group_a", -(-count // 256), [count]),

@@ -30,7 +30,7 @@ class Tile:
         return self.block_m // self.thread_m * (self.block_n // self.thread_n)
 
 
-TILE = Tile(64, 64, 8, 4, 2)
+TILE = Tile(64, 64, 4, 8, 2)
 
 
 @dataclass(frozen=True)
@@ -100,8 +100,10 @@ def why_not(work: Work) -> str:
     if any(isinstance(step, ScaledDotAdd) and step.group for step in steps):
         return "its products are summed before they are scaled"
     lengths, places = {len(step.k) for step in steps}, [k for step in steps for k in step.k]
-    if len(lengths) != 1 or sorted(places) != list(range(work.kept)) or (work.sparse and places != sorted(places)):
+    if len(lengths) != 1 or sorted(places) != list(range(work.kept)):
         return "its steps do not cut K into parts of one length"
+    if work.sparse and (min(lengths) % 4 or any(k % 2 or after != k + 1 for k, after in zip(places[::2], places[1::2], strict=True))):
+        return "its steps part the elements that are kept of one group"
     (unit,) = units
     if (
         unit.addend_shift

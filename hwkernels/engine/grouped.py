@@ -9,7 +9,7 @@ from tcsim.numbers.formats import Format
 
 GROUP = 16  # products whose sum the kernel scales
 TILE = 64  # rows and columns of a block's outputs
-GROUP_BYTES, SCALING_BYTES = 16, 8
+SCALING_BYTES = 8
 
 
 def _largest(item: Format) -> int:
@@ -21,12 +21,12 @@ def _largest(item: Format) -> int:
 
 def why_not(work: Work) -> str:
     """Why the kernel does not compute this; empty if it does."""
-    if work.sparse or work.scale is None or len(work.steps) != 1:
-        return "it is sparse, not scaled, or of several steps"
+    if work.scale is None or len(work.steps) != 1:
+        return "it is not scaled, or of several steps"
     (step,) = work.steps
     if not isinstance(step, ScaledDotAdd) or step.group != GROUP or step.addend != "c":
         return f"its products are not summed in groups of {GROUP}"
-    if step.k != tuple(range(work.k)) or work.formats[2] != work.result or work.k // work.blocks % GROUP:
+    if step.k != tuple(range(work.kept)) or work.formats[2] != work.result or work.kept // work.blocks % GROUP:
         return "its groups do not lie as the factors do, or its result is not its addend"
     a, b, _ = work.formats
     if any(item.infinity or item.nan != "none" or _largest(item) > 127 for item in (a, b)):

@@ -257,8 +257,8 @@ def _grouped(work: Work, problem: Problem, batch: int, stream: int) -> None:
     """Each product of the batch by itself: write the groups of both operands, multiply."""
     group_a, group_b, gemm = _grouped_functions(work)
     tiles = -(-problem.m // grouped.TILE), -(-problem.n // grouped.TILE)
-    counts = [count * grouped.TILE * problem.blocks * (work.k // grouped.GROUP) for count in tiles]
-    sizes = [count * size for size in (grouped.GROUP_BYTES, grouped.SCALING_BYTES) for count in counts]
+    counts = [count * grouped.TILE * problem.blocks * (work.kept // grouped.GROUP) for count in tiles]
+    sizes = [count * size for size in (work.k // work.kept * grouped.GROUP, grouped.SCALING_BYTES) for count in counts]
     kept = _workspace(sum(sizes))
     space = _bytes(GroupSpace(*(kept.address + sum(sizes[:place]) for place in range(len(sizes)))))
     for place in range(batch):

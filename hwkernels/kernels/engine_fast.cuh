@@ -67,10 +67,15 @@ struct States {
     u32 plus, minus;
     FN_MEMBER u32 any() const { return plus | minus; }
     FN_MEMBER u32 nan() const { return plus & minus; }
-    FN_MEMBER void put(u32 bit, double c) {  // an addend that is not finite
+    FN_MEMBER void start(u32 bit, double c) {  // an addend that is not finite
         const u64 bits = bits_of(c), infinity = 0x7FFull << 52;
         if (bits != infinity) minus |= bit;
         if (bits != (infinity | 1ull << 63)) plus |= bit;
+    }
+    FN_MEMBER void put(u32 infinite, u32 negative) {  // sums beyond the range of the result
+        infinite &= ~any();
+        plus |= infinite & ~negative;
+        minus |= infinite & negative;
     }
     FN_MEMBER double value(u32 bit, double c) const {
         const u64 infinity = 0x7FFull << 52;
@@ -163,16 +168,15 @@ struct Step {
         const u32 high = unit & 0xFFF00000u;
         return join(high, biased) - join(high, 0x80000000u);
     }
-    // The sum rounded as the unit does is `usually` or `rarely` of `begun`: the latter is always right, the former if `rare` is not set.
+    // The sum rounded as the unit does is `usually` of `begun`; if `rare` is set, the result may be `beyond` the range, or else it is `rarely` of `begun`.
     FN double begun(double sum, bool &rare) {
-        const u32 high = high_of(sum);
         if (HALF) {  // to nearest even: a number whose last place is that of the result comes and goes
-            const u32 field = high & 0x7FF00000u, least = 1009u << 20;
+            const u32 field = high_of(sum) & 0x7FF00000u, least = 1009u << 20;
             const double shift = join((field > least ? field : least) + (42u << 20) + 0x80000u, 0);
             sum = (sum + shift) - shift;
-            rare |= (high_of(sum) & 0x7FFFFFFFu) >= 1039u << 20;
+            rare |= beyond(sum) >> 31;
         } else if (WIDE) {
-            rare |= high + high - (897u << 21) >= (1151u - 897u) << 21;
+            rare |= high_of(sum) + high_of(sum) - (897u << 21) >= (1151u - 897u) << 21;
         }
         return sum;
     }
@@ -181,20 +185,22 @@ struct Step {
         if (U::DROPPED) return join(high_of(sum) & ~((1u << (U::DROPPED - 3)) - 1), 0);
         return join(high_of(sum), low_of(sum) & 0xE0000000u);
     }
-    FN double rarely(double sum) {  // infinite beyond the range of the result; below that of normal numbers it has fewer bits
-        const u32 sign = high_of(sum) & 0x80000000u, magnitude = high_of(sum) & 0x7FFFFFFFu;
-        if (magnitude >= 2047u << 20) return sum;
-        if (HALF || WIDE) if (magnitude >= (HALF ? 1039u : 1151u) << 20) return join(sign | 0x7FF00000u, 0);
-        if (!WIDE || magnitude >= 897u << 20) return usually(sum);
+    // Whether the result is infinite, in the sign bit.
+    FN u32 beyond(double sum) { return ((HALF ? 1039u : 1151u) << 20) - 1 - (high_of(sum) & 0x7FFFFFFFu); }
+    FN double rarely(double sum) {  // 0 where it is infinite; below the range of normal numbers it has fewer bits
+        if (!WIDE) return (int)beyond(sum) < 0 ? 0.0 : usually(sum);
         const u32 code = f32_rz(sum) >> U::DROPPED << U::DROPPED;
-        return code << 1 ? (double)as_float(code) : 0.0;
-    }
-    FN double round(double sum) {
-        bool rare = false;
-        return rarely(begun(sum, rare));
+        const double small = code << 1 ? (double)as_float(code) : 0.0;
+        const double kept = (high_of(sum) & 0x7FFFFFFFu) < 897u << 20 ? small : usually(sum);
+        return (int)beyond(sum) < 0 ? 0.0 : kept;
     }
     // An ordinary addition in the result's format. A sum of two f16 is exact in f64.
-    FN double added(double x, double y) { return HALF ? round(x + y) : (double)sum32((float)x, (float)y); }
+    FN double added(double x, double y) {
+        if (!HALF) return (double)sum32((float)x, (float)y);
+        bool rare = false;
+        const double sum = begun(x + y, rare);
+        return rare && is_finite(sum) ? join((high_of(sum) & 0x80000000u) | 0x7FF00000u, 0) : sum;
+    }
     FN double addend(u64 code) { return value_of<C>(code); }
     FN u32 code(double c) {
         if (is_nan(c)) return (u32)Output::CANONICAL_NAN;

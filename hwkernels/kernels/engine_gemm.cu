@@ -31,22 +31,28 @@ struct Workspace {
     int steps, stages;
 };
 
-// The element at place p of a step, of one row of A or column of B; false if there is none.
+// The row of B, within the instruction, at a place of a step of a sparse A.
+FN int dense_place(const int *places, int place) { return places[place / 4 * 2] / 2 * 4 + place % 4; }
+
+// The element at a place of a step, of one row of A or column of B; false if there is none. A sparse A keeps two
+// elements of four (or one of two), so eight rows of B meet four kept elements.
 FN bool element_a(const Problem &p, i64 row, int step, int place, Factor *found) {
     if (row >= p.m) return false;
-    const int block = p.order ? p.order[step / STEPS] : step / STEPS, first = step % STEPS * KEPT_LENGTH;
-    int kept = SPARSE ? 0 : STEP_PLACES[step % STEPS][place % KEPT_LENGTH];  // within the instruction
+    const int block = p.order ? p.order[step / STEPS] : step / STEPS;
+    const int *places = STEP_PLACES[step % STEPS];
+    int kept = place % KEPT_LENGTH;
     if (SPARSE) {
-        const int *columns = p.columns + row * p.columns_m + (i64)block * KEPT + first;
-        while (kept < KEPT_LENGTH && columns[kept] != step % STEPS * LENGTH + place) kept++;
-        if (kept == KEPT_LENGTH) return false;
-        kept += first;
+        const int *columns = p.columns + row * p.columns_m + (i64)block * KEPT;
+        const int last = place / 8 * 4 + 4;
+        kept = last - 4;
+        while (kept < last && columns[places[kept]] != dense_place(places, place)) kept++;
+        if (kept == last) return false;
     }
-    const i64 k = (i64)block * KEPT + kept;
+    const i64 k = (i64)block * KEPT + places[kept];
     if (k >= p.width) return false;
     const u64 code = ((const CodeA *)p.a)[row * p.a_m + k * p.a_k];
     if (SCALES) {
-        const i64 factor = (i64)block * SCALES + kept * SCALES / KEPT;
+        const i64 factor = (i64)block * SCALES + places[kept] * SCALES / KEPT;
         *found = scaled_factor_of<ReadA, ScaleFormat>(code, ((const CodeS *)p.scale_a)[row * p.scale_a_m + factor * p.scale_a_k]);
     } else {
         *found = factor_of<ReadA>(code);
@@ -54,12 +60,13 @@ FN bool element_a(const Problem &p, i64 row, int step, int place, Factor *found)
     return true;
 }
 FN bool element_b(const Problem &p, i64 column, int step, int place, Factor *found) {
-    const int block = p.order ? p.order[step / STEPS] : step / STEPS, first = step % STEPS * LENGTH;
-    const i64 k = (i64)block * DEPTH + (SPARSE ? first + place : STEP_PLACES[step % STEPS][place % KEPT_LENGTH]);
+    const int block = p.order ? p.order[step / STEPS] : step / STEPS;
+    const int within = SPARSE ? dense_place(STEP_PLACES[step % STEPS], place) : STEP_PLACES[step % STEPS][place % KEPT_LENGTH];
+    const i64 k = (i64)block * DEPTH + within;
     if (column >= p.n || k >= p.depth) return false;
     const u64 code = ((const CodeB *)p.b)[k * p.b_k + column * p.b_n];
     if (SCALES) {
-        const i64 factor = (i64)block * SCALES + (first + place) * SCALES / DEPTH;
+        const i64 factor = (i64)block * SCALES + within * SCALES / DEPTH;
         *found = scaled_factor_of<ReadB, ScaleFormat>(code, ((const CodeS *)p.scale_b)[factor * p.scale_b_k + column * p.scale_b_n]);
     } else {
         *found = factor_of<ReadB>(code);
@@ -130,7 +137,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) engine_gemm(const 
             totals[i * THREADS] = c;
             nan |= is_nan(c) ? 1u << i : 0;
         } else if (!is_finite(c)) {
-            states.put(1u << i, c);
+            states.start(1u << i, c);
             c = 0.0;
         }
         addends[i] = c;
@@ -244,13 +251,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) engine_gemm(const 
             addends[i] = TheStep::begun(sum, rare);
         }
         if (rare) {
+            u32 infinite = 0, negative = 0;
 #pragma unroll
-            for (int i = 0; i < OUTPUTS; i++) {
+            for (int i = OUTPUTS - 1; i >= 0; i--) {
+                infinite = shifted_in(infinite, TheStep::beyond(addends[i]));
+                negative = shifted_in(negative, high_of(addends[i]));
                 addends[i] = TheStep::rarely(addends[i]);
-                if (is_finite(addends[i])) continue;
-                if (!(states.any() & 1u << i)) states.put(1u << i, addends[i]);
-                addends[i] = 0.0;
             }
+            states.put(infinite, negative);
         } else {
 #pragma unroll
             for (int i = 0; i < OUTPUTS; i++) addends[i] = TheStep::usually(addends[i]);
@@ -311,7 +319,7 @@ FN u32 output_on_cpu(const Problem &p, const Workspace &w, i64 m, i64 n) {
     const int at_m = m % BLOCK_M, at_n = n % BLOCK_N, place_n = (at_n >> 1 & 1) * (BLOCK_N / 2) + (at_n >> 2) * 2 + (at_n & 1);
     double total = TheStep::addend(((const CodeC *)p.c)[m * p.c_m + n * p.c_n]), c = is_finite(total) ? total : 0.0;
     States states = {0, 0};
-    if (!APART && !is_finite(total)) states.put(1, total);
+    if (!APART && !is_finite(total)) states.start(1, total);
     for (int step = 0; step < w.steps; step++) {
         if (APART && step % STEPS == 0) c = 0;
         const u8 *chunks_a = w.a + m / BLOCK_M * w.stages * (i64)CHUNK_A, *chunks_b = w.b + n / BLOCK_N * w.stages * (i64)CHUNK_B;
@@ -342,11 +350,8 @@ FN u32 output_on_cpu(const Problem &p, const Workspace &w, i64 m, i64 n) {
         }
         bool rare = false;
         sum = TheStep::begun(sum, rare);
+        if (rare) states.put(TheStep::beyond(sum) >> 31, high_of(sum) >> 31);
         c = rare ? TheStep::rarely(sum) : TheStep::usually(sum);
-        if (!is_finite(c)) {
-            if (!states.any()) states.put(1, c);
-            c = 0.0;
-        }
         if (APART && step % STEPS == STEPS - 1) {
             total = TheStep::added(total, states.value(1, c));
             states = {0, 0};

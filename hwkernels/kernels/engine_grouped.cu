@@ -6,14 +6,15 @@
 #include "engine_exact.cuh"
 #include "constants.cuh"
 
-enum { TILE = 64, GROUP = 16, GROUPS = KEPT / GROUP, SIDE = 16, EACH = TILE / SIDE, THREADS = SIDE * SIDE, NAN_EXPONENT = 1 << 14 };
+enum { TILE = 64, GROUP = 16, GROUPS = KEPT / GROUP, PLACES = DEPTH / GROUPS, WORDS = PLACES / 4, HALVES = SPARSE ? 1 : 2, SIDE = 16, EACH = TILE / SIDE, THREADS = SIDE * SIDE, NAN_EXPONENT = 1 << 14 };
 
-struct Group {  // of a row or a column
-    u32 words[4];  // elements, in units of the smallest product's root
+struct alignas(16) Group {  // of a row or a column; of a sparse A with zeros where it keeps nothing
+    u32 words[WORDS];         // elements, in units of the smallest product's root
 };
-struct Scaling {  // of a group
-    u32 there;  // its elements that are not zero, one bit each, and above them the significand of the factor
-    int exponent;  // NAN_EXPONENT: the factor is NaN
+struct Scaling {    // of a group
+    u32 there;      // its elements that are not zero, one bit each
+    short exponent;  // NAN_EXPONENT: the factor is NaN
+    u16 significand;
 };
 struct GroupSpace {
     Group *a, *b;  // [tile][instruction][group][row]
@@ -32,16 +33,17 @@ template <bool IS_A>
 FN void write_group(const Problem &p, const GroupSpace &w, i64 index) {
     const i64 row = index % TILE, group = index / TILE % GROUPS, step = index / (TILE * GROUPS) % p.blocks;
     const i64 major = index / (TILE * GROUPS) / p.blocks * TILE + row, block = p.order ? p.order[step] : step;
-    Group found = {{0, 0, 0, 0}};
-    Scaling scaling = {0, 0};
+    Group found = {};
+    Scaling scaling = {};
     if (major < (IS_A ? p.m : p.n)) {
-        for (int i = 0; i < GROUP; i++) {
-            const i64 kept = block * KEPT + group * GROUP + i;
-            int value = 0;
-            if (IS_A && kept < p.width) value = integer_of<ReadA>(((const CodeA *)p.a)[major * p.a_m + kept * p.a_k]);
-            if (!IS_A && kept < p.depth) value = integer_of<ReadB>(((const CodeB *)p.b)[kept * p.b_k + major * p.b_n]);
-            found.words[i / 4] |= (u32)(value & 0xFF) << i % 4 * 8;
-            scaling.there |= (u32)(value != 0) << i;
+        for (int i = 0; i < (IS_A ? GROUP : PLACES); i++) {
+            const i64 k = IS_A ? block * KEPT + group * GROUP + i : block * DEPTH + group * PLACES + i;
+            int value = 0, place = i;
+            if (IS_A && SPARSE) place = p.columns[major * p.columns_m + k] - (int)group * PLACES;
+            if (IS_A && k < p.width) value = integer_of<ReadA>(((const CodeA *)p.a)[major * p.a_m + k * p.a_k]);
+            if (!IS_A && k < p.depth) value = integer_of<ReadB>(((const CodeB *)p.b)[k * p.b_k + major * p.b_n]);
+            found.words[place / 4] |= (u32)(value & 0xFF) << place % 4 * 8;
+            scaling.there |= (u32)(value != 0) << place;
         }
         const i64 factor = block * SCALES + group * GROUP * SCALES / KEPT;
         u64 code = 0;
@@ -50,8 +52,8 @@ FN void write_group(const Problem &p, const GroupSpace &w, i64 index) {
                         : ((const CodeS *)p.scale_b)[factor * p.scale_b_k + major * p.scale_b_n];
         const Parts s = parts_of<ScaleFormat>(code);
         if (s.kind != FINITE) scaling.there = 0;
-        scaling.there |= (u32)s.significand << GROUP;
-        scaling.exponent = s.kind == NOT_A_NUMBER ? NAN_EXPONENT : s.exponent;
+        scaling.significand = (u16)s.significand;
+        scaling.exponent = (short)(s.kind == NOT_A_NUMBER ? NAN_EXPONENT : s.exponent);
     }
     (IS_A ? w.a : w.b)[index] = found;
     (IS_A ? w.scaling_a : w.scaling_b)[index] = scaling;
@@ -77,10 +79,10 @@ FN u64 grouped(const Group *a, const Group *b, const Scaling *s, const Scaling *
         const Scaling u = s[g * TILE], v = t[g * TILE];
         int sum = 0;
 #pragma unroll
-        for (int i = 0; i < 4; i++) sum = dot4(x.words[i], y.words[i], sum);
-        const bool some = (u.there & v.there & 0xFFFF) != 0;
+        for (int i = 0; i < WORDS; i++) sum = dot4(x.words[i], y.words[i], sum);
+        const bool some = (u.there & v.there) != 0;
         seen.nan |= u.exponent + v.exponent >= NAN_EXPONENT / 2;
-        terms[g].significand = some ? (i64)(sum * (int)((u.there >> GROUP) * (v.there >> GROUP))) : 0;
+        terms[g].significand = some ? (i64)(sum * (int)(u.significand * v.significand)) : 0;
         terms[g].exponent = some ? u.exponent + v.exponent : NO_EXPONENT;
     }
     return sum_of<TheUnit, CFormat, GROUPS, BELOW + 2 * ScaleFormat::FRACTION_BITS>(terms, seen, c);
@@ -97,8 +99,8 @@ extern "C" __global__ void engine_group_b(const Problem p, const GroupSpace w, i
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) engine_grouped(const Problem p, const GroupSpace w) {
-    __shared__ __align__(16) Group a[2][GROUPS * TILE], b[2][GROUPS * TILE];
-    __shared__ __align__(16) Scaling s[2][GROUPS * TILE], t[2][GROUPS * TILE];
+    __shared__ __align__(16) Group a[HALVES][GROUPS * TILE], b[HALVES][GROUPS * TILE];
+    __shared__ __align__(16) Scaling s[HALVES][GROUPS * TILE], t[HALVES][GROUPS * TILE];
     const int row = threadIdx.x / SIDE, column = threadIdx.x % SIDE;
     const i64 first_row = (i64)blockIdx.y * TILE + row, first_column = (i64)blockIdx.x * TILE + column;
     u32 sums[EACH][EACH];
@@ -111,15 +113,16 @@ extern "C" __global__ void __launch_bounds__(THREADS) engine_grouped(const Probl
         }
     const i64 from_a = (i64)blockIdx.y * p.blocks * GROUPS * TILE, from_b = (i64)blockIdx.x * p.blocks * GROUPS * TILE;
     for (int step = 0; step < p.blocks; step++) {
-        const int here = step % 2;
+        const int here = step % HALVES;
+        if (HALVES == 1) __syncthreads();
         for (int i = threadIdx.x; i < GROUPS * TILE; i += THREADS) {
             const i64 place = (i64)step * GROUPS * TILE + i;
-            *(uint4 *)&a[here][i] = *(const uint4 *)&w.a[from_a + place];
-            *(uint4 *)&b[here][i] = *(const uint4 *)&w.b[from_b + place];
+            a[here][i] = w.a[from_a + place];
+            b[here][i] = w.b[from_b + place];
             *(uint2 *)&s[here][i] = *(const uint2 *)&w.scaling_a[from_a + place];
             *(uint2 *)&t[here][i] = *(const uint2 *)&w.scaling_b[from_b + place];
         }
-        __syncthreads();  // one is enough: the next step writes the other half
+        __syncthreads();  // one is enough where the next step writes the other half
 #pragma unroll
         for (int i = 0; i < EACH; i++)
 #pragma unroll

@@ -95,8 +95,9 @@ def test_every_bit_of_groups(place: int, tmp_path: Path) -> None:
         operands, kept = on_host(given, order, slice(None))
         got = np.empty_like(want)
         asked = problem(work, operands, got)
-        count = 2 * grouped.TILE * asked.blocks * work.k // grouped.GROUP
-        space = [np.zeros(count * size, np.uint8) for size in (16, 16, 8, 8)]
+        count = 2 * grouped.TILE * asked.blocks * work.kept // grouped.GROUP
+        size = work.k // work.kept * grouped.GROUP
+        space = [np.zeros(count * each, np.uint8) for each in (size, size, 8, 8)]
         tiles = ctypes.c_int64(2)
         gemm(ctypes.byref(asked), ctypes.byref(GroupSpace(*(array.ctypes.data for array in space))), tiles, tiles)
         np.testing.assert_array_equal(got, want)
