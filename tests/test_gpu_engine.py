@@ -77,9 +77,10 @@ def test_the_kernel_for_everything(name: str) -> None:
     np.testing.assert_array_equal(result(memory, problem, want), want)
 
 
-def test_the_kernels_for_large_products() -> None:
-    """Two steps an instruction, rows and columns that do not fill a tile, infinities and NaN; no access out of bounds."""
-    work = work_of("two steps")
+@pytest.mark.parametrize("name", ["two steps", "in parts"])
+def test_the_kernels_for_large_products(name: str) -> None:
+    """Two steps an instruction, or one long step in spans; rows and columns that do not fill a tile, infinities and NaN; no access out of bounds."""
+    work = work_of(name)
     constants = fast.constants_of(work, tile=TILE)
     text = (KERNELS / "engine_gemm.cu").read_text(encoding="utf-8")
     module = parse(compile_cubin(text, "sm_90", headers=fast.headers(work, constants)).ptx)

@@ -102,7 +102,9 @@ def why_not(work: Work) -> str:
     lengths, places = {len(step.k) for step in steps}, [k for step in steps for k in step.k]
     if len(lengths) != 1 or sorted(places) != list(range(work.kept)):
         return "its steps do not cut K into parts of one length"
-    if work.sparse and (min(lengths) % 4 or any(k % 2 or after != k + 1 for k, after in zip(places[::2], places[1::2], strict=True))):
+    if work.sparse and (
+        min(lengths) % 4 or any(k % 2 or after != k + 1 for k, after in zip(places[::2], places[1::2], strict=True))
+    ):
         return "its steps part the elements that are kept of one group"
     (unit,) = units
     if (
