@@ -31,6 +31,7 @@ class Tile:
 
 
 TILE = Tile(64, 64, 4, 8, 2)
+"""Of every work."""
 
 
 @dataclass(frozen=True)
