@@ -134,6 +134,15 @@ def test_memory_of_the_other_operand() -> None:
     assert "output overwritten by a in shared memory (rows 0-7, columns 0-31 hold raw codes of a" in said
 
 
+def test_rows_of_an_operand_that_the_other_copies_are_no_bytes() -> None:
+    """B is the unit matrix: outputs are elements of A, and rows exchanged are no memory overwritten."""
+    tf32 = "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"
+    random = np.random.default_rng(0)
+    a, b = tcsim.encode(random.standard_normal((32, 32)), "tf32"), tcsim.encode(np.eye(32), "tf32")
+    observed = tcsim.gemm(a, b, instruction=tf32, arch="sm_80")[np.arange(32) ^ 8]
+    assert "overwritten" not in named(tcsim.diagnose(tf32, arch="sm_80", a=a, b=b, observed=observed))
+
+
 def test_a_triangle_is_called_one() -> None:
     """What lies right of a diagonal is zero."""
     a, b = operands(32, 48, 32)

@@ -16,6 +16,7 @@ from tcsim.diagnosis.whole import Whole
 from tcsim.numbers.codec import decode, encode
 from tcsim.numbers.formats import FORMATS, Format
 
+_USUAL = 0.25  # of the right outputs
 _DIFFERENT = 16  # codes that are an operand's bytes: fewer may be so by chance
 _ORDERS = {True: "lines of K one after another", False: "lines along M or N one after another"}
 
@@ -91,7 +92,7 @@ class Bytes(Whole):
 
     name: str
     where: Mask
-    observed: Numbers  # of those outputs
+    observed: Numbers  # (batch, M, N), as numbers and as codes
     words: Codes
 
     rank = 2
@@ -119,7 +120,7 @@ class Bytes(Whole):
 
 
 def bytes_of_operands(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Bytes]:
-    """Wrong outputs that are an operand's bytes as they lie in memory, all but a few by chance."""
+    """Wrong outputs that all are an operand's bytes as they lie in memory, where the right ones would not be."""
     formats = problem.machine.formats
     if not open_.any() or formats["d"].kind != "float" or formats["d"].bits != 32:
         return
@@ -131,6 +132,8 @@ def bytes_of_operands(problem: Problem, reals: Reals, open_: Mask) -> Iterator[B
             if words is None or len(words) > 1 << 20:
                 continue
             held = np.isin(seen, words)
+            if np.isin(right[open_], words).mean() > _USUAL:
+                continue  # the other operand copies this one: its rows or columns are single ones
             if np.isnan(decode(words, formats["d"])).any():
                 held |= np.isnan(decode(seen, formats["d"]))  # of any payload
             by_chance = len(words) / 2.0 ** (FORMATS[problem.output].bits if problem.output else 32)
