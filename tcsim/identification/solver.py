@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import permutations, product
+from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -13,91 +13,13 @@ from tcsim.identification.machine import NOT_OBSERVABLE, Array, Batch, Machine, 
 from tcsim.identification.order import Order, joined
 from tcsim.identification.questions import KINDS, Questions, code, most
 from tcsim.identification.result import Evidence, Identified, Mismatch
+from tcsim.identification.search import KEYS, Search, changed, choices, descended, moves_near, pairs_of
 from tcsim.numbers.formats import FORMATS
 
 _ROUNDS = 10
 _PER_KIND = 160
 _CHECKED = 600  # of each kind, in the final check
-_FEW = 120  # of those answered wrongly and of the others, to choose what is asked all
 _FAR = 0.08  # of the answers wrong: no better order of the steps will explain them
-_FRACTION = (*range(8, 41), None)
-CHOICES: dict[str, tuple[Any, ...]] = {
-    "addend": ("first", "last"),
-    "fraction_bits": _FRACTION,
-    "truncation": ("zero", "down"),
-    "products": ("raw", "normalised"),
-    "rounding": ("rz", "rne"),
-    "overflow": ("infinity", "largest"),
-    "subnormal_in": ("kept", "zero"),
-    "subnormal_c": ("kept", "zero"),
-    "subnormal_out": ("kept", "zero"),
-    "zero": ("+0", "ieee"),
-}
-"""The values of each key that do not depend on the signature."""
-
-
-@dataclass(eq=False)
-class _Search:
-    unknown: Unknown
-    questions: Questions
-    pool: Batch
-    answers: Array
-    asked: int = 0
-    choices: dict[str, tuple[Any, ...]] = field(default_factory=dict)
-    _refuted: tuple[Machine, Array] | None = None  # of the last hypothesis
-
-    def refuted(self, machine: Machine) -> Array:
-        """Which answers of the pool a hypothesis does not give."""
-        if self._refuted is None or self._refuted[0] != machine or len(self._refuted[1]) != len(self.pool):
-            self._refuted = machine, answer(machine, self.pool) != self.answers
-        return self._refuted[1]
-
-    def wrong(self, machine: Machine) -> int:
-        """How many they are."""
-        return int(self.refuted(machine).sum())
-
-    def part(self, machine: Machine, count: int) -> _Search:
-        """The same with a share of the pool: what a hypothesis answers wrongly, and as many others."""
-        wrong = np.flatnonzero(self.refuted(machine))[: count // 2]
-        rest = np.random.default_rng(len(self.pool)).permutation(len(self.pool))[: count - len(wrong)]
-        rows = np.union1d(wrong, rest)
-        return replace(self, pool=self.pool[rows], answers=self.answers[rows], _refuted=None)
-
-    def add(self, batch: Batch, answers: Array) -> None:
-        """Remember questions with their answers."""
-        self.pool = joined([self.pool, batch])
-        self.answers = np.concatenate([self.answers, answers])
-
-    def ask(self, batch: Batch) -> Array:
-        """Answers, counted."""
-        self.asked += len(batch)
-        return batch.ask(self.unknown)
-
-
-def choices(unknown: Unknown, groups: tuple[int, ...] = ()) -> dict[str, tuple[Any, ...]]:
-    """The values that each key may have for a signature."""
-    sig = unknown.signature
-    formats = FORMATS[sig.a], FORMATS[sig.b]
-    found = dict(CHOICES)
-    if sig.c == "f32" and sig.d == "f16":
-        found["addend"] = ("first",)
-    low = sum(f.minimum_exponent - f.fraction_bits for f in formats)
-    high = sum(most(f) for f in formats) + 2
-    least = FORMATS[sig.d].minimum_exponent
-    low = min(low, FORMATS[sig.c].minimum_exponent - FORMATS[sig.c].fraction_bits)
-    if sig.scale is not None:
-        reach = 40 if sig.scale[0] == "ue8m0" else 18
-        low, high = low - reach, high + reach
-        low = min(low, least - 20)
-    found["floor"] = (None, *range(max(low, least - 60) - 1, min(high, most(FORMATS[sig.d])) + 1))
-    found["significand"] = tuple(range(2, FORMATS[sig.d].fraction_bits + 2))
-    narrow = all(f.container_bits == 8 for f in formats)
-    found["widened"] = (None, "f16") if narrow else (None,)
-    found["scaled"] = (None,)
-    if sig.scale is not None:
-        runs = [g for g in (2, 4, 8, 16, 32, 64) if g <= sig.k and (g <= sig.scale[1])]
-        found["scaled"] = (None, "product", *(("group", g) for g in groups or runs))
-    return found
 
 
 def identify(unknown: Unknown, seed: int = 0) -> Identified:
@@ -107,10 +29,10 @@ def identify(unknown: Unknown, seed: int = 0) -> Identified:
     are asked. The result says for each key what was found, and by which question; or that no hypothesis fits, with the
     smallest question that shows it.
     """
-    refused = _first_look(unknown, seed)
+    asked, refused = _first_look(unknown, seed)
     if refused is not None:
         return refused
-    asked, best = 0, None
+    best = None
     for effort in (1, 4):
         search, machine = _attempt(unknown, seed + effort, effort)
         asked += search.asked
@@ -126,8 +48,8 @@ def identify(unknown: Unknown, seed: int = 0) -> Identified:
     return _refused(*best)
 
 
-def _first_look(unknown: Unknown, seed: int) -> Identified | None:
-    """What no hypothesis does: another answer to the same question, or a wrong one to a lone power of two.
+def _first_look(unknown: Unknown, seed: int) -> tuple[int, Identified | None]:
+    """How much was asked, and a refusal of what no hypothesis does: another answer to the same question, or a wrong one to a lone power of two.
 
     The power is so large that no floor hides it, and each step's result has two bits or more: so it stays as it is.
     """
@@ -135,13 +57,14 @@ def _first_look(unknown: Unknown, seed: int) -> Identified | None:
     nearest = Machine((tuple(range(sig.k)),))
     batch = joined([questions.ask(kind, 40, range(sig.k)) for kind in KINDS])
     order = questions.rng.permutation(len(batch))
-    first, again = batch.ask(unknown), np.zeros(0)
+    first = batch.ask(unknown)
     again = np.empty_like(first)
     again[order] = batch[order].ask(unknown)
     asked = 2 * len(batch)
     for row in np.flatnonzero(first != again)[:1]:
         told = Mismatch.of(batch[row : row + 1], int(first[row]), int(again[row]))
-        return Identified(sig, {}, nearest, (), asked, told, reason="the same question got two answers")
+        reason = "the same question got two answers"
+        return asked, Identified(sig, {}, nearest, (), asked, told, reason=reason)
     rows = np.arange(2 * sig.k)
     alone, sign = questions.empty(len(rows) + 2), np.arange(len(rows) + 2) % 2
     exponent = np.full(len(alone), most(questions.d))
@@ -156,21 +79,21 @@ def _first_look(unknown: Unknown, seed: int) -> Identified | None:
     alone, sign, exponent = alone[kept], sign[kept], exponent[kept]
     expected = code(questions.d, exponent, np.ones(len(alone)), sign)
     answers = alone.ask(unknown)
+    asked += len(alone)
     for row in np.flatnonzero(answers != expected)[:1]:
         told = Mismatch.of(alone[row : row + 1], int(answers[row]), int(expected[row]))
-        return Identified(
-            sig, {}, nearest, (), asked + len(alone), told, reason="a lone power of two does not stay as it is"
-        )
-    return None
+        reason = "a lone power of two does not stay as it is"
+        return asked, Identified(sig, {}, nearest, (), asked, told, reason=reason)
+    return asked, None
 
 
-def _attempt(unknown: Unknown, seed: int, effort: int) -> tuple[_Search, Machine]:
+def _attempt(unknown: Unknown, seed: int, effort: int) -> tuple[Search, Machine]:
     questions = Questions(unknown.signature, seed)
     order = Order(unknown, questions, effort)
     steps, group = order.merged(order.classes())
     sig = unknown.signature
     batches = [questions.ask(kind, _PER_KIND, within) for kind in KINDS for within in _places(steps, sig.k)]
-    search = _Search(unknown, questions, joined(batches), np.zeros(0), order.asked)
+    search = Search(unknown, questions, joined(batches), np.zeros(0), order.asked)
     search.answers = search.ask(search.pool)
     search.choices = choices(unknown)
     nan = _nan(search)
@@ -181,7 +104,7 @@ def _attempt(unknown: Unknown, seed: int, effort: int) -> tuple[_Search, Machine
         nan=nan,
         scaled=None if sig.scale is None else ("group", group) if group else "product",
     )
-    machine = _descended(search, first, again=effort > 1)
+    machine = descended(search, first, again=effort > 1)
     for number in range(_ROUNDS):
         if search.wrong(machine):
             break
@@ -195,11 +118,11 @@ def _attempt(unknown: Unknown, seed: int, effort: int) -> tuple[_Search, Machine
             break
         some = np.unique(np.concatenate([bad[:300], np.arange(0, len(fresh), 20)]))
         search.add(fresh[some], answers[some])
-        machine = _descended(search, machine)
+        machine = descended(search, machine)
     return search, machine
 
 
-def _separated(search: _Search, machine: Machine) -> Machine:
+def _separated(search: Search, machine: Machine) -> Machine:
     """The values of a key that fit equally well so far, told apart by questions that they answer differently."""
     sig, quiet = search.questions.signature, 0
     while quiet < 3:
@@ -219,13 +142,13 @@ def _separated(search: _Search, machine: Machine) -> Machine:
             search.add(some, search.ask(some))
             quiet = 0
             if search.wrong(machine):
-                machine = _descended(search, machine)
+                machine = descended(search, machine)
                 if search.wrong(machine):
                     return machine
     return machine
 
 
-def _fitting(search: _Search, machine: Machine) -> list[Machine]:
+def _fitting(search: Search, machine: Machine) -> list[Machine]:
     """Hypotheses near one that answers the whole pool, in one key or two, that answer all of it too."""
     rows = np.random.default_rng(len(search.pool)).permutation(len(search.pool))[:150]
     few, answers = search.pool[rows], search.answers[rows]
@@ -233,10 +156,12 @@ def _fitting(search: _Search, machine: Machine) -> list[Machine]:
     def fits(other: Machine) -> bool:
         return bool((answer(other, few) == answers).all()) and not search.wrong(other)
 
-    moves = _moves(search, machine)
-    alone = {move: _with(machine, dict([move])) for move in moves}
+    moves = moves_near(search, machine)
+    alone = {move: changed(machine, dict([move])) for move in moves}
     hidden = {move for move, other in alone.items() if fits(other)}
-    pairs = [_with(machine, values) for values in _pairs(moves) if not hidden & set(values.items()) or len(hidden) < 6]
+    pairs = [
+        changed(machine, values) for values in pairs_of(moves) if not hidden & set(values.items()) or len(hidden) < 6
+    ]
     return [alone[move] for move in moves if move in hidden] + [other for other in pairs if fits(other)][:60]
 
 
@@ -248,7 +173,7 @@ def _places(steps: list[tuple[int, ...]], k: int) -> Iterator[tuple[int, ...]]:
             yield steps[0] + steps[-1]
 
 
-def _nan(search: _Search) -> int:
+def _nan(search: Search) -> int:
     """The code of a NaN result: what a NaN addend gives."""
     batch = search.questions.empty(4)
     format_ = FORMATS[batch.signature.c]
@@ -258,154 +183,11 @@ def _nan(search: _Search) -> int:
     return int(answers[0])
 
 
-_KEYS = (
-    "scaled", "addend", "fraction_bits", "significand", "rounding", "products", "widened", "truncation",
-    "floor", "subnormal_in", "subnormal_c", "subnormal_out", "overflow", "zero",
-)  # fmt: skip
 _TIED = ("products", "widened", "truncation", "subnormal_in", "subnormal_c", "subnormal_out", "overflow", "zero")
 """Keys of few values, of which one may decide whether another shows: nothing is subnormal in inputs that are widened."""
-_ALIGNMENT = ("truncation", "products", "floor")
-"""Keys that mean nothing where nothing is lost before the rounding."""
 
 
-def _descended(search: _Search, machine: Machine, again: bool = False) -> Machine:
-    """The hypothesis that the answers leave: one key after the other, two at a time near it; `again`: then from the start by the best change first."""
-    start, wrong = machine, search.wrong(machine)
-    machine, wrong = _settled(search, machine, wrong)
-    if not (wrong and again):
-        return machine
-    share = search.part(machine, 800)
-    other, count = start, share.wrong(start)
-    for _ in range(len(_KEYS)):
-        before = count
-        other, count = _best(share, other, count, _KEYS)
-        if count in (0, before):
-            break
-    other, count = _settled(search, other, search.wrong(other))
-    return machine if wrong <= count else other
-
-
-def _settled(search: _Search, machine: Machine, wrong: int) -> tuple[Machine, int]:
-    for _ in range(6):
-        for _ in range(6):
-            before = wrong
-            for key in _KEYS:
-                machine, wrong = _best(search, machine, wrong, [key])
-            machine, wrong = _ordered(search, machine, wrong)
-            if wrong in (0, before):
-                break
-        if not wrong:
-            break
-        other, count = _paired(search, machine, wrong)
-        if count == wrong:
-            break
-        machine, wrong = other, count
-    return machine, wrong
-
-
-def _moves(search: _Search, machine: Machine) -> list[tuple[str, Any]]:
-    """Values of the keys near a hypothesis: every other one of a key of few values, the next ones of a number."""
-    found: list[tuple[str, Any]] = []
-    for key in _KEYS:
-        own, valid = getattr(machine, key), search.choices[key]
-        if key in ("fraction_bits", "significand", "floor"):
-            steps = (1, 2, 4, 8) if key == "floor" else (1, 2)
-            near = [None, *(own + sign * step for step in steps for sign in (1, -1) if own is not None)]
-            if own is None:
-                near = [valid[-1], valid[-2]] if key == "fraction_bits" else list(valid[1::8])
-        else:
-            near = list(valid)
-        found += [(key, value) for value in near if value != own and value in valid]
-    return found
-
-
-def _pairs(moves: list[tuple[str, Any]]) -> Iterator[dict[str, Any]]:
-    for place, (one, x) in enumerate(moves):
-        for other, y in moves[:place]:
-            if one != other:
-                yield {one: x, other: y}
-
-
-def _paired(search: _Search, machine: Machine, wrong: int) -> tuple[Machine, int]:
-    """The best change of two keys at once; of three or four where two leave it as it is."""
-    share = search.part(machine, 600)
-    beam, count = [machine], share.wrong(machine)
-    for _ in range(2):
-        found: list[tuple[int, int, Machine]] = []
-        for base in beam:
-            bad = np.flatnonzero(share.refuted(base))
-            few = bad[:: max(1, len(bad) // 60)]
-            failing, answers = share.pool[few], share.answers[few]
-            for values in _pairs(_moves(search, base)):
-                other = _with(base, values)
-                if (answer(other, failing) != answers).mean() < 0.9:
-                    found.append((share.wrong(other), len(found), other))
-        found.sort()
-        if found and found[0][0] < count:
-            total = search.wrong(found[0][2])
-            if total < wrong:
-                return found[0][2], total
-        beam = [other for _, _, other in found[:4]]
-    return machine, wrong
-
-
-def _with(machine: Machine, values: dict[str, Any]) -> Machine:
-    return replace(machine, **values)
-
-
-def _best(search: _Search, machine: Machine, wrong: int, keys: Sequence[str]) -> tuple[Machine, int]:
-    """The machine with the one change, of all values of some keys, that leaves fewest wrong answers."""
-    others = [
-        _with(machine, {key: value})
-        for key in keys
-        if machine.fraction_bits is not None or key not in _ALIGNMENT
-        for value in search.choices[key]
-        if value != getattr(machine, key)
-    ]
-    return _chosen(search, machine, wrong, others)
-
-
-def _chosen(search: _Search, machine: Machine, wrong: int, others: Sequence[Machine]) -> tuple[Machine, int]:
-    """The best of some machines, if it is better than one: few questions choose those that are asked all."""
-    if not wrong or not others:
-        return machine, wrong
-    bad, rng = search.refuted(machine), np.random.default_rng(wrong)
-    some = [rng.permutation(np.flatnonzero(rows))[:_FEW] for rows in (bad, ~bad)]
-    rows = np.concatenate(some)
-    weight = np.repeat([bad.sum() / max(1, len(some[0])), (~bad).sum() / max(1, len(some[1]))], [len(x) for x in some])
-    failing, few = search.pool[some[0]], search.pool[rows]
-    estimates = []
-    for place, other in enumerate(others):
-        if (answer(other, failing) != search.answers[some[0]]).all():
-            continue  # explains nothing more
-        estimate = float((answer(other, few) != search.answers[rows]) @ weight)
-        if estimate < wrong:
-            estimates.append((estimate, place))
-    best = machine
-    for _, place in sorted(estimates)[:6]:
-        if (count := search.wrong(others[place])) < wrong:
-            best, wrong = others[place], count
-    return best, wrong
-
-
-def _ordered(search: _Search, machine: Machine, wrong: int) -> tuple[Machine, int]:
-    """Steps in the order that fits best."""
-    steps = machine.step
-    if not wrong or len(steps) == 1:
-        return machine, wrong
-    if len(steps) <= 4:
-        orders = list(permutations(steps))
-    else:
-        orders = [tuple(reversed(steps))]
-        for i in range(len(steps)):
-            for j in range(max(0, i - 4), i):
-                swapped = list(steps)
-                swapped[i], swapped[j] = swapped[j], swapped[i]
-                orders.append(tuple(swapped))
-    return _chosen(search, machine, wrong, [replace(machine, step=order) for order in orders])
-
-
-def _uniform(search: _Search, machine: Machine) -> Machine:
+def _uniform(search: Search, machine: Machine) -> Machine:
     """Steps of one length where they answer the same: the first of two steps that start from zero may be exact."""
     lengths = {len(step) for step in machine.step[1:]}
     if len(lengths) != 1 or len(machine.step[0]) != 2 * min(lengths):
@@ -415,7 +197,7 @@ def _uniform(search: _Search, machine: Machine) -> Machine:
     return machine if search.wrong(other) else other
 
 
-def _rivals(search: _Search, machine: Machine, key: str) -> list[Any]:
+def _rivals(search: Search, machine: Machine, key: str) -> list[Any]:
     """The values that have to be told from the found one."""
     own, valid = getattr(machine, key), search.choices[key]
     if key in ("fraction_bits", "significand"):
@@ -426,7 +208,7 @@ def _rivals(search: _Search, machine: Machine, key: str) -> list[Any]:
     return [value for value in valid if value != own]
 
 
-def _concluded(search: _Search, machine: Machine, left: int = 4) -> Identified:
+def _concluded(search: Search, machine: Machine, left: int = 4) -> Identified:
     """Each key with the question that tells it from its rivals, or not observable where there is none."""
     sig = search.questions.signature
     places = [(1500, tuple(range(sig.k)))]
@@ -440,7 +222,7 @@ def _concluded(search: _Search, machine: Machine, left: int = 4) -> Identified:
     evidence: list[Evidence] = []
     asked: list[int] = []
     notes: list[tuple[str, Any, int]] = []
-    for key in ("step", *_KEYS):
+    for key in ("step", *KEYS):
         found[key] = getattr(machine, key)
         if key == "step":
             rivals = _other_steps(machine, sig.k)
@@ -448,7 +230,7 @@ def _concluded(search: _Search, machine: Machine, left: int = 4) -> Identified:
             rivals = _rivals(search, machine, key)
         told = 0
         for rival in rivals:
-            other = _with(machine, {key: rival})
+            other = changed(machine, {key: rival})
             differ = _differing(other, parts, mine)
             told += bool(len(differ))
             if len(differ):
@@ -470,7 +252,7 @@ def _concluded(search: _Search, machine: Machine, left: int = 4) -> Identified:
             )
         if (answers != mine[asked]).any():
             search.add(batch, answers)
-            machine = _descended(search, machine)
+            machine = descended(search, machine)
             if left and not search.wrong(machine):
                 return _concluded(search, machine, left - 1)
             return _refused(search, machine)
@@ -488,20 +270,20 @@ def _differing(machine: Machine, parts: list[tuple[Array, Batch]], answers: Arra
 
 
 def _together(
-    search: _Search, machine: Machine, keys: Sequence[str], parts: list[tuple[Array, Batch]], mine: Array
+    search: Search, machine: Machine, keys: Sequence[str], parts: list[tuple[Array, Batch]], mine: Array
 ) -> set[str]:
     """Keys that show nothing alone, but with the rival of another one that shows nothing alone either."""
     found: set[str] = set()
     for place, one in enumerate(keys):
         for other in keys[:place]:
             for x, y in product(_rivals(search, machine, one), _rivals(search, machine, other)):
-                if len(_differing(_with(machine, {one: x, other: y}), parts, mine)):
+                if len(_differing(changed(machine, {one: x, other: y}), parts, mine)):
                     found |= {one, other}
     return found
 
 
 def _depends(
-    search: _Search, machine: Machine, key: str, notes: list[tuple[str, Any, int]], batch: Batch, mine: Array
+    search: Search, machine: Machine, key: str, notes: list[tuple[str, Any, int]], batch: Batch, mine: Array
 ) -> bool:
     """Whether a key that shows nothing alone decides whether another one shows.
 
@@ -510,7 +292,7 @@ def _depends(
     """
     for rival in _rivals(search, machine, key):
         for other, value, _ in notes:
-            if other in _TIED and (answer(_with(machine, {key: rival, other: value}), batch) == mine).all():
+            if other in _TIED and (answer(changed(machine, {key: rival, other: value}), batch) == mine).all():
                 return True
     return False
 
@@ -526,7 +308,7 @@ def _size(batch: Batch) -> Array:
     return size
 
 
-def _refused(search: _Search, machine: Machine) -> Identified:
+def _refused(search: Search, machine: Machine) -> Identified:
     """Outside the hypotheses: the smallest question that the nearest hypothesis answers wrongly."""
     bad = np.flatnonzero(search.refuted(machine))
     bad = bad[np.argsort(_size(search.pool[bad]), kind="stable")][:1]
@@ -552,7 +334,7 @@ def _refused(search: _Search, machine: Machine) -> Identified:
 
 
 def _kept(
-    search: _Search, machine: Machine, case: Batch, told: Array, trial: Batch, changed: bool
+    search: Search, machine: Machine, case: Batch, told: Array, trial: Batch, changed: bool
 ) -> tuple[Batch, Array, bool]:
     answers = search.ask(trial)
     if (answers != answer(machine, trial)).any():

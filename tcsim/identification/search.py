@@ -1,0 +1,244 @@
+"""The search for a hypothesis that explains a pool of answers: the best change of one key, or of two, until none is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+
+from tcsim.identification.machine import Array, Batch, Machine, Unknown, answer
+from tcsim.identification.order import joined
+from tcsim.identification.questions import Questions, most
+from tcsim.numbers.formats import FORMATS
+
+_FEW = 120  # of those answered wrongly and of the others, to choose what is asked all
+_FRACTION = (*range(8, 41), None)
+CHOICES: dict[str, tuple[Any, ...]] = {
+    "addend": ("first", "last"),
+    "fraction_bits": _FRACTION,
+    "truncation": ("zero", "down"),
+    "products": ("raw", "normalised"),
+    "rounding": ("rz", "rne"),
+    "overflow": ("infinity", "largest"),
+    "subnormal_in": ("kept", "zero"),
+    "subnormal_c": ("kept", "zero"),
+    "subnormal_out": ("kept", "zero"),
+    "zero": ("+0", "ieee"),
+}
+"""The values of each key that do not depend on the signature."""
+
+
+@dataclass(eq=False)
+class Search:
+    """What has been asked, and what each key may be."""
+
+    unknown: Unknown
+    questions: Questions
+    pool: Batch
+    answers: Array
+    asked: int = 0
+    choices: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    _refuted: tuple[Machine, Array] | None = None  # of the last hypothesis
+
+    def refuted(self, machine: Machine) -> Array:
+        """Which answers of the pool a hypothesis does not give."""
+        if self._refuted is None or self._refuted[0] != machine or len(self._refuted[1]) != len(self.pool):
+            self._refuted = machine, answer(machine, self.pool) != self.answers
+        return self._refuted[1]
+
+    def wrong(self, machine: Machine) -> int:
+        """How many they are."""
+        return int(self.refuted(machine).sum())
+
+    def part(self, machine: Machine, count: int) -> Search:
+        """The same with a share of the pool: what a hypothesis answers wrongly, and as many others."""
+        wrong = np.flatnonzero(self.refuted(machine))[: count // 2]
+        rest = np.random.default_rng(len(self.pool)).permutation(len(self.pool))[: count - len(wrong)]
+        rows = np.union1d(wrong, rest)
+        return replace(self, pool=self.pool[rows], answers=self.answers[rows], _refuted=None)
+
+    def add(self, batch: Batch, answers: Array) -> None:
+        """Remember questions with their answers."""
+        self.pool = joined([self.pool, batch])
+        self.answers = np.concatenate([self.answers, answers])
+
+    def ask(self, batch: Batch) -> Array:
+        """Answers, counted."""
+        self.asked += len(batch)
+        return batch.ask(self.unknown)
+
+
+def choices(unknown: Unknown) -> dict[str, tuple[Any, ...]]:
+    """The values that each key may have for a signature."""
+    sig = unknown.signature
+    formats = FORMATS[sig.a], FORMATS[sig.b]
+    found = dict(CHOICES)
+    if sig.c == "f32" and sig.d == "f16":
+        found["addend"] = ("first",)
+    low = sum(f.minimum_exponent - f.fraction_bits for f in formats)
+    high = sum(most(f) for f in formats) + 2
+    least = FORMATS[sig.d].minimum_exponent
+    low = min(low, FORMATS[sig.c].minimum_exponent - FORMATS[sig.c].fraction_bits)
+    if sig.scale is not None:
+        reach = 40 if sig.scale[0] == "ue8m0" else 18
+        low, high = low - reach, high + reach
+        low = min(low, least - 20)
+    found["floor"] = (None, *range(max(low, least - 60) - 1, min(high, most(FORMATS[sig.d])) + 1))
+    found["significand"] = tuple(range(2, FORMATS[sig.d].fraction_bits + 2))
+    narrow = all(f.container_bits == 8 for f in formats)
+    found["widened"] = (None, "f16") if narrow else (None,)
+    found["scaled"] = (None,)
+    if sig.scale is not None:
+        runs = [g for g in (2, 4, 8, 16, 32, 64) if g <= sig.k and (g <= sig.scale[1])]
+        found["scaled"] = (None, "product", *(("group", g) for g in runs))
+    return found
+
+
+KEYS = (
+    "scaled", "addend", "fraction_bits", "significand", "rounding", "products", "widened", "truncation",
+    "floor", "subnormal_in", "subnormal_c", "subnormal_out", "overflow", "zero",
+)  # fmt: skip
+_ALIGNMENT = ("truncation", "products", "floor")
+"""Keys that mean nothing where nothing is lost before the rounding."""
+
+
+def descended(search: Search, machine: Machine, again: bool = False) -> Machine:
+    """The hypothesis that the answers leave: one key after the other, two at a time near it; `again`: then from the start by the best change first."""
+    start, wrong = machine, search.wrong(machine)
+    machine, wrong = _settled(search, machine, wrong)
+    if not (wrong and again):
+        return machine
+    share = search.part(machine, 800)
+    other, count = start, share.wrong(start)
+    for _ in range(len(KEYS)):
+        before = count
+        other, count = _best(share, other, count, KEYS)
+        if count in (0, before):
+            break
+    other, count = _settled(search, other, search.wrong(other))
+    return machine if wrong <= count else other
+
+
+def _settled(search: Search, machine: Machine, wrong: int) -> tuple[Machine, int]:
+    for _ in range(6):
+        for _ in range(6):
+            before = wrong
+            for key in KEYS:
+                machine, wrong = _best(search, machine, wrong, [key])
+            machine, wrong = _ordered(search, machine, wrong)
+            if wrong in (0, before):
+                break
+        if not wrong:
+            break
+        other, count = _paired(search, machine, wrong)
+        if count == wrong:
+            break
+        machine, wrong = other, count
+    return machine, wrong
+
+
+def moves_near(search: Search, machine: Machine) -> list[tuple[str, Any]]:
+    """Values of the keys near a hypothesis: every other one of a key of few values, the next ones of a number."""
+    found: list[tuple[str, Any]] = []
+    for key in KEYS:
+        own, valid = getattr(machine, key), search.choices[key]
+        if key in ("fraction_bits", "significand", "floor"):
+            steps = (1, 2, 4, 8) if key == "floor" else (1, 2)
+            near = [None, *(own + sign * step for step in steps for sign in (1, -1) if own is not None)]
+            if own is None:
+                near = [valid[-1], valid[-2]] if key == "fraction_bits" else list(valid[1::8])
+        else:
+            near = list(valid)
+        found += [(key, value) for value in near if value != own and value in valid]
+    return found
+
+
+def pairs_of(moves: list[tuple[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Changes of two keys at once."""
+    for place, (one, x) in enumerate(moves):
+        for other, y in moves[:place]:
+            if one != other:
+                yield {one: x, other: y}
+
+
+def _paired(search: Search, machine: Machine, wrong: int) -> tuple[Machine, int]:
+    """The best change of two keys at once; of three or four where two leave it as it is."""
+    share = search.part(machine, 600)
+    beam, count = [machine], share.wrong(machine)
+    for _ in range(2):
+        found: list[tuple[int, int, Machine]] = []
+        for base in beam:
+            bad = np.flatnonzero(share.refuted(base))
+            few = bad[:: max(1, len(bad) // 60)]
+            failing, answers = share.pool[few], share.answers[few]
+            for values in pairs_of(moves_near(search, base)):
+                other = changed(base, values)
+                if (answer(other, failing) != answers).mean() < 0.9:
+                    found.append((share.wrong(other), len(found), other))
+        found.sort()
+        if found and found[0][0] < count:
+            total = search.wrong(found[0][2])
+            if total < wrong:
+                return found[0][2], total
+        beam = [other for _, _, other in found[:4]]
+    return machine, wrong
+
+
+def changed(machine: Machine, values: dict[str, Any]) -> Machine:
+    """A machine with other values of some keys."""
+    return replace(machine, **values)
+
+
+def _best(search: Search, machine: Machine, wrong: int, keys: Sequence[str]) -> tuple[Machine, int]:
+    """The machine with the one change, of all values of some keys, that leaves fewest wrong answers."""
+    others = [
+        changed(machine, {key: value})
+        for key in keys
+        if machine.fraction_bits is not None or key not in _ALIGNMENT
+        for value in search.choices[key]
+        if value != getattr(machine, key)
+    ]
+    return _chosen(search, machine, wrong, others)
+
+
+def _chosen(search: Search, machine: Machine, wrong: int, others: Sequence[Machine]) -> tuple[Machine, int]:
+    """The best of some machines, if it is better than one: few questions choose those that are asked all."""
+    if not wrong or not others:
+        return machine, wrong
+    bad, rng = search.refuted(machine), np.random.default_rng(wrong)
+    some = [rng.permutation(np.flatnonzero(rows))[:_FEW] for rows in (bad, ~bad)]
+    rows = np.concatenate(some)
+    weight = np.repeat([bad.sum() / max(1, len(some[0])), (~bad).sum() / max(1, len(some[1]))], [len(x) for x in some])
+    failing, few = search.pool[some[0]], search.pool[rows]
+    estimates = []
+    for place, other in enumerate(others):
+        if (answer(other, failing) != search.answers[some[0]]).all():
+            continue  # explains nothing more
+        estimate = float((answer(other, few) != search.answers[rows]) @ weight)
+        if estimate < wrong:
+            estimates.append((estimate, place))
+    best = machine
+    for _, place in sorted(estimates)[:6]:
+        if (count := search.wrong(others[place])) < wrong:
+            best, wrong = others[place], count
+    return best, wrong
+
+
+def _ordered(search: Search, machine: Machine, wrong: int) -> tuple[Machine, int]:
+    """Steps in the order that fits best."""
+    steps = machine.step
+    if not wrong or len(steps) == 1:
+        return machine, wrong
+    if len(steps) <= 4:
+        orders = list(permutations(steps))
+    else:
+        orders = [tuple(reversed(steps))]
+        for i in range(len(steps)):
+            for j in range(max(0, i - 4), i):
+                swapped = list(steps)
+                swapped[i], swapped[j] = swapped[j], swapped[i]
+                orders.append(tuple(swapped))
+    return _chosen(search, machine, wrong, [replace(machine, step=order) for order in orders])
