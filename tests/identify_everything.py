@@ -64,6 +64,8 @@ def tried(case: tuple[str, str]) -> dict[str, Any]:
             told = _tried(group, name)
     except TimeoutError:
         told = {"verdict": "late"}
+    except Exception as error:  # one case must not end the others
+        told = {"verdict": f"failed: {error}"}
     finally:
         signal.alarm(0)
     seconds = {"seconds": round(time.monotonic() - begun, 2), "cpu": round(time.process_time() - used, 2)}

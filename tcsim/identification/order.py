@@ -141,6 +141,8 @@ class Order:
         length = len(classes[0])
         signature = self.questions.signature
         runs = all(c == tuple(range(c[0], c[0] + length)) for c in classes)
+        if signature.scale is not None and any(len(c) != length for c in classes) and self.effort == 1:
+            return [tuple(range(signature.k))], 0  # groups of one step, seen in part: the search finds their length
         if signature.scale is None or len(classes) == 1 or not runs:
             return classes, 0
         contexts = self.sensitive()

@@ -135,6 +135,21 @@ class Questions:
             fraction = rng.integers(0, 1 << format_.fraction_bits, shape) * (rng.random((len(batch), 1)) < 0.7)
             scale[...] = ((exponent + far + format_.bias) << format_.fraction_bits) + fraction
 
+    def scales_near(self, batch: Batch, hint: Machine) -> None:
+        """Scales, in place: one block's about as low as the floor, the others' about as low as alignment keeps beside it."""
+        sig, rng = self.signature, self.rng
+        if sig.scale is None or FORMATS[sig.scale[0]].fraction_bits or sig.k == sig.scale[1] or rng.random() < 0.7:
+            return
+        scale_a, scale_b, format_ = batch.scale_a, batch.scale_b, FORMATS[sig.scale[0]]
+        if scale_a is None or scale_b is None or hint.floor is None:
+            return
+        below = (hint.fraction_bits or 24) + rng.integers(-4, 6, scale_a.shape)
+        below[:, 0] = 0
+        total = hint.floor + rng.integers(-4, 3, (len(batch), 1)) - rng.permuted(below, axis=1)
+        for scale, exponent in ((scale_a, total // 2), (scale_b, total - total // 2)):
+            scale[...] = np.clip(exponent + format_.bias, 0, format_.largest_code)
+        self.lift = hint.floor
+
     def put(self, batch: Batch, columns: Array, a: Array, b: Array) -> None:
         """Products at columns (n, t)."""
         rows = np.arange(len(batch))[:, None]
@@ -149,6 +164,8 @@ class Questions:
         """`count` questions of a kind; products lie in the columns `within`, the others are +0."""
         batch = self.empty(count)
         self.scales(batch, spread=bool(self.rng.integers(2)))
+        if hint is not None and hint.floor is not None:
+            self.scales_near(batch, hint)
         getattr(self, f"_{kind}")(batch, list(within), hint)
         return batch
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import permutations
+from itertools import permutations, product
 from typing import Any
 
 import numpy as np
@@ -93,7 +93,10 @@ def choices(unknown: Unknown) -> dict[str, tuple[Any, ...]]:
     found["scaled"] = (None,)
     if sig.scale is not None:
         runs = [g for g in (2, 4, 8, 16, 32, 64) if g <= sig.k and (g <= sig.scale[1])]
-        found["scaled"] = (None, "product", *(("group", g) for g in runs))
+        alone = (
+            () if FORMATS[sig.scale[0]].fraction_bits else ("product",)
+        )  # a significand multiplies sums, not products
+        found["scaled"] = (None, *alone, *(("group", g) for g in runs))
     return found
 
 
@@ -109,6 +112,8 @@ def descended(search: Search, machine: Machine, again: bool = False) -> Machine:
     """The hypothesis that the answers leave: one key after the other, two at a time near it; `again`: then from the start by the best change first."""
     start, wrong = machine, search.wrong(machine)
     machine, wrong = _settled(search, machine, wrong)
+    if wrong:
+        machine, wrong = _restarted(search, start, machine, wrong)
     if not (wrong and again):
         return machine
     share = search.part(machine, 800)
@@ -120,6 +125,21 @@ def descended(search: Search, machine: Machine, again: bool = False) -> Machine:
             break
     other, count = _settled(search, other, search.wrong(other))
     return machine if wrong <= count else other
+
+
+def _restarted(search: Search, start: Machine, machine: Machine, wrong: int) -> tuple[Machine, int]:
+    """The same from each kind of scaling and place of c, which decide what the other keys look like: first on a share of the pool."""
+    share = search.part(start, 600)
+    found = []
+    for place, values in enumerate(product(search.choices["scaled"], search.choices["addend"])):
+        other = changed(start, dict(zip(("scaled", "addend"), values, strict=True)))
+        count = share.wrong(other)
+        for key in [key for key in KEYS if key not in ("scaled", "addend")]:
+            other, count = _best(share, other, count, [key])
+        found.append((count, place, other))
+    _, _, other = min(found)
+    other, count = _settled(search, other, search.wrong(other))
+    return (other, count) if count < wrong else (machine, wrong)
 
 
 def _settled(search: Search, machine: Machine, wrong: int) -> tuple[Machine, int]:

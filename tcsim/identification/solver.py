@@ -102,7 +102,7 @@ def _attempt(unknown: Unknown, seed: int, effort: int) -> tuple[Search, Machine]
         significand=FORMATS[sig.d].fraction_bits + 1,
         rounding="rne" if sig.d == "f16" else "rz",
         nan=nan,
-        scaled=None if sig.scale is None else ("group", group) if group else "product",
+        scaled=None if sig.scale is None else ("group", group) if group else search.choices["scaled"][1],
     )
     machine = descended(search, first, again=effort > 1)
     for number in range(_ROUNDS):
