@@ -13,7 +13,7 @@ from tcsim.ptx.shadow.mbarriers import Work
 from tcsim.ptx.shadow.naming import CANCEL, Use
 from tcsim.ptx.shadow.operations import READ, Operation
 from tcsim.ptx.tensor_memory import COLUMNS
-from tcsim.ptx.threads import LANES, Array
+from tcsim.ptx.threads import LANES, Array, distinct
 
 if TYPE_CHECKING:
     from tcsim.ptx.barriers import Barriers
@@ -53,7 +53,7 @@ class Blocks:
     def reached(self, block: Threads, rank: int, warps: Array, line: int, by: Operation | None = None) -> None:
         """Warps of a block, or an operation, touch the shared memory of another one, which has to have started, and not to have ended."""
         checker, clocks = self.checker, self.checker.clocks
-        some = np.unique(warps)
+        some = distinct(warps)
         if rank in self.gone:
             self._early(block, rank, line)
             return

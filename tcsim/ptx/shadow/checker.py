@@ -17,7 +17,7 @@ from tcsim.ptx.shadow.deadlocks import Deadlocks
 from tcsim.ptx.shadow.dependents import Dependents, Ledger
 from tcsim.ptx.shadow.everywhere import Everywhere
 from tcsim.ptx.shadow.findings import Findings
-from tcsim.ptx.shadow.lanes import EACH, READS, SEVERAL, WRITES, Lanes, lanes_in, mask_of, warps_in
+from tcsim.ptx.shadow.lanes import EACH, READS, SEVERAL, WRITES, Lanes, lanes_in, mask_of, several, warps_in
 from tcsim.ptx.shadow.mbarriers import Objects, Work, box_of
 from tcsim.ptx.shadow.naming import Naming, Use
 from tcsim.ptx.shadow.operations import Operation, Operations
@@ -212,7 +212,7 @@ class Checker(Observer):
             self._instruction(block, bound, write.at, threads, "atomic" if write.combine else "write")
             for write in effects.now.writes
         ]
-        for note in (each for several in notes for each in several):
+        for note in (each for own in notes for each in own):
             self._note(*note)
         for resource in effects.resources:
             if resource.kind == "tmem.permit":
@@ -241,12 +241,12 @@ class Checker(Observer):
         for own in EXTENTS.of(block, bound, access, threads, threads, self.words):
             if not len(own.at):
                 continue
-            words, warps = self.words(space, own.rank), self.warps(block, own.who)
+            words, warps = self.words(space, own.rank), own.units + block.rank * self.per_block
             self.origins.stored(space, kind, own.rank, own.offsets, own.size)
             if own.rank != block.rank:
                 self.blocks.reached(block, own.rank, self.warps(block, own.threads), line)
             apart = bound.lanes == 1 or access.thread is not None
-            lanes = own.lanes if apart else np.full(len(own.at), SEVERAL)
+            lanes = own.lanes if apart else several(len(own.at))
             self._judge(block, words, own.rank, own.at, warps, own.who, line, kind, lanes)
             notes.append((words, own.at, warps, line, kind, lanes))
         return notes
@@ -326,8 +326,9 @@ class Checker(Observer):
         made: dict[int, Operation] = {}
         together = max(1, bound.lanes // LANES)
         proxy = "async" if any(own.proxy == "async" for own in (*pending.reads, *pending.writes)) else "generic"
-        units = every // together
-        starts = [0, *(np.flatnonzero(units[1:] != units[:-1]) + 1).tolist(), len(units)]  # threads ascend
+        units, starts = every // together, [0, len(every)]
+        if units[0] != units[-1]:  # threads ascend
+            starts[1:1] = (np.flatnonzero(units[1:] != units[:-1]) + 1).tolist()
         for begin, end in pairwise(starts):
             first = int(units[begin]) * together
             made[first] = self.operations.issue(
@@ -366,7 +367,7 @@ class Checker(Observer):
         for own in EXTENTS.of(block, flight.bound, access, flight.threads, flight.asked, self.words):
             rank, at, who = own.rank, own.at, own.threads
             words, offsets, size = self.words(space, rank), own.offsets, own.size
-            if len(offsets) and int(offsets.max()) + size > words.count * words.unit:
+            if own.end > words.count * words.unit:
                 self.origins.beyond(flight, line)
                 continue  # it ends the run when it is fetched
             if not len(at):

@@ -48,8 +48,9 @@ class Clocks:
 
     def tick(self, warps: Array) -> None:
         """What comes next is not part of what was published."""
-        self.now[warps] += 1
-        self.known.reshape(-1)[self._own[warps]] = self.now[warps][:, None]
+        now = self.now[warps] + 1
+        self.now[warps] = now
+        self.known.reshape(-1)[self._own[warps]] = now[:, None]
 
     def ordered(self, warps: Array, columns: Array) -> Array:
         """Up to when warps know memory to be ordered of others, by their columns: elementwise."""
@@ -58,7 +59,8 @@ class Clocks:
 
     def published(self, warps: Array, relaxed: bool = False) -> Array:
         """What somebody who acquires from these warps learns."""
-        found: Array = (self.fenced if relaxed else self.known)[warps].max(0)
+        what = self.fenced if relaxed else self.known
+        found: Array = what[warps].max(0) if len(warps) > 1 else what[warps[0]].copy()
         if relaxed:
             for kind in _RELAXED:
                 found[kind] = self.known[warps, kind].max(0)

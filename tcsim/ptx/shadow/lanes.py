@@ -176,10 +176,11 @@ class Lanes:
         asked = (others >= 0) & (others < self.clocks.warps) & (warps != others) & (lanes < LANES)
         known = self.clocks.known[warps, ORDERED, np.where(asked, 1 + others, 0)]
         for warp, windows in self.windows.items():
-            for last in np.unique(known[asked & (others == warp)]).tolist():
+            mine = asked & (others == warp)
+            for last in distinct(known[mine]).tolist() if mine.any() else ():
                 if last in windows:
                     first, tellers, before = windows[last]
-                    own = asked & (others == warp) & (known == last)
+                    own = mine & (known == last)
                     found[own] = (when[own] > first) & ~tellers[lanes[own]]
                     joined[own] = before
         return found, joined
@@ -218,6 +219,14 @@ def lanes_in(mask: bytes, alive: bytes, first: int) -> tuple[Array, Array, Array
     found = own + first, every[own], there[own]
     for each in found:
         each.flags.writeable = False
+    return found
+
+
+@lru_cache(256)
+def several(count: int) -> Array:
+    """For accesses that the lanes of a warp make together."""
+    found = np.full(count, SEVERAL)
+    found.flags.writeable = False
     return found
 
 

@@ -15,6 +15,13 @@ READ, WRITTEN = range(2)
 """What can be known of an operation: that it has read its sources; that it has written its destinations too."""
 
 
+def _each(numbers: Array, count: int) -> Array:
+    """Numbers below a count, each once."""
+    found = np.zeros(count, bool)
+    found[numbers] = True
+    return np.flatnonzero(found)
+
+
 @dataclass(eq=False)
 class Operation:
     """One operation of the threads of one warp, or of a warpgroup."""
@@ -199,13 +206,15 @@ class Operations:
                 np.broadcast_to(numbers, found.shape)[missing],
                 np.broadcast_to(warps, found.shape)[missing],
             )
-            asked = np.zeros((len(self.all), self.clocks.warps), bool)
-            asked[numbers, warps] = True
-            number, warp = np.nonzero(asked)
-            known = self.clocks.known[warp, ORDERED, 1:-1]
-            self._after[part][number, warp] = (self._seen[part][number] <= known).any(1)
+            number, warp = (_each(own, count) for own, count in ((numbers, len(self.all)), (warps, self.clocks.warps)))
+            known = self.clocks.known[warp, ORDERED, 1:-1]  # of all by all, so that the next question has its answer
+            self._after[part][number[:, None], warp] |= (self._seen[part][number, None] <= known).any(2)
             found[missing] = self._after[part][numbers, warps]
         return found
+
+    def known_to_all(self, first: int, last: int, part: int) -> bool:
+        """Whether all of some operations, by their numbers, are known to come before what any warp does now."""
+        return bool(self._after[part, first : last + 1].all())
 
     def is_after(self, number: int, warps: Array, part: int) -> bool:
         """Whether what any of some warps does now comes after an operation has read (READ) or written (WRITTEN)."""

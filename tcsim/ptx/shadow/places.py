@@ -34,7 +34,9 @@ class Extent:
     at: Array  # words, of one access each once
     owner: Array  # of each word, which offset
     who: Array  # of each word, the thread
+    units: Array  # and its warp in the block
     lanes: Array
+    end: int  # behind the last byte of all
     _shares: dict[tuple[int, int, int], tuple[Array, Array]] = field(default_factory=dict)
 
     def share(self, base: int, first: int, together: int) -> tuple[Array, Array]:
@@ -60,15 +62,15 @@ class Extents:
         if access.space not in ("shared", "generic", "tmem"):
             return []
         words = memory("tmem" if access.space == "tmem" else "shared", block.rank)
-        given = (access.address, access.cta, access.mask, access.thread, threads, asked)
+        given = (access.address, access.cta, access.mask, access.thread, threads, None if asked is threads else asked)
         key = (words.unit, block.rank, len(block.blocks), bound.lanes, access.space, access.size, *map(_content, given))
         found = self._kept.get(key)
         if found is None:
             found = []
             for rank, offsets, size, mask, who in parts(block, bound, access, threads, asked):
                 at, owner = words.words(offsets, size, mask)
-                each = who.take(owner)
-                found.append(Extent(rank, offsets, size, who, at, owner, each, each % LANES))
+                each, end = who.take(owner), int(offsets.max(initial=-size)) + size
+                found.append(Extent(rank, offsets, size, who, at, owner, each, *np.divmod(each, LANES), end))
             self._words += sum(len(own.at) for own in found)
             if self._words > _MOST_WORDS:
                 self._kept.clear()

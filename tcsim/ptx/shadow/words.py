@@ -16,7 +16,7 @@ import numpy as np
 from tcsim.ptx.shadow.clocks import GLOBALLY, HANDED, NEVER, ORDERED, PROXIED, Clocks
 from tcsim.ptx.shadow.lanes import LEARNS, READS, SEVERAL, WRITES
 from tcsim.ptx.shadow.operations import READ, WRITTEN, Operation, Operations
-from tcsim.ptx.threads import Array
+from tcsim.ptx.threads import Array, distinct
 
 EMPTY: Array = np.zeros(0, np.int64)
 LANE_BITS = 6
@@ -97,7 +97,9 @@ class Words:
         if reads and not least:
             found += _nobody(np.nonzero(who == 0)[0])
         if least > clocks.warps and not (lanes is not None and self.lanes.loose(warps, LEARNS)):
-            found += self._missing("landed", EMPTY, who - (clocks.warps + 1), warps, WRITTEN)
+            first = clocks.warps + 1
+            if not self.operations.known_to_all(least - first, most - first, WRITTEN):
+                found += self._missing("landed", EMPTY, who - first, warps, WRITTEN)
         elif most:
             bad = clocks.ordered(warps, np.minimum(who, clocks.warps + 1)) < self.when[at]
             if bad.any():
@@ -147,10 +149,13 @@ class Words:
             found += self._in_warp("read", at, True, self.read[at, warps], self.reader[at, warps], warps, lanes)
             if len(self.other):
                 found += self._in_warp("read", at, True, self.other[at, warps], self.otherwise[at, warps], warps, lanes)
-        if knows.windows or knows.missed(warps, lanes):
+        missed = knows.missed(warps, lanes)
+        if missed or knows.windows:
             warps, lanes = np.broadcast_to(warps, at.shape), np.broadcast_to(lanes, at.shape)
             found += self._between_lanes("written", self.who[at] - 1, self.when[at], self.what[at], warps, lanes)
             for reader in np.nonzero(self.read[at].any(0))[0].tolist() if writes and self.was_read else ():
+                if not missed and reader not in knows.windows:  # these lanes know all of it that is known
+                    continue
                 for read, what in ((self.read, self.reader), (self.other, self.otherwise))[: 1 + bool(len(self.other))]:
                     when, own = read[at, reader], what[at, reader]
                     found += self._between_lanes("read", np.where(when > 0, reader, -1), when, own, warps, lanes)
@@ -328,7 +333,7 @@ class Words:
         found: list[Conflict] = []
         if not len(numbers):
             return found
-        for number in numbers.tolist() if len(numbers) == 1 else np.unique(numbers).tolist():
+        for number in distinct(numbers).tolist():
             other = self.operations.all[number]
             if other is by or self._in_turn(other, by):
                 continue
