@@ -186,7 +186,8 @@ def test_the_timeline_of_a_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (tmp_path / "own.py").write_text("")
     program = {"late": ("",), "early": ("", "PROXY_FENCE_MISSING")}
 
-    def run(path: str, words: object, arch: str, schedule: str, timeline: bool) -> tuple[int, Session]:
+    def run(path: str, words: object, arch: str, schedule: str, **kept: bool) -> tuple[int, Session]:
+        assert kept == {"timeline": True, "races": False}
         return 0, session_of(*program[schedule], schedule=schedule)
 
     monkeypatch.setattr(script, "run_script", run)

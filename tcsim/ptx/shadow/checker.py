@@ -66,8 +66,7 @@ class Checker(Observer):
         self.naming = Naming(self)
         self.blocks = Blocks(self)
         self.deadlocks = Deadlocks(self)
-        self.everywhere = Everywhere(self, races)
-        self.dependents = Dependents(self, ledger, before)
+        self.everywhere, self.dependents = Everywhere(self, races), Dependents(self, ledger, before)
         self.registers = Registers(self)
         self.ranks = {id(block.shared): rank for rank, block in enumerate(blocks)}
         self.unit = blocks[0].program.narrowest
