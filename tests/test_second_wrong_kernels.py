@@ -2,12 +2,25 @@
 
 import re
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import tcsim
 from tests.second_wrong_kernels.__main__ import run, table
-from tests.second_wrong_kernels.cases import CORRECT, FOURTH, FOURTH_CORRECT, HELD_OUT, WRONG, Case, differs, make
+from tests.second_wrong_kernels.cases import (
+    CORRECT,
+    FIFTH,
+    FIFTH_CORRECT,
+    FOURTH,
+    FOURTH_CORRECT,
+    HELD_OUT,
+    ROUNDING,
+    WRONG,
+    Case,
+    differs,
+    make,
+)
 from tests.second_wrong_kernels.judge import EQUALS, HALF, RIGHT, UNEXPLAINED, judge
 from tests.second_wrong_kernels.judge import WRONG as CONFIDENT
 
@@ -71,6 +84,34 @@ def test_a_kernel_of_the_fourth_set_is_wrong(name: str) -> None:
 def test_a_right_kernel_of_the_fourth_set_is_right(name: str) -> None:
     case = make(FOURTH_CORRECT[name], 3)
     assert not differs(case.observed, product(case).astype(case.observed.dtype)), case.name
+
+
+def test_the_fifth_set_says_where_its_kinds_were_met() -> None:
+    assert len(FIFTH) == 45
+    assert len(FIFTH_CORRECT) == 12
+    assert not {*FIFTH, *FIFTH_CORRECT} & {*WRONG, *HELD_OUT, *FOURTH, *CORRECT, *FOURTH_CORRECT}
+    for kind in (*FIFTH.values(), *FIFTH_CORRECT.values()):
+        assert kind.__doc__
+        assert re.fullmatch(r"textbook|[\w-]+/[\w.-]+#\d+", kind.source), kind
+        assert kind.correct or (kind.needs and kind.half)
+
+
+@pytest.mark.parametrize("name", [*FIFTH][::4])
+def test_a_kernel_of_the_fifth_set_is_wrong(name: str) -> None:
+    case = make(FIFTH[name], 3)
+    assert differs(case.observed, product(case)) or name in ROUNDING, case.name
+    assert "{" not in case.says
+    for pattern in (*case.needs, *case.kind.half):
+        assert not re.search(pattern, "")
+
+
+@pytest.mark.parametrize("name", [*FIFTH_CORRECT][::2])
+def test_a_right_kernel_of_the_fifth_set_is_right_within_its_rounding(name: str) -> None:
+    case = make(FIFTH_CORRECT[name], 3)
+    observed, right = case.observed.astype(float), product(case).astype(float)
+    step = 0.0 if case.observed.dtype == np.int32 else float(ml_dtypes.finfo(case.observed.dtype).eps)
+    assert np.isfinite(observed).all()
+    assert (np.abs(observed - right) <= step * np.abs(right) + 1e-4 * np.abs(right).max()).all()
 
 
 @pytest.mark.parametrize("name", ["Plain", "Swizzled", "Sparse", "Scaled", "Blackwell", "SameOrderInBoth"])

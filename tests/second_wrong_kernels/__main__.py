@@ -12,7 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import tcsim
-from tests.second_wrong_kernels.cases import CORRECT, EVERY, FOURTH, FOURTH_CORRECT, HELD_OUT, WRONG, Case, make
+from tests.second_wrong_kernels.cases import (
+    CORRECT,
+    EVERY,
+    FIFTH,
+    FIFTH_CORRECT,
+    FOURTH,
+    FOURTH_CORRECT,
+    HELD_OUT,
+    WRONG,
+    Case,
+    make,
+)
 from tests.second_wrong_kernels.judge import JUDGEMENTS, RIGHT, UNEXPLAINED, judge
 
 
@@ -80,10 +91,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", default="", help="kinds, separated by commas")
     parser.add_argument("--held-out", action="store_true", help="the held-out kinds alone")
     parser.add_argument("--fourth", action="store_true", help="the kinds of kinds_fourth_*.py alone")
+    parser.add_argument("--fifth", action="store_true", help="the kinds of kinds_fifth_*.py alone")
     parser.add_argument("--json", type=Path, help="write every report, one line a case, as they come")
     parser.add_argument("--verbose", action="store_true", help="print the reports that are not right")
     options = parser.parse_args(arguments)
-    chosen = [*HELD_OUT] if options.held_out else [*FOURTH, *FOURTH_CORRECT] if options.fourth else [*WRONG, *CORRECT]
+    chosen = [*WRONG, *CORRECT]
+    if options.held_out:
+        chosen = [*HELD_OUT]
+    elif options.fourth:
+        chosen = [*FOURTH, *FOURTH_CORRECT]
+    elif options.fifth:
+        chosen = [*FIFTH, *FIFTH_CORRECT]
     names = options.only.split(",") if options.only else chosen
     jobs = [(name, options.seed + i) for i in range(options.each) for name in names]
     results = []

@@ -10,6 +10,11 @@ import numpy as np
 from tests.second_wrong_kernels import (
     kinds_correct,
     kinds_epilogue,
+    kinds_fifth_launch,
+    kinds_fifth_loop,
+    kinds_fifth_output,
+    kinds_fifth_quantized,
+    kinds_fifth_tensor,
     kinds_formats,
     kinds_fourth_launch,
     kinds_fourth_output,
@@ -42,8 +47,23 @@ _FOURTH = [
 ]
 FOURTH = {kind.__name__: kind for kind in _FOURTH if not kind.correct}
 FOURTH_CORRECT = {kind.__name__: kind for kind in _FOURTH if kind.correct}
+_FIFTH = [
+    kind
+    for module in (kinds_fifth_launch, kinds_fifth_loop, kinds_fifth_tensor, kinds_fifth_quantized, kinds_fifth_output)
+    for kind in _kinds(module)
+]
+FIFTH = {kind.__name__: kind for kind in _FIFTH if not kind.correct}
+FIFTH_CORRECT = {kind.__name__: kind for kind in _FIFTH if kind.correct}
 CORRECT = {kind.__name__: kind for kind in _kinds(kinds_correct) if kind is not kinds_correct.Correct}
-EVERY: dict[str, type[Kernel]] = {**WRONG, **HELD_OUT, **FOURTH, **CORRECT, **FOURTH_CORRECT}
+EVERY: dict[str, type[Kernel]] = {
+    **WRONG,
+    **HELD_OUT,
+    **FOURTH,
+    **FIFTH,
+    **CORRECT,
+    **FOURTH_CORRECT,
+    **FIFTH_CORRECT,
+}
 
 
 @dataclass(frozen=True)
@@ -128,7 +148,7 @@ def make(kind: type[Kernel], seed: int) -> Case:
 
 
 # Kinds that change the rounding alone.
-ROUNDING = ("ThroughHalf", "TruncatedToBf16", "AccumulatedInHalves", "AccumulatedInBf16")
+ROUNDING = ("ThroughHalf", "TruncatedToBf16", "AccumulatedInHalves", "AccumulatedInBf16", "PartialsInBf16")
 
 
 def right_of(kernel: Kernel, random: np.random.Generator) -> Array:
