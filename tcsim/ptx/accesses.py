@@ -12,7 +12,7 @@ from tcsim.isa.scalar.table import CONTAINERS, Compute
 from tcsim.ptx.memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, Memory, MemoryFault, Segment
 from tcsim.ptx.threads import LANES, TYPED, Array, Mask, Stop, Threads
 
-RANK_SHIFT = np.uint64(24)
+RANK_SHIFT = 24
 
 
 def store_order(threads: Array, size: int) -> Array:
@@ -87,10 +87,9 @@ class Accesses(Threads):
         raise MemoryFault("GMEM_UNMAPPED", f"no state space {space!r}")
 
     def _in_shared(self, addresses: Array) -> list[tuple[Any, Segment, Array]]:
-        rank = (addresses >> RANK_SHIFT).astype(np.int64)
-        offset = addresses & np.uint64(0xFFFFFF)
-        first = int(rank[0])
-        if (rank == first).all():
+        first = int(addresses[0]) >> RANK_SHIFT
+        offset, rank = addresses & 0xFFFFFF, addresses >> RANK_SHIFT
+        if not np.count_nonzero(rank != first):
             return [(slice(None), self._block_of(first).shared, offset)]
         return [
             (own, self._block_of(int(number)).shared, offset[own])
@@ -107,9 +106,9 @@ class Accesses(Threads):
         self, space: str, addresses: Array, size: int, threads: Array
     ) -> list[tuple[Any, Segment | None, Array]]:
         """Where accesses go; None is global memory. Checks alignment and extents."""
-        unaligned = addresses & np.uint64(min(size, 16) - 1) != 0
-        if unaligned.any():
-            lane = int(np.argmax(unaligned))
+        unaligned = addresses & (min(size, 16) - 1)
+        if np.count_nonzero(unaligned):
+            lane = int(np.argmax(unaligned != 0))
             raise Stop("ADDRESS_MISALIGNED", f"{size} bytes at {int(addresses[lane]):#x}", int(threads[lane]))
         try:
             if space in ("global", "const"):
@@ -124,9 +123,8 @@ class Accesses(Threads):
             base, extent = offset, segment.size
             if segment is self.local:
                 base, extent = offset + (threads[own] * self.local_stride).astype(np.uint64), self.local_bytes
-            beyond = offset >= np.uint64(max(extent - size + 1, 0))  # a sum could wrap around
-            if beyond.any():
-                lane = int(np.argmax(beyond))
+            if int(offset.max()) + size > extent:
+                lane = int(np.argmax(offset >= max(extent - size + 1, 0)))  # a sum could wrap around
                 name = (
                     "SMEM_OUT_OF_RANGE"
                     if space.startswith("shared")
@@ -140,7 +138,7 @@ class Accesses(Threads):
 
     def _generic(self, addresses: Array, size: int, threads: Array) -> list[tuple[Any, Segment | None, Array]]:
         top = addresses >> np.uint64(48)
-        if (top < np.uint64(SHARED_WINDOW >> 48)).all():
+        if int(top.max()) < SHARED_WINDOW >> 48:
             return [(slice(None), None, addresses)]
         nowhere = top > np.uint64(PARAM_WINDOW >> 48)
         if nowhere.any():
@@ -189,7 +187,7 @@ class Accesses(Threads):
                         lane = self.memory.unmapped(at, unit)
                         raise Stop(fault.name, fault.detail, int(threads[own][lane or 0])) from None
                 else:
-                    values = segment.views[unit][(at - np.uint64(segment.start)).astype(np.int64) // unit]
+                    values = segment.views[unit][segment.index(at, unit)]
                 if typed:
                     found[own] = values
                 else:
@@ -234,7 +232,7 @@ class Accesses(Threads):
                         )
                     self.memory.scatter(at[turns], part[turns], unit)
                 else:
-                    segment.views[unit][(at[turns] - np.uint64(segment.start)).astype(np.int64) // unit] = part[turns]
+                    segment.views[unit][segment.index(at[turns], unit)] = part[turns]
 
     def summed(self, item: Atomic, space: str, places: Array, before: Array, values: Array, returns: bool) -> None:
         """Told of additions to memory: a hook for whoever keeps account of floating-point sums."""

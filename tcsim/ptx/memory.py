@@ -50,6 +50,11 @@ class Segment:
         """The address behind the last byte."""
         return self.address + self.size
 
+    def index(self, addresses: npt.NDArray[Any], size: int) -> npt.NDArray[np.int64]:
+        """Where values of 1, 2, 4, 8 or 16 bytes at aligned addresses, uint64 or int64, stand in the view of their size."""
+        places = addresses.view(np.int64)
+        return (places - self.start if self.start else places) >> (size.bit_length() - 1)
+
 
 class SharedSegment(Segment):
     """The bytes of an array as global memory, at the array's own address: what a kernel stores is in the array."""
@@ -246,9 +251,7 @@ class Memory:
         """Values of 1, 2, 4, 8 or 16 bytes at aligned addresses, one for each."""
         segment = self._covering(addresses, size)
         if segment is not None:
-            found: npt.NDArray[Any] = segment.views[size][
-                (addresses - np.uint64(segment.start)).astype(np.int64) // size
-            ]
+            found: npt.NDArray[Any] = segment.views[size][segment.index(addresses, size)]
             return found
         parts = [self._one(int(address), size) for address in addresses]
         return np.array([part[0].views[size][part[1]] for part in parts])
@@ -257,7 +260,7 @@ class Memory:
         """Store values of 1, 2, 4, 8 or 16 bytes; of several at one address the last stays."""
         segment = self._covering(addresses, size)
         if segment is not None:
-            segment.views[size][(addresses - np.uint64(segment.start)).astype(np.int64) // size] = values
+            segment.views[size][segment.index(addresses, size)] = values
             return
         for address, value in zip(addresses, values, strict=True):
             place, index = self._one(int(address), size)

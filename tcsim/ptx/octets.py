@@ -35,19 +35,20 @@ class Octets(Calls):
         if access.cta is None:
             return address.reshape(-1), None
         cta = np.asarray(access.cta, np.int64)
-        shape = np.broadcast_shapes(cta.shape, address.shape)
-        cta, address = np.broadcast_to(cta, shape).reshape(-1), np.broadcast_to(address, shape).reshape(-1)
+        if cta.ndim:  # else one for all
+            shape = np.broadcast_shapes(cta.shape, address.shape)
+            cta, address = np.broadcast_to(cta, shape).reshape(-1), np.broadcast_to(address, shape)
         if access.space == "tmem":
-            return address, cta
-        return (address & ~np.int64(0xFF << 24)) | cta << 24, None
+            return address.reshape(-1), cta
+        return (address.reshape(-1) & ~(0xFF << 24)) | cta << 24, None
 
     def read(self, access: Access) -> Array:
         """The bytes of an access, for effects: uint8 (..., accesses, size)."""
         address, cta = self.places(access)
-        shape = (
-            *np.broadcast_shapes(access.address.shape, np.shape(access.cta) if access.cta is not None else ()),
-            access.size,
-        )
+        lead = access.address.shape
+        if access.cta is not None and np.ndim(access.cta):
+            lead = np.broadcast_shapes(lead, np.shape(access.cta))
+        shape = (*lead, access.size)
         if access.mask is None:
             return self._octets(access.space, address, access.size, cta).reshape(shape)
         mask = np.broadcast_to(access.mask, shape).reshape(-1, access.size)
@@ -69,9 +70,9 @@ class Octets(Calls):
                     self.apply(replace(write, at=_part(at, turn), data=write.data.reshape(-1, at.size)[turn]), threads)
                 continue
             data = write.data if write.combine is None else write.combine(self.read(at), write.data)
-            data = np.broadcast_to(data, (*np.broadcast_shapes(at.address.shape, data.shape[:-1]), at.size)).reshape(
-                -1, at.size
-            )
+            if data.shape != (*at.address.shape, at.size):
+                data = np.broadcast_to(data, (*np.broadcast_shapes(at.address.shape, data.shape[:-1]), at.size))
+            data = data.reshape(-1, at.size)
             self.changed = True
             if at.mask is None:
                 self.put_octets(at.space, address, data, cta)
@@ -86,17 +87,31 @@ class Octets(Calls):
 
     def copies(self, at: Access) -> list[Access]:
         """An access, or one in each CTA of the cluster where it is for all of them."""
-        if at.cta is None or not (np.asarray(at.cta) == EVERY_CTA).any():
+        if at.cta is None or not np.count_nonzero(np.asarray(at.cta) == EVERY_CTA):
             return [at]
         return [replace(at, cta=np.full(np.shape(at.cta), rank)) for rank in range(len(self.blocks))]
 
-    def _segments(self, space: str, places: Array, cta: Array | None) -> Any:
-        """Where bytes lie: (which of them, the memory or None for global memory, offsets in it)."""
-        if space != "tmem":
-            return self._parts("" if space == "generic" else space, places, 1, np.zeros(len(places), np.int64))
+    def _segments(self, space: str, places: Array, unit: int, cta: Array | None) -> Any:
+        """Where accesses lie: (which of them, the memory or None for global memory, offsets in it). Checks that they are inside."""
+        if space in ("global", "generic"):
+            addresses = places.view(np.uint64)
+            parts: Any = [(slice(None), None, addresses)]
+            return parts if space == "global" else self._generic(addresses, unit, np.zeros(len(places), np.int64))
+        try:
+            parts = self._in_shared(places & 0xFFFFFFFF) if space != "tmem" else self._in_tensor_memory(places, cta)
+        except MemoryFault as fault:
+            raise Stop(fault.name, fault.detail) from None
+        for _, segment, offset in parts:
+            if int(offset.view(np.uint64).max()) + unit > segment.size:
+                beyond = int(offset[np.argmax(offset.view(np.uint64) > np.uint64(segment.size - unit))])
+                name = "TMEM_OUT_OF_RANGE" if space == "tmem" else "SMEM_OUT_OF_RANGE"
+                raise Stop(name, f"{unit} bytes at {beyond:#x} of {segment.size}")
+        return parts
+
+    def _in_tensor_memory(self, places: Array, cta: Array | None) -> list[tuple[Any, Segment, Array]]:
         if cta is None:
             return [(slice(None), self.image(), places)]
-        found: list[Any] = []
+        found: list[tuple[Any, Segment, Array]] = []
         first, last = int(cta.min()), int(cta.max())
         for rank in range(first, last + 1):
             own: Any = slice(None) if first == last else cta == rank
@@ -111,16 +126,20 @@ class Octets(Calls):
         if not len(addresses):
             return np.empty((0, size), np.uint8)
         places, unit, cta = _in_units(addresses, size, cta)
+        parts = self._segments(space, places, unit, cta)
+        if len(parts) == 1 and parts[0][1] is not None:
+            _, segment, offset = parts[0]
+            one: Array = segment.views[unit][segment.index(offset, unit)]
+            return one.view(np.uint8).reshape(-1, size)
         found = np.empty(len(places), TYPED.get(unit, np.dtype((np.void, 16))))
-        for own, segment, offset in self._segments(space, places, cta):
+        for own, segment, offset in parts:
             if segment is None:
                 try:
                     found[own] = self.memory.gather(offset, unit)
                 except MemoryFault as fault:
                     raise Stop(fault.name, fault.detail) from None
             else:
-                _require_inside(space, segment, offset, unit)
-                found[own] = segment.views[unit][(offset - np.uint64(segment.start)).astype(np.int64) // unit]
+                found[own] = segment.views[unit][segment.index(offset, unit)]
         return found.view(np.uint8).reshape(-1, size)
 
     def put_octets(self, space: str, addresses: Array, data: Array, cta: Array | None = None) -> None:
@@ -129,25 +148,24 @@ class Octets(Calls):
             return
         places, unit, cta = _in_units(addresses, data.shape[1], cta)
         values = np.ascontiguousarray(data).view(TYPED.get(unit, np.dtype((np.void, 16)))).reshape(-1)
-        for own, segment, offset in self._segments(space, places, cta):
+        for own, segment, offset in self._segments(space, places, unit, cta):
             if segment is None:
                 first = self.memory.unmapped(offset, unit)
                 if first is not None:
                     raise Stop("GMEM_UNMAPPED", f"{unit} bytes at {int(offset[first]):#x}: nothing is mapped there")
                 self.memory.scatter(offset, values[own], unit)
             else:
-                _require_inside(space, segment, offset, unit)
-                segment.views[unit][(offset - np.uint64(segment.start)).astype(np.int64) // unit] = values[own]
+                segment.views[unit][segment.index(offset, unit)] = values[own]
 
 
 def _in_units(addresses: Array, size: int, cta: Array | None) -> tuple[Array, int, Array | None]:
     """Accesses as more of the widest integers that all are made of."""
-    places: Array = addresses.astype(np.uint64)
-    low = int(np.bitwise_or.reduce(places))
-    unit = next(unit for unit in (16, 8, 4, 2, 1) if size % unit == 0 and not low & (unit - 1))
+    places: Array = addresses.astype(np.int64, copy=False)
+    low = int(np.bitwise_or.reduce(places)) | size
+    unit = min(low & -low, 16)
     if unit < size:
-        places = (places[:, None] + np.arange(0, size, unit, dtype=np.uint64)).reshape(-1)
-        cta = None if cta is None else np.repeat(cta, size // unit)
+        places = (places[:, None] + np.arange(0, size, unit)).reshape(-1)
+        cta = None if cta is None else np.repeat(cta, size // unit) if cta.ndim else cta
     return places, unit, cta
 
 
@@ -162,11 +180,4 @@ def _part(at: Access, which: slice) -> Access:
 
 
 def _chosen(cta: Array | None, which: Any) -> Array | None:
-    return None if cta is None else cta[which]
-
-
-def _require_inside(space: str, segment: Segment, at: Array, unit: int) -> None:
-    beyond = at + np.uint64(unit) > np.uint64(segment.size)
-    if beyond.any():
-        name = "TMEM_OUT_OF_RANGE" if space == "tmem" else "SMEM_OUT_OF_RANGE"
-        raise Stop(name, f"{unit} bytes at {int(at[np.argmax(beyond)]):#x} of {segment.size}")
+    return cta[which] if cta is not None and cta.ndim else cta

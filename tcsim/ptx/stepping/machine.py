@@ -192,8 +192,8 @@ class SteppedBlock(Block):
 
     def _numbered(self, space: str, addresses: Array, cta: Array | None) -> Array:
         found = np.empty(len(addresses), np.uint64)
-        for own, segment, offset in self._segments(space, addresses.astype(np.uint64), cta) if len(addresses) else ():
-            found[own] = self._in_launch(segment, offset, None)
+        for own, segment, offset in self._segments(space, addresses, 1, cta) if len(addresses) else ():
+            found[own] = self._in_launch(segment, offset.view(np.uint64), None)
         return found
 
     def _in_launch(self, segment: Segment | None, offset: Array, threads: Array | None) -> Array:
