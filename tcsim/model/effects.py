@@ -11,7 +11,7 @@ them; where `cta` is given only the offset counts. In "tmem", a byte address in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, Protocol
@@ -242,6 +242,8 @@ class Pending:
     threads: Array | None = None  # whose it is: entries of the operands, from 0 on; None: all of them
     adds: Array | None = None  # of wgmma: whether each warpgroup adds to what its accumulator holds; None: all do
     tells: tuple[Signal, ...] = ()  # what `finish` will signal, as far as it is known at issue
+    chain: Callable[[Sequence[Any]], Outcome] | None = None
+    """What work of one instruction on the same held registers comes to, the last of it this: from what each has fetched, in order."""
 
 
 @dataclass(frozen=True)

@@ -42,11 +42,25 @@ class Flight:
     followers: list[Tracker] = field(default_factory=list)
     fetched: bool = False
     data: Any = None
+    kind: str = field(init=False)  # of its group
 
-    @property
-    def kind(self) -> str:
-        """The kind of its group."""
-        return self.pending.group or ""
+    def __post_init__(self) -> None:
+        self.kind = self.pending.group or ""
+
+    def continues(self, before: Flight) -> bool:
+        """Whether this and work just before it can be finished in one go: both add to the same registers."""
+        own, other = self.bound, before.bound
+        return (
+            self.pending.chain is not None
+            and before.pending.chain is not None
+            and own.model.mnemonic == other.model.mnemonic
+            and all(
+                np.array_equal(mine, theirs) for (_, mine), (_, theirs) in zip(own.results, other.results, strict=True)
+            )
+            and np.array_equal(self.threads, before.threads)
+            and (self.pending.adds is None or bool(self.pending.adds.all()))
+            and not before.followers
+        )
 
 
 @dataclass(eq=False)
@@ -91,13 +105,21 @@ class Queue:
         """Complete the groups of some threads but the latest few, or only what they read."""
         waiting = np.zeros(len(counts), bool)
         waiting[threads] = True
-        for flight in [own for own in self.flights if own.kind == kind and own.block is block]:
+        mine = [own for own in self.flights if own.kind == kind and own.block is block]
+        due = []
+        for flight in mine:
             own = flight.threads
             old: Any = True if kind in WITHOUT_COMMIT else flight.groups < counts[own] - left
-            if (waiting[own] & old).any() and flight in self.flights:
-                if reads_only:
-                    self.fetch(flight)
-                else:
+            if np.count_nonzero(waiting[own] & old):
+                due.append(flight)
+        if reads_only:
+            for flight in due:
+                self.fetch(flight)
+        elif kind in IN_ORDER:
+            self._in_order(due, mine)
+        else:
+            for flight in due:
+                if flight in self.flights:
                     self.finish(flight)
 
     def fetch(self, flight: Flight) -> None:
@@ -112,24 +134,50 @@ class Queue:
     def finish(self, flight: Flight) -> None:
         """Let work write what it writes, after the work that has to come before."""
         if flight.kind in IN_ORDER:
-            for earlier in list(self.flights):
-                if earlier is flight:
-                    break
-                if earlier.kind == flight.kind and earlier.block is flight.block and _shared(earlier, flight.threads):
-                    self._complete(earlier)
-        self._complete(flight)
+            mine = [own for own in self.flights if own.kind == flight.kind and own.block is flight.block]
+            self._in_order([flight], mine)
+        else:
+            self._complete([flight])
 
-    def _complete(self, flight: Flight) -> None:
-        self.fetch(flight)
-        self.flights.remove(flight)
-        observer = flight.block.observer
-        with _issued_by(flight):
+    def _in_order(self, due: list[Flight], mine: list[Flight]) -> None:
+        """Complete some of the work of a kind, each after what its threads had issued before; what can be is done in one go."""
+        wanted = list(due)
+        for flight in due:
+            for earlier in mine[: mine.index(flight)]:
+                if earlier not in wanted and _shared(earlier, flight.threads):
+                    wanted.append(earlier)
+        todo = [own for own in mine if own in wanted]
+        run: list[Flight] = []
+        for flight in todo:
+            if run and not (flight.block.chains and flight.continues(run[-1])):
+                self._complete(run)
+                run = []
+            run.append(flight)
+        if run:
+            self._complete(run)
+
+    def _complete(self, run: list[Flight]) -> None:
+        """Complete one piece of work, or several that are a chain."""
+        for flight in run:
+            self.fetch(flight)
+            self.flights.remove(flight)
+        *before, last = run
+        for flight in before:
+            if flight.block.observer is not None:
+                flight.block.observer.landing(flight)
+                flight.block.observer.landed(flight)
+        observer = last.block.observer
+        with _issued_by(last):
             if observer is not None:
-                observer.landing(flight)
-            flight.block.finished(flight, flight.pending.finish(flight.data))
+                observer.landing(last)
+            if before and last.pending.chain is not None:
+                outcome = last.pending.chain([flight.data for flight in run])
+            else:
+                outcome = last.pending.finish(last.data)
+            last.block.finished(last, outcome)
             if observer is not None:
-                observer.landed(flight)
-            for tracker in flight.followers:
+                observer.landed(last)
+            for tracker in last.followers:
                 tracker.left -= 1
                 if tracker.left == 0:
                     _follow(tracker)

@@ -75,6 +75,7 @@ class Performer(Octets):
     cluster: Cluster
     arch: str
     warp: Array  # that ask for effects
+    chains = True  # whether work that is a chain may be finished in one go
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)

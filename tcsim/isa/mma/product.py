@@ -102,10 +102,12 @@ class MatrixProduct(Instruction):
         kept = self.operands["a"].shape[1]
         return Work(self.lowering.steps, formats, self.operands["d"].format, k, kept, scale, self.blocks)
 
-    def _product(self, arrays: Sequence[Array], call: str, columns: Array | None = None) -> Array:
+    def _product(
+        self, arrays: Sequence[Array], call: str, columns: Array | None = None, order: Sequence[int] = (0,)
+    ) -> Array:
         """The result matrices of a batch of a, b, c, and scale_a and scale_b if there are scales; leading dimensions broadcast.
 
-        `columns`, of a sparse A: the row of B that each kept element meets.
+        `columns`, of a sparse A: the row of B that each kept element meets. `order`: of the instructions, where A and B are of several.
         """
         given = dict(zip(("a", "b", "c", "scale_a", "scale_b"), arrays, strict=False))
         if columns is not None:
@@ -114,5 +116,5 @@ class MatrixProduct(Instruction):
         flat = {
             name: np.broadcast_to(x, (*batch, *x.shape[-2:])).reshape(-1, *x.shape[-2:]) for name, x in given.items()
         }
-        d = multiply(self.work, Matrices(**flat))
+        d = multiply(self.work, Matrices(**flat), order)
         return d.reshape(*batch, *self.operands["d"].shape)

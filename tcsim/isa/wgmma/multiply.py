@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,17 @@ from tcsim.numbers.codec import negated
 from tcsim.numbers.formats import Format
 
 _MAJORS: tuple[Major, Major] = ("K", "MN")
+
+
+class Fetched(NamedTuple):
+    """What a product has read: the codes of A (..., 64, K), of B (..., K, N), which rows of B a sparse A meets, and C."""
+
+    a: Array
+    b: Array
+    columns: Array | None
+    c: Callable[[], Array]  # only the first of a chain needs it
+
+
 KNOWN_BITS = np.uint64(FORMS["sm_90"].known)
 """The bits of a descriptor that belong to a field."""
 
@@ -136,27 +147,37 @@ class WarpgroupMultiply(MatrixProduct):
         }
         adds = operands["scale_d"][..., 0]
 
-        def fetch(view: View) -> dict[str, Array]:
+        def fetch(view: View) -> Fetched:
             found = {name: tiles[name].codes(view.read(access)) for name, access in accesses.items()}
             if "a" not in found:
                 found["a"] = self.matrix("a", operands["a"])
             for name in "ab":
                 if given.get(f"scale_{name}", 1) == -1:
                     found[name] = negated(found[name], self.formats[name])
-            c = self.matrix("c", view.held("d"))
-            found["c"] = c if adds.all() else np.where(adds[..., None, None], c, c.dtype.type(0))
-            return found | {"b": found["b"].swapaxes(-1, -2)}
 
-        def finish(found: dict[str, Array]) -> Outcome:
-            d = self._multiplied((found["a"], found["b"], found["c"]), operands, call)
+            def c() -> Array:
+                held = self.matrix("c", view.held("d"))
+                return held if adds.all() else np.where(adds[..., None, None], held, held.dtype.type(0))
+
+            return Fetched(found["a"], found["b"].swapaxes(-1, -2), self._columns(operands, call), c)
+
+        def chain(found: Sequence[Fetched]) -> Outcome:
+            a, b, columns = (
+                own[0] if own[0] is None or len(own) == 1 else np.concatenate(own, axis)
+                for own, axis in zip(list(zip(*(each[:3] for each in found), strict=True)), (-1, -2, -1), strict=True)
+            )
+            d = self._product((a, b, found[0].c()), call, columns, range(len(found)))
             return Outcome({"d": self.registers("d", d)})
 
         holds = {"d": "write"} | ({} if "a" in tiles else {"a": "read"})
-        return Effects(pending=(Pending(tuple(accesses.values()), (), fetch, finish, "wgmma", holds, adds=adds),))
+        work = Pending(
+            tuple(accesses.values()), (), fetch, lambda found: chain([found]), "wgmma", holds, adds=adds, chain=chain
+        )
+        return Effects(pending=(work,))
 
-    def _multiplied(self, codes: tuple[Array, Array, Array], operands: Mapping[str, Array], call: str) -> Array:
-        """D of the codes of a, b and c."""
-        return self._product(codes, call)
+    def _columns(self, operands: Mapping[str, Array], call: str) -> Array | None:
+        """Of a sparse A, the row of B that each kept element meets."""
+        return None
 
     def multiplicands(
         self, smem: Any, a: Any, b: Any, c: Any, scale_d: bool, scales: tuple[int, int], trans: tuple[int, int]

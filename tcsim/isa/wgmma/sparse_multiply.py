@@ -53,15 +53,16 @@ class SparseWarpgroupMultiply(WarpgroupMultiply, SparseOperand):
         >>> float(d.view(np.float32)[0, 0])
         16.9375
         """
+        call = f"{self!r}.execute"
         codes = self.multiplicands(smem, a, b, c, scale_d, (scale_a, scale_b), (trans_a, trans_b))
-        sparse = {"metadata": np.asarray(metadata), "selector": np.asarray(selector)}
-        return self.registers("d", self._multiplied(codes, sparse, f"{self!r}.execute"))
+        columns = self._columns({"metadata": np.asarray(metadata), "selector": np.asarray(selector)}, call)
+        return self.registers("d", self._product(codes, call, columns))
 
-    def _multiplied(self, codes: tuple[Array, Array, Array], operands: Mapping[str, Array], call: str) -> Array:
-        """D of the codes of a, b and c, and of the metadata."""
+    def _columns(self, operands: Mapping[str, Array], call: str) -> Array:
+        """The row of B that each kept element meets."""
         selector = int(operands["selector"])
         groups = self._groups_in(operands["metadata"], selector, call, any_group=self.takes_any_group)
-        return self._kept(codes, self.sparsity.positions_of(groups), call)
+        return self.sparsity.columns(self.sparsity.positions_of(groups))
 
     def matmul(self, a: Any, b: Any, c: Any, metadata: Any = None) -> npt.NDArray[Any]:
         """Codes in, codes out: a (..., 64, K / 2) kept elements, metadata (..., 64, K / 2) their positions in their groups.

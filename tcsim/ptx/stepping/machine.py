@@ -49,6 +49,7 @@ class SteppedBlock(Block):
     log: Log
     pause: Pause
     number: int  # of the block, in the order in which blocks began
+    chains = False  # each product is told of
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)

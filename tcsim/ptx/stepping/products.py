@@ -142,7 +142,7 @@ def _codes(asked: Asked, work: Work) -> dict[str, Array]:
         found: dict[str, Array] = {}
         for digit, taken in _fetched(asked, work):
             for name in "ab":
-                own = _seven(taken[name])
+                own = _seven(getattr(taken, name))
                 found[name] = found.get(name, 0) + (own << DIGIT * digit)
         layout_a = "a" in asked.bound.model.operands and asked.bound.form["a"].kind == "vector"
         work.moved = {name: own for name, own in found.items() if name == "b" or not layout_a}
