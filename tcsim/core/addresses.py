@@ -81,8 +81,8 @@ def require_alignment(
     Traceback (most recent call last):
     tcsim.core.addresses.MisalignedAddressError: load: address[1] = 0x8 (lane 1): a row starts at a multiple of 16 bytes (1 more like it)
     """
-    wrong = np.argwhere(address % unit != 0)
-    if len(wrong):
+    if np.count_nonzero(address % unit):
+        wrong = np.argwhere(address % unit != 0)
         raise error(
             f"{call}: {_place(address, wrong[0], name, each)}: {what} starts at a multiple of {unit} bytes{why}{_others(wrong)}"
         )

@@ -277,7 +277,10 @@ def gathered(bound: Bound, slot: Slot, value: Any, machine: Any, taken: Array, a
         return stacked(value, machine, taken, lead, slot.layout is not None)
     if slot.kind == "tensor":
         value = value[0]
-    full = np.broadcast_to(value, (machine.threads,))[taken]
+    if taken is machine.numbers and np.ndim(value):
+        full = np.array(value)  # registers change
+    else:
+        full = np.broadcast_to(value, (machine.threads,))[taken]
     if active is not None:  # the lanes of a member mask: what the others have does not count
         first = np.argmax(active.reshape(lead), axis=1)
         full = full.reshape(lead)
@@ -286,7 +289,7 @@ def gathered(bound: Bound, slot: Slot, value: Any, machine: Any, taken: Array, a
             bits = active.reshape(lead).astype(np.uint64) << np.arange(bound.lanes, dtype=np.uint64)
             full = full & bits.sum(1).astype(full.dtype)[:, None]
     if slot.kind in ("address", "tensor"):
-        full = full.astype(np.int64)
+        full = full.view(np.int64) if full.dtype == np.uint64 else full.astype(np.int64)
     return full.reshape(lead)
 
 

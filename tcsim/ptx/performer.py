@@ -79,6 +79,7 @@ class Performer(Octets):
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
+        self.warp_numbers = warps_of(self.numbers)
         self.groups: dict[str, Array] = {}  # of each kind: how many groups every thread has committed
 
     # --- instructions of the catalog
@@ -178,6 +179,8 @@ class Performer(Octets):
     def _taking(self, bound: Bound, mask: Array) -> Array:
         """The threads whose registers an instruction takes: all of a warp or warpgroup."""
         found: Array
+        if mask is self._everything and not self.warps % 4:
+            return self.numbers
         if bound.lanes == 1:
             found = np.nonzero(mask)[0]
             return found
@@ -194,7 +197,7 @@ class Performer(Octets):
         return found
 
     def _ask(self, bound: Bound, given: dict[str, Any], threads: Array, mask: Array) -> Effects:
-        self.warp = warps_of(threads)
+        self.warp = self.warp_numbers if threads is self.numbers else warps_of(threads)
         try:
             found: Effects = bound.model.effects(bound.form, Operands(bound, given, self, threads, mask), self)
         except TcsimError as error:
@@ -246,9 +249,10 @@ class Performer(Octets):
         flat = flat.reshape(len(threads), -1)
         if flat.dtype == np.uint32 and flat.shape[1] == 2 * len(numbers):
             flat = np.ascontiguousarray(flat).view(np.uint64)
-        active = mask[threads]
-        if not active.all():
-            threads, flat = threads[active], flat[active]
+        if mask is not self._everything:
+            active = mask[threads]
+            if not active.all():
+                threads, flat = threads[active], flat[active]
         self.file.scatter(numbers, None if len(threads) == self.threads else threads, flat)
 
     # --- waiting

@@ -116,7 +116,7 @@ class SharedMatrix(MatrixMove):
         require_alignment(places, self.row.stored.row_bytes, self._row_text, call)
         return bank_conflicts(places, self.row.stored.row_bytes)
 
-    @property
+    @cached_property
     def _layout(self) -> FragmentLayout:
         return next(iter(self.operands.values())).layout
 
