@@ -18,6 +18,7 @@ from tcsim.core.targets import TARGETS
 from tcsim.isa.mma.scaled_multiply import ScaledMatrixMultiply, ScaledRow
 from tcsim.layouts.block_scales import ScaleLayout
 from tcsim.model.row import Row
+from tests.ptx_copies import run, text
 
 INVENTORY = Path(__file__).parent / "data" / "mma_block_scale_inventory.csv"
 
@@ -298,3 +299,28 @@ def test_sparse_wrong_use() -> None:
     scales = {"scale_a": np.zeros((16, 2), np.uint8), "scale_b": np.zeros((2, 8), np.uint8)}
     with pytest.raises(OperandError, match="4-bit elements are kept in pairs"):
         mma.matmul(a, b, np.zeros((16, 8), np.float32), **scales, metadata=np.tile([0, 2, 4, 6], (16, 16)))
+
+
+def test_a_scale_register_in_braces() -> None:
+    """`{%r3}` is `%r3`, and ids in registers are those that are written as numbers: so CUTLASS writes them, and so a lane's own scale counts."""
+    name = "mma.sync.aligned.m16n8k32.row.col.kind::mxf8f6f4.block_scale.f32.e4m3.e4m3.f32.ue8m0"
+    body = """
+    ld.param.u64 %rd1, [out]; mov.u32 %r2, 0x38383838; add.u32 %r3, %r0, 120; mov.f32 %f5, 0f00000000;
+    mov.b16 %h1, 0; mov.b16 %h2, 1;
+    MMA {%f1, %f2, %f3, %f4}, {%r2, %r2, %r2, %r2}, {%r2, %r2}, {%f5, %f5, %f5, %f5}, SCALES;
+    shl.b32 %r4, %r0, 4; cvt.u64.u32 %rd2, %r4; add.u64 %rd1, %rd1, %rd2;
+    st.global.v4.f32 [%rd1], {%f1, %f2, %f3, %f4};
+    """
+    found = []
+    for scales in ("%r3, {0, 1}, %r3, {0, 0}", "{%r3}, {0, 1}, {%r3}, {0, 0}", "{%r3}, {%h1, %h2}, {%r3}, {%h1, %h1}"):
+        source = text(".param .u64 out", body.replace("MMA", name).replace("SCALES", scales), "sm_120a")
+        ran, memory = run(source, {0x10000: np.zeros(128, np.float32)}, [0x10000], "late")
+        assert ran.completed and not ran.hazards
+        found.append(memory[0x10000].view(np.float32))
+    # Row m of A takes its scale from lane 4 * (m % 8) + 2 + m // 8, column n of B from lane 4 * n; d has rows m and m + 8.
+    row, column = np.divmod(np.arange(32), 4)
+    want = np.stack(
+        [32 * 2.0 ** (4 * row + 2 + high + 4 * (2 * column + low) - 14) for high in (0, 1) for low in (0, 1)], 1
+    )
+    assert np.array_equal(found[0], want.reshape(-1).astype(np.float32))
+    assert np.array_equal(found[0], found[1]) and np.array_equal(found[0], found[2])

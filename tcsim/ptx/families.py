@@ -202,6 +202,8 @@ def _line(compiler: Compiler, item: Instruction, model: Model, form: Form, opera
     for slot, operand in zip(form.operands, operands, strict=False):
         if slot.kind == "sink":
             continue
+        if slot.kind == "register" and isinstance(operand, Vector):  # {%r1} is %r1
+            (operand,) = operand.items
         type = slot.type.removeprefix(".")
         if slot.role != "source" and slot.kind in ("vector", "register", "predicate"):
             registers = operand.items if isinstance(operand, Vector) else (operand,)
