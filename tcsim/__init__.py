@@ -31,7 +31,7 @@ from tcsim.core import display
 from tcsim.core.errors import FormatError, InstructionError, OperandError, TargetError, TcsimError
 from tcsim.core.evidence import Evidence
 from tcsim.core.targets import ARCHS, TARGETS
-from tcsim.gemm import gemm
+from tcsim.multiplication import gemm
 from tcsim.layouts.layout import FragmentLayout, Layout
 from tcsim.model.instruction import Instruction
 from tcsim.numbers.codec import as_codes, decode, encode

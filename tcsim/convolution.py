@@ -11,7 +11,7 @@ import numpy.typing as npt
 from tcsim.catalog import instruction as find_instruction
 from tcsim.core.arguments import integers
 from tcsim.core.errors import OperandError
-from tcsim.gemm import gemm, machine_of
+from tcsim.multiplication import gemm, machine_of
 from tcsim.numbers.codec import as_codes
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from tcsim.core.errors import TcsimError
 from tcsim.core.targets import ARCHS
 from tcsim.descriptors.kinds import KINDS
 from tcsim.diagnosis.problem import Attempt, Codes, Finish, Part, Problem
-from tcsim.gemm import Machine, machine_of
+from tcsim.multiplication import Machine, machine_of
 from tcsim.model.row import Row
 from tcsim.numbers.codec import decode, encode
 

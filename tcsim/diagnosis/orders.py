@@ -15,7 +15,7 @@ from tcsim.core.errors import TcsimError
 from tcsim.diagnosis.problem import Codes, Part, Problem
 from tcsim.diagnosis.reals import lines_of
 from tcsim.explanation.orders import SUMS
-from tcsim.gemm import Machine, machine_of
+from tcsim.multiplication import Machine, machine_of
 from tcsim.numbers.codec import decode, encode
 
 _SIDE = 8  # rows and columns of the outputs that each order is tried on first

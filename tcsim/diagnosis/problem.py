@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tcsim.arithmetic.steps import NO_SCALES, Scales
 from tcsim.core import chunks
-from tcsim.gemm import Machine
+from tcsim.multiplication import Machine
 
 Codes = npt.NDArray[Any]
 

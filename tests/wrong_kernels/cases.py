@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import tcsim
-from tcsim.gemm import Machine, machine_of
+from tcsim.multiplication import Machine, machine_of
 from tests.wrong_kernels.kernel import Kernel, Operands, Tile
 
 Random = np.random.Generator

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.gemm import Machine
+from tcsim.multiplication import Machine
 from tcsim.numbers.codec import decode, encode
 
 Ints = npt.NDArray[np.int64]
