@@ -23,30 +23,31 @@ Pages: docs/README.md. Every instruction: tcsim.catalog.rows().
 """
 
 from importlib import import_module
+from importlib.util import find_spec
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from tcsim.catalog import instruction
 from tcsim.core import display
 from tcsim.core.errors import FormatError, InstructionError, OperandError, TargetError, TcsimError
 from tcsim.core.evidence import Evidence
 from tcsim.core.targets import ARCHS, TARGETS
-from tcsim.multiplication import gemm
-from tcsim.layouts.layout import FragmentLayout, Layout
-from tcsim.model.instruction import Instruction
-from tcsim.numbers.codec import as_codes, decode, encode
-from tcsim.numbers.formats import FORMATS, Format, format
 
 if TYPE_CHECKING:
+    from tcsim.catalog import instruction
     from tcsim.convolution import conv
     from tcsim.descriptors.instruction import InstructionDescriptor
     from tcsim.descriptors.matrix import MatrixDescriptor
     from tcsim.diagnosis import Diagnosis, diagnose
     from tcsim.explanation import Explanation, explain
     from tcsim.layouts.banks import BankConflicts, bank_conflicts
+    from tcsim.layouts.layout import FragmentLayout, Layout
     from tcsim.layouts.swizzle import Swizzle
     from tcsim.memory.mbarrier import MBarrier
     from tcsim.memory.tensor_memory import TensorMemory
+    from tcsim.model.instruction import Instruction
+    from tcsim.multiplication import gemm
+    from tcsim.numbers.codec import as_codes, decode, encode
+    from tcsim.numbers.formats import FORMATS, Format, format
     from tcsim.numbers.quantize import dequantize_mx, dequantize_nvfp4, quantize, quantize_mx, quantize_nvfp4
     from tcsim.search import find
     from tcsim.tma.map import TensorMap
@@ -65,15 +66,21 @@ _WHERE = MappingProxyType(
     {
         name: module
         for module, names in {
+            "tcsim.catalog": "instruction",
             "tcsim.convolution": "conv",
             "tcsim.descriptors.instruction": "InstructionDescriptor",
             "tcsim.descriptors.matrix": "MatrixDescriptor",
             "tcsim.diagnosis": "Diagnosis diagnose",
             "tcsim.explanation": "Explanation explain",
             "tcsim.layouts.banks": "BankConflicts bank_conflicts",
+            "tcsim.layouts.layout": "FragmentLayout Layout",
             "tcsim.layouts.swizzle": "Swizzle",
             "tcsim.memory.mbarrier": "MBarrier",
             "tcsim.memory.tensor_memory": "TensorMemory",
+            "tcsim.model.instruction": "Instruction",
+            "tcsim.multiplication": "gemm",
+            "tcsim.numbers.codec": "as_codes decode encode",
+            "tcsim.numbers.formats": "FORMATS Format format",
             "tcsim.numbers.quantize": "dequantize_mx dequantize_nvfp4 quantize quantize_mx quantize_nvfp4",
             "tcsim.search": "find",
             "tcsim.tma.map": "TensorMap",
@@ -81,7 +88,7 @@ _WHERE = MappingProxyType(
         for name in names.split()
     }
 )
-"""The modules of what is imported at its first use: most programs need few of these, and `import tcsim` stays quick."""
+"""The modules of what is imported at its first use: a look-up needs few of these, and not even NumPy."""
 
 display.install(lambda: import_module("tcsim.inspection.notebook").RENDERERS)
 
@@ -89,11 +96,13 @@ display.install(lambda: import_module("tcsim.inspection.notebook").RENDERERS)
 if not TYPE_CHECKING:  # a type checker knows all names: another one is an error
 
     def __getattr__(name: str) -> Any:
-        """What `_WHERE` lists."""
-        if name not in _WHERE:
+        """What `_WHERE` lists, and the modules of the package."""
+        if name in _WHERE:
+            found = globals()[name] = getattr(import_module(_WHERE[name]), name)
+            return found
+        if name.startswith("_") or find_spec(f"{__name__}.{name}") is None:
             raise AttributeError(f"module 'tcsim' has no attribute {name!r}")
-        found = globals()[name] = getattr(import_module(_WHERE[name]), name)
-        return found
+        return import_module(f"{__name__}.{name}")
 
 
 def __dir__() -> list[str]:

@@ -10,16 +10,18 @@ from functools import cache
 from itertools import chain, pairwise
 from math import prod
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tcsim import isa as isa
 from tcsim.core.errors import InstructionError, listing, nearest
 from tcsim.core.targets import TARGETS, Arch, accepting
 from tcsim.isa.index import families_of_head, family_of, index
-from tcsim.model.family import Family
-from tcsim.model.instruction import Instruction
-from tcsim.model.row import Row
 from tcsim.model.spelling import Spelling, spelling
+
+if TYPE_CHECKING:
+    from tcsim.model.family import Family
+    from tcsim.model.instruction import Instruction
+    from tcsim.model.row import Row
 
 _ORDER = (
     "mma.sync", "mma.sp", "mma.sync.block_scale", "mma.sp.block_scale", "ldmatrix", "stmatrix", "movmatrix",
@@ -50,6 +52,8 @@ def families() -> tuple[Family[Any], ...]:
 
 def families_in(module: str) -> dict[str, Family[Any]]:
     """The families that a module of `tcsim.isa` has, by name."""
+    from tcsim.model.family import Family  # a list of names needs no family, and not NumPy
+
     values = vars(importlib.import_module(module)).values()
     each = (item for value in values for item in (value if isinstance(value, tuple) else (value,)))
     return {item.name: item for item in each if isinstance(item, Family)}

@@ -81,9 +81,7 @@ def test_a_planted_import_is_seen(tmp_path: Path) -> None:
 
 def test_the_import_is_quick(tmp_path: Path) -> None:
     """At most 0.1 s of processor time more than its dependencies: the best of a few, the modules compiled before."""
-    program = (
-        "import numpy, ml_dtypes, time; start = time.process_time(); import tcsim; print(time.process_time() - start)"
-    )
+    program = "import numpy, ml_dtypes, time; start = time.process_time(); import tcsim; tcsim.instruction, tcsim.gemm; print(time.process_time() - start)"
     own = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     own["PYTHONPYCACHEPREFIX"] = str(tmp_path)
     times = []
@@ -93,6 +91,34 @@ def test_the_import_is_quick(tmp_path: Path) -> None:
         )
         times.append(float(answer.stdout))
     assert min(times) < SECONDS, times
+
+
+@pytest.mark.parametrize("words", ["", "--help", "list fp8 h100", "list --type e4m3"])
+def test_a_list_does_without_numpy(words: str) -> None:
+    """Of the time of a look-up it would be a third."""
+    program = (
+        "import sys, tcsim\n"
+        "from tcsim.cli import main\n"
+        "if sys.argv[1:]:\n"
+        "    try:\n"
+        "        main()\n"
+        "    except SystemExit as end:\n"
+        "        assert not end.code\n"
+        "assert 'tcsim.cli.app' in sys.modules or not sys.argv[1:]\n"
+        "print(*sorted(sys.modules.keys() & {'numpy', 'ml_dtypes'}), file=sys.stderr)\n"
+    )
+    answer = subprocess.run([sys.executable, "-c", program, *words.split()], cwd=ROOT, capture_output=True, text=True)
+    assert (answer.returncode, answer.stderr.strip()) == (0, "")
+
+
+def test_a_module_and_a_function_of_one_name() -> None:
+    """Modules of the package are found without an import statement of their own; no public function has a module's name."""
+    program = "import tcsim; print(tcsim.catalog.__name__, tcsim.layouts.__name__, callable(tcsim.gemm))"
+    answer = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert answer.stdout.split() == ["tcsim.catalog", "tcsim.layouts", "True"]
+    modules = {path.stem for path in (ROOT / "tcsim").iterdir() if not path.name.startswith("__")}
+    assert len(modules) > 15
+    assert not modules.intersection(tcsim.__all__)
 
 
 def test_help_tells_the_story_in_one_screen() -> None:

@@ -25,7 +25,10 @@ TOP = {
 }  # above all layers of their package, and what pytest collects
 
 UPWARD = {
-    "tcsim.numbers.formats -> tcsim.multiplication": ("tcsim/numbers/formats.py", "def up():\n    from tcsim import multiplication\n"),
+    "tcsim.numbers.formats -> tcsim.multiplication": (
+        "tcsim/numbers/formats.py",
+        "def up():\n    from tcsim import multiplication\n",
+    ),
     "tcsim.model.row -> tcsim.catalog": ("tcsim/model/row.py", "import tcsim.catalog\n"),
     "tcsim.isa.elect -> hwkernels.probes": ("tcsim/isa/elect.py", "def up():\n    import hwkernels.probes\n"),
     "hwkernels.device.sass -> hwkernels.probes": ("hwkernels/device/sass.py", "from hwkernels import probes\n"),

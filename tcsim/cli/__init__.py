@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import gc
 import importlib.util
+import os
 import sys
 
 NEEDED = ("typer", "rich")
 COLLECT_AFTER = 50_000
 """Objects made before Python looks for garbage among them. What a lookup makes it keeps: looking costs a twentieth of it."""
+LOOK_UPS = frozenset(
+    ["list", "show", "where", "what", "map", "picture", "inputs", "descriptor", "idesc", "tensormap", "tmem", "swizzle", "mbarrier", "number"]
+)  # fmt: skip
+"""Subcommands that multiply no large matrices: they do without the threads of NumPy's BLAS, which take 50 ms to start."""
 MISSING = (
     "tcsim: the command line needs {names}, which the extra `cli` brings: pip install 'tcsim[cli]'\n"
     "The library works without it: import tcsim"
@@ -22,6 +27,8 @@ def main() -> None:
         print(MISSING.format(names=" and ".join(absent)), file=sys.stderr)
         raise SystemExit(2)
     gc.set_threshold(COLLECT_AFTER)
+    if LOOK_UPS.intersection(sys.argv[1:2]):
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from tcsim.cli.app import app  # it needs what was just looked for
 
     app(prog_name="tcsim")

@@ -16,9 +16,6 @@ from tcsim.core.errors import OperandError, TargetError, shortened
 from tcsim.core.targets import ARCHS, TARGETS, accepting
 from tcsim.inspection.listing import default_arch, types
 from tcsim.isa.index import Entry, families_of_head, index
-from tcsim.layouts.swizzle import SWIZZLES
-from tcsim.numbers.formats import FORMATS
-from tcsim.numbers.rounding import Rounding
 
 if TYPE_CHECKING:
     from tcsim.search import Found
@@ -100,6 +97,8 @@ def complete_type(incomplete: str) -> Iterator[str]:
 
 def complete_format(incomplete: str) -> Iterator[str]:
     """Number formats."""
+    from tcsim.numbers.formats import FORMATS  # here and below: what only completion needs
+
     yield from (name for name in FORMATS if name.startswith(incomplete))
 
 
@@ -114,25 +113,29 @@ def complete_operand(ctx: typer.Context, incomplete: str) -> Iterator[str]:
 
 def complete_swizzle(incomplete: str) -> Iterator[str]:
     """Swizzles of the hardware."""
+    from tcsim.layouts.swizzle import SWIZZLES
+
     yield from (name for name in SWIZZLES if name.startswith(incomplete.upper()))
 
 
 def complete_tensor_type(incomplete: str) -> Iterator[str]:
     """Data types of tensor maps."""
-    from tcsim.tma.types import DATA_TYPES  # other subcommands do without them
+    from tcsim.tma.types import DATA_TYPES
 
     yield from (name for name in DATA_TYPES if name.startswith(incomplete.upper()))
 
 
 def complete_kind(incomplete: str) -> Iterator[str]:
     """Kinds of tcgen05.mma."""
-    from tcsim.descriptors.kinds import KINDS  # other subcommands do without them
+    from tcsim.descriptors.kinds import KINDS
 
     yield from (name for name in KINDS if name.startswith(incomplete))
 
 
 def complete_rounding(incomplete: str) -> Iterator[str]:
     """Roundings."""
+    from tcsim.numbers.rounding import Rounding
+
     yield from (name for name in get_args(Rounding) if name.startswith(incomplete))
 
 

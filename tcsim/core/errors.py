@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from itertools import pairwise
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
-
-Array = npt.NDArray[Any]
+from heapq import nsmallest
+from itertools import islice, pairwise
 
 _FULL_COMPARISONS = 16  # of spellings, letter by letter: each costs up to a millisecond
 _COMPARED = 200  # letters of a word that are compared; the longest mnemonic has fewer
@@ -62,22 +58,27 @@ def _shortlist(word: str, choices: tuple[str, ...]) -> list[str]:
     split = _parts if "." in word else _pairs
     own = split(word)
     places, sizes = _index(choices, split)
-    common = np.zeros(len(choices))
+    common: Counter[int] = Counter()
     for part in own & places.keys():
-        common[places[part]] += 1
-    alike = common / np.maximum(len(own) + sizes - common, 1)
-    return [choices[index] for index in np.argsort(-alike, kind="stable")[:_FULL_COMPARISONS]]
+        common.update(places[part])
+    best = nsmallest(
+        _FULL_COMPARISONS, common, key=lambda index: (-common[index] / (len(own) + sizes[index] - common[index]), index)
+    )
+    others = (
+        index for index in range(len(choices)) if index not in common
+    )  # those that have nothing in common come last
+    return [choices[index] for index in (*best, *islice(others, _FULL_COMPARISONS - len(best)))]
 
 
 @lru_cache(maxsize=64)
-def _index(choices: tuple[str, ...], split: Callable[[str], frozenset[str]]) -> tuple[dict[str, Array], Array]:
+def _index(choices: tuple[str, ...], split: Callable[[str], frozenset[str]]) -> tuple[dict[str, list[int]], list[int]]:
     """Which of the choices have each part, and how many parts each choice has."""
     found: dict[str, list[int]] = {}
     parts = [split(choice) for choice in choices]
     for index, own in enumerate(parts):
         for part in own:
             found.setdefault(part, []).append(index)
-    return {part: np.array(indices) for part, indices in found.items()}, np.array([len(own) for own in parts])
+    return found, [len(own) for own in parts]
 
 
 def _parts(word: str) -> frozenset[str]:

@@ -15,8 +15,8 @@ from tcsim.core.errors import TcsimError
 from tcsim.core.targets import ARCHS
 from tcsim.descriptors.kinds import KINDS
 from tcsim.diagnosis.problem import Attempt, Codes, Finish, Part, Problem
-from tcsim.multiplication import Machine, machine_of
 from tcsim.model.row import Row
+from tcsim.multiplication import Machine, machine_of
 from tcsim.numbers.codec import decode, encode
 
 OTHER_ARCH = "rounding of another arch"

@@ -14,9 +14,9 @@ from tcsim.core.arguments import as_array
 from tcsim.core.errors import InstructionError, OperandError, listing
 from tcsim.diagnosis.arithmetic import narrowed
 from tcsim.diagnosis.problem import Codes, Memory, Part, Problem
-from tcsim.multiplication import Machine, machine_of
 from tcsim.isa.tcgen05.products import shifted
 from tcsim.model.instruction import Instruction
+from tcsim.multiplication import Machine, machine_of
 from tcsim.numbers.codec import as_codes, encode
 from tcsim.numbers.foreign import on_host
 

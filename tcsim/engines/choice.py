@@ -13,11 +13,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING
 
 from tcsim.core.errors import listing
 from tcsim.engines.contract import Codes, Engine, EngineError, EngineWarning, Matrices, Work
 from tcsim.engines.reference import ENGINE as NUMPY
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "tcsim.engines"
 
@@ -30,6 +33,8 @@ _given_up: set[str] = set()
 
 @cache
 def _entries() -> dict[str, EntryPoint]:
+    from importlib.metadata import EntryPoint, entry_points  # 15 ms, which a look-up does without
+
     ours = EntryPoint("numba", "tcsim.engines.compiled:ENGINE", GROUP)
     return {entry.name: entry for entry in (*entry_points(group=GROUP), ours)}
 

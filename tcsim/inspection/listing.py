@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import cache
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from tcsim import catalog
 from tcsim.core.errors import FormatError, InstructionError, TargetError, listing, nearest, shortened
@@ -14,9 +14,9 @@ from tcsim.core.evidence import Level
 from tcsim.core.targets import ARCHS, TARGETS, accepting, since, suffixed_since
 from tcsim.isa.index import Entry as Brief
 from tcsim.isa.index import index
-from tcsim.model.row import Row
-from tcsim.numbers.conversion import OTHER_FORMATS
-from tcsim.numbers.formats import FORMATS
+
+if TYPE_CHECKING:
+    from tcsim.model.row import Row
 
 LEVELS: tuple[str, ...] = get_args(Level)
 """Levels of evidence, strongest first."""
@@ -98,7 +98,7 @@ def entries(
     """
     if family is not None:
         catalog.family(family)
-    if type is not None and type not in FORMATS:
+    if type is not None:
         _check_type(type)
     chip, targets = accepting(arch) if arch is not None else (None, ())
     asked = _found(text, arch) if text else index().entries
@@ -125,14 +125,26 @@ def _types_in(formats: str) -> frozenset[str]:
 
 def types() -> tuple[str, ...]:
     """Every number format that some instruction has, formats of `tcsim.FORMATS` first."""
-    used = set().union(*(_types_in(entry.formats) for entry in index().entries))
+    from tcsim.numbers.conversion import OTHER_FORMATS  # which import NumPy, and a list needs only their order
+    from tcsim.numbers.formats import FORMATS
+
+    used = _used_types()
     ordered = [name for name in (*FORMATS, *OTHER_FORMATS) if name in used]
     return (*ordered, *sorted(used - set(ordered)))
 
 
+@cache
+def _used_types() -> frozenset[str]:
+    return frozenset[str]().union(*(_types_in(entry.formats) for entry in index().entries))
+
+
 def _check_type(type: str) -> None:
-    known = types()
-    if type not in known:
+    if type in _used_types():
+        return
+    from tcsim.numbers.formats import FORMATS  # as above
+
+    if type not in FORMATS:
+        known = types()
         raise FormatError(f"no type {type!r}; nearest: {listing(nearest(type, known, 2))}; valid: {listing(known, 40)}")
 
 
