@@ -86,6 +86,17 @@ def test_a_planted_defect_is_named(kernel: Kernel, defect: str, schedule: str | 
     assert found[0].line and found[0].block is not None
 
 
+@pytest.mark.parametrize("written", [True, False])
+def test_a_report_says_whether_the_operation_before_read_or_wrote(written: bool) -> None:
+    """Of Tensor Memory that a product writes, with a barrier but no fences of tcgen05 after a store or, without that, a load."""
+    head, wait, rest = kernels_tensor.ACCUMULATED.source.partition("tcgen05.wait::ld.sync.aligned;")
+    product = next(line for line in head.splitlines() if "tcgen05.mma" in line)
+    stored = rest.partition("tcgen05.fence")[0] if written else ""
+    run = ran(kernels_tensor.ACCUMULATED, f"{head}{wait}{stored} bar.sync 0; @%p1 {product} ret; }}", "late")
+    found = next(own.message for own in run.hazards if own.name == "TCGEN05_FENCE_MISSING")
+    assert ("written by tcgen05.st" if written else "read by tcgen05.ld") in found
+
+
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda own: own.name)
 def test_the_same_launch_has_the_same_hazards(kernel: Kernel) -> None:
     """In the same order, with the same counts."""

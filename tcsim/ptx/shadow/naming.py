@@ -75,7 +75,8 @@ class Naming:
     def _named(self, use: Use, kind: str, earlier: int, warp: int, place: int) -> tuple[Name, str, int] | None:
         """The rule, what was there before in words, and its instruction; None where it is not one."""
         checker, findings = self.checker, self.checker.findings
-        plain = (conflicts.GLOBAL if use.words.space == "global" else conflicts.PLAIN).get(kind)
+        known = conflicts.GLOBAL if use.words.space == "global" else conflicts.PLAIN
+        plain = known.get(kind)
         if kind in conflicts.BY_INSTRUCTION:
             said = f"{'read' if kind.endswith('read') else 'written'} by {findings.opcode(earlier)}"
             if use.by is None and earlier in checker.strong and use.line in checker.strong:
@@ -86,9 +87,10 @@ class Naming:
         if kind == "nobody":
             return conflicts.uninitialised(use.words.space, use.by), "which nobody has written", 0
         operation = checker.operations.all[earlier]
-        opcode = findings.opcode(operation.line)
-        done = "" if plain is not None else ", which may not be done"
-        said = f"{'read' if kind in ('fetched', 'apart fetched', 'joined fetched', 'depended') else 'written'} by {opcode}{done}"
+        did = "read" if kind.endswith(("fetched", "depended", " read")) else "written"
+        kind = kind.removesuffix(" read")
+        plain = known.get(kind)
+        said = f"{did} by {findings.opcode(operation.line)}" + ("" if plain else ", which may not be done")
         if kind == "unfenced operation" and use.words.space == "tmem":
             plain = conflicts.TENSOR_FENCE
         return plain or self._against(use, kind, operation, place), said, operation.line

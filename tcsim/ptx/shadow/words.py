@@ -35,8 +35,8 @@ class Conflict:
     kind: str
     """By a warp: "written", "read"; written, and no fence between proxies: "unfenced", or if it is written again "unfenced write",
     "unfenced read". By an operation: "landed", "fetched", "unfenced operation"; "depended": fetched, and known only because its registers
-    were needed; "unpipelined": of tcgen05, one thread's, in no order. "nobody": read, and never written. In order as far as whole warps go, but not
-    for the lanes: "apart written", "apart read", "apart landed", "apart fetched" by another lane of the warp, or known to be done by it alone;
+    were needed; "unpipelined": of tcgen05, one thread's, in no order; the last and "unfenced operation" end in " read" if the operation only reads.
+    "nobody": read, and never written. In order as far as whole warps go, but not for the lanes: "apart written", "apart read", "apart landed", "apart fetched" by another lane of the warp, or known to be done by it alone;
     "apart unheard written": another lane waited for what orders it; "apart untold written": another lane than the one that did it told. "joined"
     in place of "apart": the lanes have executed an instruction together since then."""
     places: Array  # in the words of the access now
@@ -355,16 +355,17 @@ class Words:
     def _unordered(self, kind: str, other: Operation, by: Operation, part: int) -> str:
         """What is wrong with the order of two operations; empty if nothing is."""
         operations = self.operations
+        did = " read" if kind == "fetched" else ""
         if self.space == "tmem":
             fenced = any(operations.after_tensor_fence(other, warp) for warp in by.warps.tolist())
             if fenced:
                 return "depended" if other.depended and kind == "fetched" else ""
         if other.kind == by.kind == "tcgen05" and other.warps[0] in by.warps:
-            kind = "unpipelined"
+            kind = "unpipelined" + did
         if not operations.is_after(other.number, by.warps, part):
             return kind
         if self.space == "tmem":
-            return "unfenced operation" if kind != "unpipelined" else ""
+            return "unfenced operation" + did if not kind.startswith("unpipelined") else ""
         if self.proxies and part == WRITTEN and other.proxy == "generic" != by.proxy:
             return "" if any(operations.after_fence(other.number, warp) for warp in by.warps) else "unfenced operation"
         return ""
