@@ -12,10 +12,15 @@ import pytest
 from cli_runs import answer, refusal
 from json_schema import wrong
 
-from tcsim.launchers.check import Check, Quotes, check
+from tcsim.launchers import script, witnesses
+from tcsim.launchers import session as session_module
+from tcsim.launchers.check import Check, Quotes, check, of_session
 from tcsim.launchers.elements import Elements
+from tcsim.launchers.host_memory import HostArray
 from tcsim.launchers.job import Job, Pointer, Region
-from tcsim.ptx import HAZARDS, Hazard, Run
+from tcsim.launchers.session import Session
+from tcsim.launchers.witnesses import Search
+from tcsim.ptx import HAZARDS, Hazard, Run, parse
 from tcsim.ptx.fixes import FIXES
 from tests.hazards.kernels import KERNELS, LOAD, RACES, STORE, Kernel
 from tests.ptx_copies import text
@@ -250,6 +255,61 @@ arrays.b = {{ format = "u32", shape = [1024], distribution = "zeros" }}
     assert [(own["orders"], own["witness"]) for own in found["findings"]] == [([], None)]
     assert found["schedules"] == [f"early:{line}"] and not list(wrong(found, schema()))
     assert "lately" in refusal(*call, "--schedule", "lately") and "late:x" in refusal(*call, "--schedule", "late:x")
+
+
+def kept(kernel: Kernel, text: str, **options: Any) -> Session:
+    """A program that launches a kernel twice, with its defect."""
+    session = Session("sm_90", log=None, witnesses=True, **options)
+    arrays = [HostArray(np.full((32, 32), fill, np.uint32)) for fill in (7, 0)]
+    for _ in range(2):
+        session.launch(
+            parse(text).kernel(), (1, 1, 1), (kernel.threads, 1, 1), (1, 1, 1), 0, arrays, lambda: [own.data_ptr().to_bytes(8, "little") for own in arrays]
+        )  # fmt: skip
+    return session
+
+
+UNWAITED = LOAD.without("ASYNC_DST_READ").replace("%r5, [%r3];", "%r5, [%r3]; st.global.u32 [%rd2], %r5;", 1)
+
+
+def test_an_error_of_a_script_has_its_witness_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The launch is run again from its own inputs, once for both; text, JSON and SARIF say the element, and the program's arrays are left alone."""
+    line = next(n for n, own in enumerate(UNWAITED.splitlines(), 1) if "cp.async.bulk.shared" in own)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.py").write_text("")
+    sessions: list[Session] = []
+
+    def run(*given: object, witnesses: bool, **more: object) -> tuple[int, Session]:
+        sessions.append(kept(LOAD, UNWAITED) if witnesses else Session("sm_90", log=None))
+        return 0, sessions[-1]
+
+    monkeypatch.setattr(script, "run_script", run)
+    call = ("check", "own.py", "--arch", "sm_90")
+    said = " ".join(answer(*call, status=1).split())
+    assert f"witness late:{line}: param1[0, 0] is 0x00000007 = 7, under late 0x00000000 = 0" in said
+    (own,) = json.loads(answer(*call, "--json", "--sarif", "found.sarif", status=1))["findings"]
+    assert own["orders"] == [f"late:{line}"] and own["witness"]["array"] == "param1" and own["untried"] == ""
+    (result,) = json.loads((tmp_path / "found.sarif").read_text())["runs"][0]["results"]
+    assert f"Witness: late:{line}: param1[0, 0] is" in result["message"]["text"]
+    assert result["properties"]["witness"] == own["witness"] and result["properties"]["orders"] == own["orders"]
+    assert len(sessions[0].kept) == 1 and not sessions[0].memory.segments
+    assert "witness" not in answer(*call, "--orders", "0")
+
+
+def test_what_witnesses_of_a_script_cost_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Launches, instructions and memory; the report says what was not tried."""
+
+    def untried(search: Search) -> str:
+        (own,) = of_session(kept(LOAD, UNWAITED), search=search).findings
+        return "" if own.tried is None else own.tried.untried
+
+    assert untried(Search()) == "" and untried(Search(0)) == ""
+    monkeypatch.setattr(witnesses, "LEAST", 0)
+    monkeypatch.setattr(witnesses, "SHARE", 0)
+    assert untried(Search()) == "no more instructions may be executed for it"
+    monkeypatch.setattr(session_module, "MOST_KEPT", 4 * 4096 - 1)
+    assert not kept(LOAD, UNWAITED).kept
+    (race,) = of(RACES, "SMEM_RACE_RAW").findings
+    assert race.tried is not None and race.tried.untried == "neither line issues work to move"
 
 
 def test_only_files_below_the_folder_are_quoted(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -187,7 +187,7 @@ def test_the_timeline_of_a_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     program = {"late": ("",), "early": ("", "PROXY_FENCE_MISSING")}
 
     def run(path: str, words: object, arch: str, schedule: str, **kept: bool) -> tuple[int, Session]:
-        assert kept == {"timeline": True, "races": False}
+        assert kept == {"timeline": True, "races": False, "witnesses": True}
         return 0, session_of(*program[schedule], schedule=schedule)
 
     monkeypatch.setattr(script, "run_script", run)

@@ -10,8 +10,9 @@ from typing import Any
 from conformance.testing.launching import LaunchFailure, prepared, run_on_model
 from tcsim.inspection.report import text_lines
 from tcsim.inspection.timeline_page import timeline_page
-from tcsim.launchers.check import SCHEDULES, Check
+from tcsim.launchers.check import Check
 from tcsim.launchers.check_report import report
+from tcsim.launchers.witnesses import SCHEDULES
 from tcsim.ptx import Limits
 from tcsim.ptx.timeline import Timeline
 

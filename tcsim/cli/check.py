@@ -15,12 +15,13 @@ from tcsim.cli import options
 from tcsim.cli.exec import changed, job_of, opened, when
 from tcsim.cli.output import emit, plain
 from tcsim.core.errors import OperandError, shortened
-from tcsim.launchers.check import ORDERS, SCHEDULES, Check, Shown, page
+from tcsim.launchers.check import Check, Shown, page
 from tcsim.launchers.check import check as check_job
 from tcsim.launchers.check_report import report
 from tcsim.launchers.job import Job
 from tcsim.launchers.progress import bar
 from tcsim.launchers.script import check_script
+from tcsim.launchers.witnesses import ORDERS, SCHEDULES
 
 
 def check(
@@ -42,7 +43,7 @@ def check(
         str | None, typer.Option("--block", help="Of the timeline. Default: that of the first hazard, else 0,0,0. Of a script it is that of the launch that has it, else of the first launch.", metavar="X,Y,Z")
     ] = None,
     orders: Annotated[
-        int, typer.Option("--orders", help="Orders of completion that are tried for witnesses of errors, at the most; 0: none. Not of a script.", min=0)
+        int, typer.Option("--orders", help="Orders of completion that are tried for witnesses of errors, at the most; 0: none.", min=0)
     ] = ORDERS,
     races: Annotated[
         bool, typer.Option("--races", help="Look for races in global memory too, between all blocks of a launch: slower.")
@@ -60,7 +61,14 @@ def check(
         raise OperandError(f"check: --block {shortened(block)} without --timeline; valid: with it")
     if file.endswith(".py"):
         found = _script(
-            file, arguments or [], launch, arch, schedules or ("late",), timeline=timeline is not None, races=races
+            file,
+            arguments or [],
+            launch,
+            arch,
+            schedules or ("late",),
+            orders=orders,
+            timeline=timeline is not None,
+            races=races,
         )
         shown = found.shown
     elif arguments:
@@ -85,7 +93,7 @@ def check(
 
 
 def _script(
-    file: str, arguments: list[str], launch: str | None, arch: str | None, schedules: tuple[str | int, ...], **kept: bool
+    file: str, arguments: list[str], launch: str | None, arch: str | None, schedules: tuple[str | int, ...], **kept: int
 ) -> Check:  # fmt: skip
     """Check a script; what it prints goes to standard error. kept: options of `check_script`."""
     if launch is not None:

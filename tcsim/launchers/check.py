@@ -13,28 +13,22 @@ from typing import TYPE_CHECKING, Any
 
 from tcsim.core.errors import OperandError, listing, shortened
 from tcsim.inspection.timeline_page import timeline_page
-from tcsim.launchers.comparison import Comparison, compare
-from tcsim.launchers.job import Execution, Job, Region, execute, prepared
+from tcsim.launchers.job import Execution, Job, execute, prepared
 from tcsim.launchers.launched import Launched, extents
+from tcsim.launchers.witnesses import ORDERS, SCHEDULES, Key, Search, Tried, Witness, compared, key_of
 from tcsim.ptx import HAZARDS, Hazard, Run
 from tcsim.ptx.fixes import FIXES
 from tcsim.ptx.grid import Progress
-from tcsim.ptx.observer import Observer
 from tcsim.ptx.sarif import Checked, sarif
 from tcsim.ptx.timeline import Timeline
 
 if TYPE_CHECKING:
     from tcsim.launchers.session import Session
-    from tcsim.ptx.pending import Flight
 
 SCHEMA = 1
 """Of `Check.as_dict`, which check.schema.json describes: raised when a key goes or changes its meaning."""
 SEVERITIES = ("error", "strict", "repaired", "perf")
 """The worst first."""
-SCHEDULES: tuple[str | int, ...] = ("late", "early")
-"""Under which a launch is checked where nobody says otherwise: the two extremes of when asynchronous work completes."""
-ORDERS = 8
-"""Further orders of completion, at the most, that are tried for witnesses of a launch's errors: launches that are run once more."""
 LARGEST_SOURCE = 4 << 20
 """Bytes of a source file of which lines are quoted."""
 
@@ -63,7 +57,7 @@ class Finding:
     schedules: tuple[str | int, ...]  # under which it was seen
     here: Place
     other: Place | None
-    tried: Tried | None = None  # of an error of a launch that can be run again
+    tried: Tried | None = None  # of an error of a launch that was run again
 
     def as_dict(self) -> dict[str, Any]:
         """The keys of JSON."""
@@ -73,31 +67,8 @@ class Finding:
             "document": rule.source, "fix": FIXES.get(own.name, ""), "kernel": self.kernel, "here": self.here.as_dict(),
             "other": None if self.other is None else self.other.as_dict(), "block": own.block, "thread": own.thread, "count": own.count,
             "schedules": list(self.schedules), "detail": dict(own.detail),
-            "orders": [] if self.tried is None else list(self.tried.orders),
-            "witness": None if self.tried is None or self.tried.witness is None else self.tried.witness.as_dict(),
+            **(self.tried or Tried((), None)).as_dict(),
         }  # fmt: skip
-
-
-@dataclass(frozen=True, eq=False)
-class Tried:
-    """Orders of completion in which only the work of one line of a hazard moves, and what the first of them changed."""
-
-    orders: tuple[str, ...]
-    witness: Witness | None
-
-
-@dataclass(frozen=True, eq=False)
-class Witness:
-    """An array that two schedules leave with different bits: what asynchronous work, or its waits, decide."""
-
-    schedules: tuple[str | int, str | int]
-    comparison: Comparison
-
-    def as_dict(self) -> dict[str, Any]:
-        """The keys of JSON."""
-        own = self.comparison
-        first = own.as_dict()["first"]
-        return {"array": own.name, "schedules": list(self.schedules), "unequal": own.unequal, "first": first}
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +89,7 @@ class Check:
     witnesses: tuple[Witness, ...] = ()
     status: int = 0  # of a script
     shown: Shown | None = None  # of a session that keeps one (`timeline=True`)
-    tried: Mapping[tuple[int | None, int | None], Tried] = field(default_factory=dict)  # by the lines of an error
+    tried: Mapping[Key, Tried] = field(default_factory=dict)  # of errors
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
@@ -139,7 +110,9 @@ class Check:
                 found[key] = replace(before, hazard=hazard, schedules=schedules)
         every = sorted(found.values(), key=lambda own: SEVERITIES.index(own.hazard.severity))
         return tuple(
-            replace(own, tried=self.tried.get(lines_of(own.hazard))) if own.hazard.severity == "error" else own
+            replace(own, tried=self.tried.get(key_of(own.kernel, own.ptx, own.hazard)))
+            if own.hazard.severity == "error"
+            else own
             for own in every
         )
 
@@ -180,7 +153,16 @@ class Check:
 
     def sarif(self) -> dict[str, Any]:
         """The findings as a SARIF 2.1.0 log (`tcsim.ptx.sarif`)."""
-        return sarif(Checked(self.file, own.kernel, own.ptx, [own.hazard]) for own in self.findings)
+        return sarif(
+            Checked(
+                self.file,
+                own.kernel,
+                own.ptx,
+                [own.hazard],
+                *(() if own.tried is None else (own.tried.said, own.tried.as_dict())),
+            )
+            for own in self.findings
+        )
 
 
 class Quotes:
@@ -219,11 +201,6 @@ class Quotes:
         return self._lines[path]
 
 
-def lines_of(hazard: Hazard) -> tuple[int | None, int | None]:
-    """Both lines of a hazard."""
-    return hazard.line, hazard.other_line
-
-
 def check(
     job: Job, file: str, schedules: Sequence[str | int] = SCHEDULES, progress: Progress | None = None, orders: int = ORDERS
 ) -> Check:  # fmt: skip
@@ -234,8 +211,10 @@ def check(
     ran = [execute(replace(job, schedule=own, origins=True), progress) for own in schedules]
     shape = _shape(job)
     launches = tuple((own.job.schedule, own.run, shape) for own in ran)
-    found = Check(file, tuple(schedules), launches, tuple(_witnesses(ran)))
-    return replace(found, tried=_tried(job, found.findings, ran, orders)) if orders else found
+    search = Search(orders)
+    if orders:
+        search.of(job, ran)
+    return Check(file, tuple(schedules), launches, tuple(_witnesses(ran)), tried=search.found)
 
 
 def page(shown: Shown) -> str:
@@ -260,14 +239,22 @@ def timeline(job: Job, block: Sequence[int] = (0, 0, 0)) -> tuple[Timeline, Run]
     return made, own.kernel.launch(own.memory, own.params, **options, observe=made.observer, origins=True)
 
 
-def of_session(session: Session, file: str = "") -> Check:
-    """The launches of a session, as `tcsim.launchers.triton` gives it; file: the program, beside which source lines may be quoted."""
+def of_session(session: Session, file: str = "", search: Search | None = None) -> Check:
+    """The launches of a session, as `tcsim.launchers.triton` gives it; file: the program, beside which source lines may be quoted.
+
+    Witnesses are looked for in launches that the session kept (`witnesses=True`); search: what they may cost, and what is known of them.
+    """
+    search = search or Search()
+    search.allow(sum(own.run.instructions for own in session.launches))
+    for kept, run in session.kept if search.orders else ():
+        job = kept.job(session.arch, session.schedule, session.limits)
+        search.of(job, [Execution(job, "", run, {own.name: own.after for own in kept.buffers}, {}, (), 0.0)])
     launches = tuple((session.schedule, own.run, _shape(own)) for own in session.launches)
     shown = None
     if session.shown is not None:
         launch, run = session.shown
         shown = Shown(launch.job(session.arch, session.schedule, session.limits), run.hazard_block or (0, 0, 0))
-    return Check(file, (session.schedule,), launches, shown=shown)
+    return Check(file, (session.schedule,), launches, shown=shown, tried=search.found)
 
 
 def _shape(own: Job | Launched) -> dict[str, Any]:
@@ -280,61 +267,5 @@ def _witnesses(ran: Sequence[Execution]) -> Iterable[Witness]:
     """Arrays of which a later schedule leaves bits that the first one does not."""
     first, *others = ran
     for region in first.job.regions:
-        found = (_compared(region, own, first) for own in others)
+        found = (compared(region, own, first) for own in others)
         yield from islice((own for own in found if own.comparison.unequal), 1)
-
-
-def _compared(region: Region, own: Execution, other: Execution) -> Witness:
-    """What two schedules leave in an array."""
-    got, want = own.after[region.name], other.after[region.name]
-    found = compare(region.name, region.elements, region.shape, got, want, None)
-    return Witness((own.job.schedule, other.job.schedule), found)
-
-
-class _Issuing(Observer):
-    """Which lines issue work that completes later."""
-
-    def __init__(self, lines: set[int]) -> None:
-        self.lines = lines
-
-    def issued(self, flight: Flight) -> None:
-        """Work begins."""
-        self.lines.add(flight.bound.line)
-
-
-def _tried(
-    job: Job, findings: Sequence[Finding], ran: Sequence[Execution], most: int
-) -> dict[tuple[int | None, int | None], Tried]:
-    """Of each error, orders in which only the work of one of its lines completes earlier or later, up to one that changes an array."""
-    errors = dict.fromkeys(lines_of(own.hazard) for own in findings if own.hazard.severity == "error")
-    asynchronous = set[int]()
-    if errors:
-        own = prepared(job)
-        if own.before is None or own.before.completed:
-            options = {**own.options, "limits": replace(job.limits, processes=1), "check": False}
-            own.kernel.launch(own.memory, own.params, **options, observe=lambda _: _Issuing(asynchronous))
-    known: dict[str | int, Execution] = {each.job.schedule: each for each in ran}
-    left, found = most, dict[tuple[int | None, int | None], Tried]()
-
-    def run(schedule: str) -> Execution | None:
-        nonlocal left
-        if schedule not in known and left:
-            left -= 1
-            known[schedule] = execute(replace(job, schedule=schedule))
-        return known.get(schedule)
-
-    for lines in errors:
-        orders, witness = list[str](), None
-        for line in sorted(asynchronous.intersection(own for own in lines if own)):
-            for base in SCHEDULES if witness is None else ():
-                before, after = run(str(base)), run(f"{base}:{line}")
-                if before is None or after is None:
-                    continue
-                orders.append(f"{base}:{line}")
-                compared = (_compared(region, after, before) for region in job.regions)
-                if before.run.completed and after.run.completed:
-                    witness = next((own for own in compared if own.comparison.unequal), None)
-                if witness is not None:
-                    break
-        found[lines] = Tried(tuple(orders), witness)
-    return found

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tcsim.inspection.report import Facts, Lines, Report
-from tcsim.launchers.check import SEVERITIES, Check, Finding, Place, Tried
+from tcsim.launchers.check import SEVERITIES, Check, Finding, Place
 from tcsim.launchers.launched import extents
 from tcsim.ptx import HAZARDS
 from tcsim.ptx.fixes import FIXES
@@ -91,21 +91,7 @@ def _finding(own: Finding) -> list[tuple[str, str]]:
         ("fix", FIXES.get(hazard.name, "")),
     ]
     facts.append(("seen", f"{seen}; schedule {', '.join(map(str, own.schedules))}"))
-    return facts if own.tried is None else [*facts, ("witness", _witness(own.tried))]
-
-
-def _witness(own: Tried) -> str:
-    """The order of completion that changes an element, or which orders change nothing."""
-    if own.witness is None:
-        tried = f"{len(own.orders)} tried" + (f": {', '.join(own.orders)}" if own.orders else "")
-        return f"none: no order of completion changes an array ({tried})"
-    compared, (order, base) = own.witness.comparison, own.witness.schedules
-    first = compared.first
-    if first is None:
-        return f"{order}: {compared.unequal} elements of {compared.name} differ from {base}"
-    place, elements = ", ".join(map(str, first.index)), compared.elements
-    got, want = (f"{elements.code_text(code)} = {elements.value_text(code)}" for code in (first.got, first.want))
-    return f"{order}: {compared.name}[{place}] is {got}, under {base} {want}"
+    return facts if own.tried is None else [*facts, ("witness", own.tried.said)]
 
 
 def _place(own: Place) -> list[tuple[str, str]]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ctypes
 import gc
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from math import prod
 from typing import Any
 from weakref import WeakSet
 
@@ -14,11 +15,17 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.core.errors import OperandError
+from tcsim.launchers.elements import OCTETS, Elements
 from tcsim.launchers.recording import Buffer
+from tcsim.numbers.codec import FLOAT_DTYPES
 from tcsim.ptx import Memory
 from tcsim.ptx.memory import ALIGNMENT, SLACK, Bytes, Segment
 
 Extent = tuple[int, int]  # the first byte, and the one behind the last
+_KINDS = {own.name: kind for own, kind in FLOAT_DTYPES.items()} | {
+    f"{sign}int{bits}": f"{short}{bits}" for sign, short in (("", "s"), ("u", "u")) for bits in (8, 16, 32, 64)
+}
+"""The elements of dtypes, by the names that NumPy, ml_dtypes and torch have in common."""
 
 
 class HostMemory(Memory):
@@ -34,6 +41,7 @@ class HostMemory(Memory):
         self._lent: list[tuple[Extent, bool]] = []  # whether it is a copy
         self._taken: list[int] = []  # scratch
         self._open = False
+        self._before: dict[int, Bytes] | None = None  # of what is lent, by address
 
     @contextmanager
     def lent(self, arguments: Iterable[Any], scratch: Sequence[tuple[int, int]] = ()) -> Iterator[list[int]]:
@@ -58,19 +66,27 @@ class HostMemory(Memory):
                     own = self._at(first)
                     host(first, own.size)[:] = own.data
                 self.release(first)
-            self._lent, self._taken = [], []
+            self._lent, self._taken, self._before = [], [], None
 
-    def images(self) -> dict[int, Bytes]:
-        """The bytes of what is lent and of scratch memory now, by address."""
+    def keep(self) -> None:
+        """Remember the bytes of what is lent and of scratch memory now, and of what will be reached then."""
         starts = [first for (first, _), _ in self._lent] + [own for own in self._taken if own]
-        return {own: self._at(own).data.copy() for own in starts}
+        self._before = {own: self._at(own).data.copy() for own in starts}
 
-    def buffers(self, before: Mapping[int, Bytes]) -> tuple[Buffer, ...]:
-        """What is lent as a recording has it: `before` as it was then, and as it is now."""
-        return tuple(
-            Buffer(f"buf{number}", address, data, self._at(address).data.copy(), scratch=address in self._taken)
-            for number, (address, data) in enumerate(before.items())
-        )
+    def buffers(self, params: Sequence[bytes] = ()) -> tuple[Buffer, ...]:
+        """What is lent as a recording has it: as it was when it was kept, and as it is now.
+
+        It has the name of the first of some parameters that points to it, and the elements of the tensor or host array that lives there.
+        """
+        words = [int.from_bytes(own, "little") if len(own) == 8 else 0 for own in params]
+        found = []
+        for number, (address, data) in enumerate((self._before or {}).items()):
+            own = next((at for at, word in enumerate(words) if address <= word < address + len(data)), None)
+            name = f"buf{number}" if own is None else f"param{own}"
+            kind, shape = elements_at(address, len(data))
+            after = self._at(address).data.copy()
+            found.append(Buffer(name, address, data, after, kind, shape, scratch=address in self._taken))
+        return tuple(found)
 
     def _at(self, address: int) -> Segment:
         segment = super().segment(address)
@@ -96,6 +112,8 @@ class HostMemory(Memory):
         else:
             self.share(data)
         self._lent.append((extent, copied))
+        if self._before is not None:
+            self._before[first] = data.copy()
 
 
 _LIVE: WeakSet[HostArray] = WeakSet()
@@ -162,14 +180,37 @@ def extent_of(argument: Any) -> Extent | None:
 def live_extents() -> Iterator[Extent]:
     """The memory of all CPU tensors of torch that live, and of all host arrays."""
     yield from (own.extent for own in _LIVE)
+    yield from filter(None, map(extent_of, _live_tensors()))
+
+
+def _live_tensors() -> Iterator[Any]:
     torch = sys.modules.get("torch")
     if torch is None:
         return
     for item in gc.get_objects():
         if issubclass(type(item), torch.Tensor) and item.device.type == "cpu" and item.layout is torch.strided:
-            found = extent_of(item)
-            if found is not None:
-                yield found
+            yield item
+
+
+def elements_at(address: int, size: int) -> tuple[Elements, tuple[int, ...]]:
+    """The elements and the shape of the tensors or host arrays that are all of some bytes, if they are of one kind; else bytes in a row.
+
+    >>> argument = HostArray(np.zeros((2, 3), np.float32))
+    >>> elements_at(argument.data_ptr(), 24), elements_at(argument.data_ptr(), 20)
+    ((Elements(name='f32'), (2, 3)), (Elements(name='u8'), ()))
+    """
+    whole = [own.array for own in _LIVE if own.extent == (address, address + size) and own.array.flags.c_contiguous]
+    found = {(_KINDS.get(own.dtype.name, ""), own.shape) for own in whole}
+    found |= {
+        (_KINDS.get(str(own.dtype).removeprefix("torch."), ""), tuple(own.shape))
+        for own in _live_tensors()
+        if own.data_ptr() == address and own.numel() * own.element_size() == size and own.is_contiguous()
+    }
+    if len({kind for kind, _ in found}) == 1 and all(kind for kind, _ in found):
+        kind, shape = min(found)
+        if prod(shape) * Elements(kind).bits == 8 * size:  # NumPy has fp4 in bytes
+            return Elements(kind), shape
+    return OCTETS, ()
 
 
 def joined(extents: Iterable[Extent]) -> list[Extent]:

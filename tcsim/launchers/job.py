@@ -70,6 +70,7 @@ class Job:
     cooperative: bool = False
     origins: bool = False  # elements are followed through registers: `Kernel.launch`
     races: bool = False  # races in global memory are looked for: `Kernel.launch`
+    check: bool = True  # hazards are looked for: `Kernel.launch`
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,7 +172,7 @@ def execute(job: Job, progress: Progress | None = None) -> Execution:
     run = own.before
     if run is None or run.completed:
         run = own.kernel.launch(
-            memory, own.params, **own.options, progress=progress, origins=job.origins, races=job.races
+            memory, own.params, **own.options, progress=progress, check=job.check, origins=job.origins, races=job.races
         )
     after = {own.name: memory.read(addresses[own.name], len(own.before)) for own in job.regions}
     compared = tuple(

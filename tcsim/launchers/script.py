@@ -16,6 +16,7 @@ from tcsim.launchers.cute_session import cute
 from tcsim.launchers.launched import LaunchFailed
 from tcsim.launchers.session import Session
 from tcsim.launchers.triton_session import triton
+from tcsim.launchers.witnesses import ORDERS, Search
 from tcsim.ptx import Run
 
 
@@ -59,25 +60,31 @@ def imported(path: str) -> set[str]:
 
 
 def check_script(
-    path: str, arguments: Sequence[str], arch: str, schedules: Sequence[str | int] = ("late",), **options: Any
+    path: str,
+    arguments: Sequence[str],
+    arch: str,
+    schedules: Sequence[str | int] = ("late",),
+    orders: int = ORDERS,
+    **options: Any,
 ) -> Check:
-    """Run a script under each schedule, and check what it launches. options: as `run_script` takes them.
+    """Run a script under each schedule, and check what it launches; for witnesses of errors run up to `orders` launches more.
 
+    options: as `run_script` takes them.
     With timeline=True the check has the launch to show. Raises what `run_script` raises.
     """
     launches: list[tuple[str | int, Run, dict[str, Any]]] = []
     shown: list[tuple[bool, Shown]] = []
-    status = 0
+    status, search = 0, Search(orders)
     for schedule in schedules:
-        own, session = run_script(path, arguments, arch, schedule=schedule, **options)
-        found = of_session(session)
+        own, session = run_script(path, arguments, arch, schedule=schedule, witnesses=orders > 0, **options)
+        found = of_session(session, search=search)
         launches += found.launches
         if found.shown is not None and session.shown is not None:
             shown.append((session.shown[1].hazard_block is None, found.shown))
         unclean = any(not item.clean for item in session.launches)
         status = status or (0 if own == 1 and unclean else own)
     first = min(shown, key=lambda item: item[0], default=(True, None))[1]
-    return Check(path, tuple(schedules), tuple(launches), (), status, first)
+    return Check(path, tuple(schedules), tuple(launches), (), status, first, search.found)
 
 
 @contextmanager

@@ -22,6 +22,8 @@ MULTIPROCESSORS = {
     "sm_75": 40, "sm_80": 108, "sm_86": 84, "sm_87": 16, "sm_89": 142, "sm_90": 132, "sm_100": 148, "sm_120": 170,
 }  # fmt: skip
 """Of a T4, A100, A40, Jetson AGX Orin, L40S, H200, B200 and RTX 5090 (NVIDIA's data sheets): how many programs scripts start."""
+MOST_KEPT = 1 << 30
+"""Bytes of arrays before and after launches that a session keeps for witnesses."""
 SHOWN = 3  # hazards of a launch that are printed; all are in `Session.launches`
 
 
@@ -31,7 +33,7 @@ class Session:
     arch: an arch or a target. schedule, limits, check: as `tcsim.ptx.Kernel.launch` takes them. multiprocessors: what the device says it has.
     save: a folder that gets a recorded launch (`tcsim.launchers.recording`) of each. log: where a line for each launch goes, and the bar
     if it is a terminal; None: nowhere. timeline: whether `shown` is kept: the first launch that has a hazard of some block, else the first.
-    races: whether races in global memory are looked for, between all blocks of a launch.
+    witnesses: whether `kept` gets the launches with errors at lines that none before had, to be run again, up to `MOST_KEPT` bytes of arrays. races: whether races in global memory are looked for, between all blocks of a launch.
 
     Raises TargetError for another arch, OperandError for another number of multiprocessors.
     """
@@ -39,7 +41,7 @@ class Session:
     def __init__(
         self, arch: str, schedule: str | int = "late", limits: Limits | None = None, multiprocessors: int | None = None,
         save: str | os.PathLike[str] | None = None, log: TextIO | None = sys.stderr, check: bool = True,
-        timeline: bool = False, races: bool = False,
+        timeline: bool = False, races: bool = False, witnesses: bool = False,
     ) -> None:  # fmt: skip
         own = accepting(arch)[0]
         self.arch, self.schedule, self.limits, self.log = own.name, schedule, limits, log
@@ -51,8 +53,11 @@ class Session:
         self.save = Path(save) if save is not None else None
         self.memory = HostMemory()
         self.launches: list[Launched] = []
-        self.timeline, self.races = timeline, races
+        self.timeline, self.races, self.witnesses = timeline, races, witnesses
         self.shown: tuple[Recording, Run] | None = None
+        self.kept: list[tuple[Recording, Run]] = []
+        self._room = MOST_KEPT
+        self._known: set[tuple[object, ...]] = set()
         self._last: Run | None = None
 
     def launch(
@@ -72,7 +77,9 @@ class Session:
         with memory.lent(pointers, scratch) as taken, bar(kernel.name, self.log) as told:
             given = [*params(), *(own.to_bytes(8, "little") for own in taken)]
             shows = self.timeline and (self.shown is None or self.shown[1].hazard_block is None)
-            images = memory.images() if shows or self.save is not None else {}
+            recorded = shows or self.save is not None or self.witnesses
+            if recorded:
+                memory.keep()
             run = kernel.launch(
                 memory, given, grid, block, cluster, dynamic_smem, self.arch, self.schedule, self.check, self.limits,
                 after=self._last if dependent else None, progress=told, cooperative=cooperative,
@@ -80,16 +87,17 @@ class Session:
             )  # fmt: skip
             if memory.reached:
                 notes += (f"{memory.reached} tensors reached through pointers in memory",)
-            if shows or self.save is not None:
-                recorded = Recording(
-                    kernel.module.text.encode(), kernel.name, grid, block, tuple(given), memory.buffers(images), cluster, dynamic_smem, output=run.output,
+            if recorded:
+                launch = Recording(
+                    kernel.module.text.encode(), kernel.name, grid, block, tuple(given), memory.buffers(given), cluster, dynamic_smem, output=run.output,
                     arch=self.arch, launcher="tcsim", notes=("the model, not a GPU", *notes),
                     cooperative=cooperative,
                 )  # fmt: skip
                 if self.save is not None and run.completed:
-                    self._write(recorded)
+                    self._write(launch)
                 if shows and (self.shown is None or run.hazard_block is not None):
-                    self.shown = recorded, run
+                    self.shown = launch, run
+                self._keep(launch, run)
         found = Launched(kernel.name, grid, block, cluster, dynamic_smem, run, time.perf_counter() - began, notes)
         self._last = run if run.completed else None
         self.launches.append(found)
@@ -100,6 +108,15 @@ class Session:
         if not run.completed:
             raise LaunchFailed(found)
         return found
+
+    def _keep(self, launch: Recording, run: Run) -> None:
+        """Keep a launch with errors at lines that none before had, if there is room for it."""
+        lines = {(run.kernel, run.text, own.line, own.other_line) for own in run.errors}
+        size = sum(2 * len(own.before) for own in launch.buffers)
+        if self.witnesses and size <= self._room and not lines <= self._known:
+            self._known |= lines
+            self._room -= size
+            self.kept.append((launch, run))
 
     def _write(self, launch: Recording) -> None:
         assert self.save is not None

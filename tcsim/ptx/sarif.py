@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,6 +25,8 @@ class Checked(NamedTuple):
     kernel: str
     text: str  # the PTX; empty: no lines of it are quoted
     hazards: Sequence[Hazard]
+    witness: str = ""  # what is said of an order of completion that shows them
+    properties: Mapping[str, Any] = {}  # more of each result
 
 
 def sarif(checked: Iterable[Checked]) -> dict[str, Any]:
@@ -72,18 +74,19 @@ def _result(own: Checked, hazard: Hazard) -> dict[str, Any]:
         for place in (_of_source(source, role), _of_ptx(own, line, lines, role))
         if place is not None
     ]  # fmt: skip
+    said = f"{hazard.message}.", FIXES.get(hazard.name, ""), f"Witness: {own.witness}." if own.witness else ""
     found: dict[str, Any] = {
         "ruleId": hazard.name,
         "level": LEVELS[hazard.severity],
-        "message": {"text": f"{hazard.message}. {FIXES.get(hazard.name, '')}".strip()},
+        "message": {"text": " ".join(filter(None, said))},
         "occurrenceCount": hazard.count,
         "locations": [{key: place[key] for key in ("physicalLocation", "logicalLocations") if key in place} for place in places[:1]],
         "partialFingerprints": {"hazard/v1": _fingerprint(own, hazard, lines)},
     }  # fmt: skip
     if places[1:]:
         found["relatedLocations"] = [{"id": number, **place} for number, place in enumerate(places[1:], 1)]
-    properties = {"block": hazard.block, "thread": hazard.thread, "detail": dict(hazard.detail)}
-    found["properties"] = {name: value for name, value in properties.items() if value not in (None, {})}
+    properties = {"block": hazard.block, "thread": hazard.thread, "detail": dict(hazard.detail), **own.properties}
+    found["properties"] = {name: value for name, value in properties.items() if value not in (None, {}, [], "")}
     return found
 
 

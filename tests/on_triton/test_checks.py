@@ -61,6 +61,44 @@ def test_a_script_is_checked(tmp_path: Path) -> None:
     )
 
 
+UNWAITED = """
+import numpy as np
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.ampere import async_copy
+from tcsim.launchers.host_memory import HostArray
+
+if not hasattr(async_copy, "async_load"):  # Triton 3.7
+    async_copy.async_load = async_copy.async_copy_global_to_shared
+
+
+@gluon.jit
+def copy(x, out):
+    layout: gl.constexpr = gl.BlockedLayout([4], [32], [4], [0])
+    at = gl.arange(0, 512, layout)
+    tile = gl.allocate_shared_memory(gl.float32, [512], gl.SwizzledSharedLayout(1, 1, 1, [0]))
+    async_copy.async_load(tile, x + at)
+    async_copy.commit_group()
+    WAIT
+    gl.store(out + at, tile.load(layout))
+
+
+x, out = HostArray(np.arange(512, dtype=np.float32) + 1), HostArray(np.zeros(512, np.float32))
+copy[(1,)](x, out)
+"""
+
+
+def test_a_script_whose_bits_can_differ_has_the_order_that_shows_it(tmp_path: Path) -> None:
+    """cp.async that nobody waits for: the tile is read before, or after, by the order of completion; with the wait there is nothing."""
+    command = ("tcsim", "check", "--arch", "sm_90", "--json", "test_add.py")
+    assert ran(tmp_path, UNWAITED.replace("WAIT", "async_copy.wait_group(0)"), *command).returncode == 0
+    found = json.loads(ran(tmp_path, UNWAITED.replace("WAIT", "gl.barrier()"), *command).stdout)["findings"]
+    witnesses = [own["witness"] for own in found if own["severity"] == "error"]
+    assert witnesses and all(own is not None and own["array"] == "param1" for own in witnesses)
+    first = witnesses[0]["first"]
+    assert first["value"] == str(first["index"][0] + 1.0) and witnesses[0]["schedules"][1] == "late"
+
+
 def test_a_marked_test_runs_on_the_model(tmp_path: Path) -> None:
     command = ("pytest", "-q", "-p", "no:cacheprovider", "--strict-markers", "test_add.py")
     for size, status in ((100, 0), (90, 1)):
