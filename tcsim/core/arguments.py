@@ -98,6 +98,16 @@ def broadcast_together(
         raise error(f"{what}: shapes {', '.join(str(a.shape) for a in arrays)} do not broadcast") from None
 
 
+def spread(array: Any, shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    """The array in a shape that it broadcasts to: itself where it has it, which is much quicker than `np.broadcast_to`.
+
+    >>> spread(3, (2,)).tolist()
+    [3, 3]
+    """
+    found: npt.NDArray[Any] = np.asarray(array)
+    return found if found.shape == shape else np.broadcast_to(found, shape)
+
+
 def broadcast(shapes: list[tuple[int, ...]], call: str) -> tuple[int, ...]:
     """The common batch shape of several arrays.
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tcsim.core.arguments import spread
 from tcsim.isa.scalar.atomic import Atomic, combination
 from tcsim.isa.scalar.table import CONTAINERS, Compute
 from tcsim.ptx.memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, Memory, MemoryFault, Segment
@@ -201,7 +202,7 @@ class Accesses(Threads):
     def store(self, space: str, addresses: Array, values: Array, size: int, w: Mask, alone: bool = True) -> None:
         """Store unsigned integers, or parts joined; where lanes of a warp meet, the bytes of the one that `store_order` has last stay."""
         self.changed = True
-        values = np.broadcast_to(values, (self.threads,))
+        values = spread(values, (self.threads,))
         if w is True:
             threads = self.numbers
         else:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tcsim import catalog
+from tcsim.core.arguments import spread
 from tcsim.core.errors import InstructionError
 from tcsim.isa.scalar.table import CONTAINERS
 from tcsim.model.form import Form
@@ -282,7 +283,7 @@ def gathered(bound: Bound, slot: Slot, value: Any, machine: Any, taken: Array, a
     if taken is machine.numbers and np.ndim(value):
         full = np.array(value)  # registers change
     else:
-        full = np.broadcast_to(value, (machine.threads,))[taken]
+        full = spread(value, (machine.threads,))[taken]
     if active is not None:  # the lanes of a member mask: what the others have does not count
         first = np.argmax(active.reshape(lead), axis=1)
         full = full.reshape(lead)
@@ -300,7 +301,7 @@ def stacked(value: Any, machine: Any, taken: Array, lead: tuple[int, ...], fragm
     if isinstance(value, Rows):
         found = machine.file.gather(value.numbers, None if len(taken) == machine.threads else taken)
     else:
-        found = np.stack([np.broadcast_to(part, (machine.threads,))[taken] for part in value], axis=-1)
+        found = np.stack([spread(part, (machine.threads,))[taken] for part in value], axis=-1)
     if found.dtype == np.uint64 and fragment:
         found = found.view(np.uint32)
     return found.reshape(*lead, found.shape[-1])

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from tcsim.core.arguments import spread
 from tcsim.memory import mbarrier_bits
 from tcsim.memory.mbarrier import MBarrier
 from tcsim.model.effects import Signal
@@ -44,7 +45,7 @@ def told(signal: Signal, addresses: Array, threads: Array) -> list[tuple[int, in
     Source: an H200, where 2**20 bytes in all fault though the transaction count stays in its range
     (conformance/recordings/sm_90/mbarrier-limits.json).
     """
-    counts = np.broadcast_to(signal.count, signal.at.address.shape).reshape(-1)
+    counts = spread(signal.count, signal.at.address.shape).reshape(-1)
     if signal.copied:
         return list(zip(addresses.tolist(), counts.tolist(), strict=True))
     lanes = signal.at.thread

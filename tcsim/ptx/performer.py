@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tcsim.core.arguments import spread
 from tcsim.core.errors import TcsimError
 from tcsim.isa.clusterlaunchcontrol import encode_response
 from tcsim.model.effects import Access, Condition, Effects, Outcome, Resource, Signal
@@ -165,7 +166,7 @@ class Performer(Octets):
         if bound.lanes > 1:
             return [threads[start : start + bound.lanes] for start in range(0, len(threads), bound.lanes)]
         parts = [
-            np.broadcast_to(part, (self.threads,))[threads]
+            spread(part, (self.threads,))[threads]
             for value in given.values()
             for part in (value if isinstance(value, tuple) else (value,))
         ]

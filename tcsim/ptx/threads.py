@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.core.arguments import spread
 from tcsim.ptx.compiled import SHARED_START
 
 if TYPE_CHECKING:
@@ -151,12 +152,12 @@ class Threads:
 
     def unpack(self, codes: Array, size: int) -> Array:
         """Wide codes as parts of some bytes: (threads, parts)."""
-        wide = np.ascontiguousarray(np.broadcast_to(codes, (self.threads,)))
+        wide = np.ascontiguousarray(spread(codes, (self.threads,)))
         return wide.view(TYPED[size]).reshape(self.threads, -1)
 
     def pack(self, parts: Sequence[Array], size: int) -> Array:
         """Parts as wide codes."""
-        joined = np.stack([np.broadcast_to(np.asarray(part, TYPED[size]), (self.threads,)) for part in parts], axis=-1)
+        joined = np.stack([spread(np.asarray(part, TYPED[size]), (self.threads,)) for part in parts], axis=-1)
         total = size * len(parts)
         return joined.view(TYPED[total] if total in TYPED else np.dtype((np.void, total))).reshape(self.threads)
 
@@ -176,7 +177,7 @@ class Threads:
 
     def _warped(self, values: Any, dtype: Any = np.uint32) -> Array:
         """One value for each thread as (warps, 32)."""
-        full = np.broadcast_to(np.asarray(values, dtype), (self.threads,))
+        full = spread(np.asarray(values, dtype), (self.threads,))
         return full.reshape(self.warps, LANES)
 
     def shuffle(self, mode: str, a: Array, b: Array, c: Array, w: Mask) -> tuple[Array, Array]:

@@ -120,7 +120,11 @@ class SharedMatrix(MatrixMove):
     def _layout(self) -> FragmentLayout:
         return next(iter(self.operands.values())).layout
 
-    @property
+    @cached_property
+    def _effects(self) -> str:
+        return f"{self!r}.effects"
+
+    @cached_property
     def _row_text(self) -> str:
         return f"a {'column' if self.row.transposed else 'row'} of {self.row.stored.name}"
 
@@ -175,7 +179,7 @@ class LoadMatrix(SharedMatrix):
 
     def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
         """The rows are read, d is written."""
-        rows = self._access(form, operands["address"], f"{self!r}.effects")
+        rows = self._access(form, operands["address"], self._effects)
         return Effects(Outcome({"d": self._loaded(view.read(rows))}), reads=(rows,))
 
     def _loaded(self, rows: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint32]:
@@ -217,7 +221,7 @@ class StoreMatrix(SharedMatrix):
 
     def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
         """The rows are written. Of two different rows at one address either may stay."""
-        rows = self._access(form, operands["address"], f"{self!r}.effects")
+        rows = self._access(form, operands["address"], self._effects)
         return Effects(Outcome(writes=(Write(rows, self._rows_of(operands["registers"])),)))
 
     def stored_rows(self, registers: Any) -> npt.NDArray[np.uint8]:

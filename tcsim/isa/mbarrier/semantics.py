@@ -13,6 +13,7 @@ from typing import Any, Literal, cast
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.core.arguments import spread
 from tcsim.core.errors import OperandError
 from tcsim.memory import mbarrier_bits
 from tcsim.memory.mbarrier import BarrierState, MBarrier
@@ -192,7 +193,7 @@ class InitBarrier(BarrierInstruction):
     def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
         """A barrier is made at each lane's address. Raises BarrierError for a count that the layout does not hold."""
         at = Access(_space(form), operands["barrier"].astype(np.int64), 8)
-        counts = np.broadcast_to(operands["count"], at.address.shape).astype(np.int64)
+        counts = spread(operands["count"], at.address.shape).astype(np.int64)
         for count in np.unique(counts).tolist():
             self.execute(count)
         return Effects(Outcome(signals=(Signal("init", at, counts, layout=self.row.layout or "v0"),)))
@@ -260,7 +261,7 @@ class CountTransactions(BarrierInstruction):
     def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
         """Each lane's barrier gets its bytes. Raises OperandError for a mask that names no CTA."""
         at, lanes = self._at(form, operands)
-        sizes = np.broadcast_to(operands["tx_count"], operands["barrier"].shape).astype(np.int64)
+        sizes = spread(operands["tx_count"], operands["barrier"].shape).astype(np.int64)
         kind: Literal["expect_tx", "complete_tx"] = "expect_tx" if self.row.operation == "expect_tx" else "complete_tx"
         return Effects(Outcome(signals=(Signal(kind, at, sizes[lanes]),)))
 
@@ -296,11 +297,11 @@ class ArriveBarrier(BarrierInstruction):
             registers, reads = {"state": bits & STATE}, (before,)
         at, lanes = self._at(form, operands)
         shape = operands["barrier"].shape
-        counts = np.broadcast_to(operands["count"] if "count" in form else 1, shape).astype(np.int64)[lanes]
+        counts = spread(operands["count"] if "count" in form else 1, shape).astype(np.int64)[lanes]
         kind: Literal["arrive", "drop"] = "drop" if self.row.operation == "arrive_drop" else "arrive"
         signals: tuple[Signal, ...] = (Signal(kind, at, counts, no_complete=self.row.no_complete),)
         if "tx_count" in form:
-            sizes = np.broadcast_to(operands["tx_count"], shape).astype(np.int64)[lanes]
+            sizes = spread(operands["tx_count"], shape).astype(np.int64)[lanes]
             signals = (Signal("expect_tx", at, sizes), *signals)
         return Effects(Outcome(registers, signals=signals), reads)
 
@@ -376,7 +377,7 @@ class WaitBarrier(BarrierInstruction):
         at, bits = self._bits(form, operands, view)
         top = np.uint64(63)
         given = operands["parity"].astype(np.uint64) if "parity" in form else operands["state"].astype(np.uint64) >> top
-        parity = np.broadcast_to(given & np.uint64(1), bits.shape)
+        parity = spread(given & np.uint64(1), bits.shape)
         complete = bits >> top != parity
         if self.row.operation == "try_wait" and not complete.any():
             return Effects(reads=(at,), blocked=Condition("mbarrier", at, int(parity.flat[0])))

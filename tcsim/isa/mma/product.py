@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.core.arguments import broadcast
+from tcsim.core.arguments import broadcast, spread
 from tcsim.core.errors import OperandError
 from tcsim.engines.choice import multiply
 from tcsim.engines.contract import Matrices, Work
@@ -113,8 +113,6 @@ class MatrixProduct(Instruction):
         if columns is not None:
             given["columns"] = columns
         batch = broadcast([x.shape[:-2] for x in given.values()], call)
-        flat = {
-            name: np.broadcast_to(x, (*batch, *x.shape[-2:])).reshape(-1, *x.shape[-2:]) for name, x in given.items()
-        }
+        flat = {name: spread(x, (*batch, *x.shape[-2:])).reshape(-1, *x.shape[-2:]) for name, x in given.items()}
         d = multiply(self.work, Matrices(**flat), order)
         return d.reshape(*batch, *self.operands["d"].shape)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.arithmetic.steps import Lowering
-from tcsim.core.arguments import as_array, broadcast
+from tcsim.core.arguments import as_array, broadcast, spread
 from tcsim.core.errors import InstructionError, OperandError
 from tcsim.descriptors.addresses import PACKED_KINDS
 from tcsim.descriptors.instruction import InstructionDescriptor
@@ -248,9 +248,7 @@ class TensorMemoryProduct(Instruction):
                 arrays[name] = negated(arrays[name], formats[name])
         if self.row.ashift:
             arrays["a"] = shifted(arrays["a"], self.row.cta_group)
-        flat = {
-            name: np.broadcast_to(x, (*batch, *x.shape[-2:])).reshape(-1, *x.shape[-2:]) for name, x in arrays.items()
-        }
+        flat = {name: spread(x, (*batch, *x.shape[-2:])).reshape(-1, *x.shape[-2:]) for name, x in arrays.items()}
         given = Matrices(
             flat["a"], flat["b"], flat["c"], flat.get("scale_a"), flat.get("scale_b"), flat.get("metadata")
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from time import process_time
@@ -27,11 +28,12 @@ from hwkernels.gemm.scaled_operands import pack_elements, pack_factors, scaled_g
 from hwkernels.gemm.sparse_operands import compress, metadata_image, sparsity_in
 from hwkernels.gemm.tiles import Shape, TensorMapSpec
 from tcsim.core.targets import ARCHS, TARGETS
-from tcsim.ptx import Memory, Run, parse
+from tcsim.ptx import Limits, Memory, Run, parse
 from tcsim.ptx.launch import Kernel
 
 Array = npt.NDArray[Any]
 Case = GemmCase | ScaledCase
+Timer = Callable[[], float]
 Schedule = str | int
 RESIDENT = 2  # clusters of a persistent kernel at a time: blocks take several tiles
 UNTOUCHED = 0xA5  # what the output holds before, and its rows' padding afterwards
@@ -47,7 +49,7 @@ class Product:
     run: Run
     compared: int  # bytes of the output, padding of its rows included
     wrong: int  # of those
-    seconds: float  # of CPU, of the launch alone
+    seconds: float  # of the launch alone; of CPU, where no other timer is given
 
     @property
     def good(self) -> bool:
@@ -65,20 +67,23 @@ def kernel_of(build: Build | ScaledBuild) -> Kernel:
 
 def multiplied(
     case: Case, arch: str, schedule: Schedule = "late", seed: int = 0, check: bool = False,
-    origins: bool = False, races: bool = False,
+    origins: bool = False, races: bool = False, limits: Limits | None = None, timer: Timer = process_time,
 ) -> Product:  # fmt: skip
     """Run a case's kernel on its operands. check: look for hazards; origins: and follow elements; races: and global memory.
+
+    timer: what its seconds are measured by.
 
     Post-conditions:
         result.good, if the machine does what the hardware does
     """
     launch = _scaled if isinstance(case, ScaledCase) else _plain
-    return launch(case, arch, schedule, seed, check, origins, races)  # type: ignore[operator]
+    return launch(case, arch, schedule, seed, check, origins, races, limits, timer)  # type: ignore[operator]
 
 
 def _plain(
-    case: GemmCase, arch: str, schedule: Schedule, seed: int, check: bool, origins: bool = False, races: bool = False
-) -> Product:
+    case: GemmCase, arch: str, schedule: Schedule, seed: int, check: bool, origins: bool, races: bool,
+    limits: Limits | None, timer: Timer,
+) -> Product:  # fmt: skip
     build, shape = case.build(arch), Shape(*case.size)
     row, memory = build.row, Memory()
     a, b, c = gemm.operands(case, seed)
@@ -110,12 +115,12 @@ def _plain(
     if build.tma_store:  # a row that TMA stores ends at a multiple of 16 bytes: columns of zeros of B (docs/tma.md)
         nothing = np.zeros((shape.k, output.leading - shape.n), b.dtype)
         expected = np.concatenate([expected, _expected(case, arch, a, nothing, None)], axis=1)
-    start = process_time()
+    start = timer()
     run = kernel_of(build).launch(
         memory, parameters, grid, (row.threads, 1, 1), (cluster, 1, 1), build.shared_bytes, arch=arch, schedule=schedule,
-        check=check, origins=origins, races=races,
+        check=check, origins=origins, races=races, limits=limits,
     )  # fmt: skip
-    return output.compared(case, build.target, schedule, run, expected, process_time() - start)
+    return output.compared(case, build.target, schedule, run, expected, timer() - start)
 
 
 def _expected(case: GemmCase, arch: str, a: Array, b: Array, c: Array | None) -> Array:
@@ -126,8 +131,9 @@ def _expected(case: GemmCase, arch: str, a: Array, b: Array, c: Array | None) ->
 
 
 def _scaled(
-    case: ScaledCase, arch: str, schedule: Schedule, seed: int, check: bool, origins: bool = False, races: bool = False
-) -> Product:
+    case: ScaledCase, arch: str, schedule: Schedule, seed: int, check: bool, origins: bool, races: bool,
+    limits: Limits | None, timer: Timer,
+) -> Product:  # fmt: skip
     build, shape = case.build(arch), Shape(*case.size)
     row, memory = build.row, Memory()
     found = scaled.operands(case, seed)
@@ -144,12 +150,12 @@ def _scaled(
     maps = [_map(spec, at) for spec, at in zip(scaled_maps(build, shape), pointers, strict=True)]
     parameters = [*maps, bytes(128), problem.tobytes(), words.tobytes()]
     expected = scaled.predicted(case, arch, found)
-    start = process_time()
+    start = timer()
     run = kernel_of(build).launch(
         memory, parameters, scaled_grid(build, shape), (row.threads, 1, 1), (1, 1, 1), build.shared_bytes, arch=arch,
-        schedule=schedule, check=check, origins=origins, races=races,
+        schedule=schedule, check=check, origins=origins, races=races, limits=limits,
     )  # fmt: skip
-    return output.compared(case, build.target, schedule, run, expected, process_time() - start)
+    return output.compared(case, build.target, schedule, run, expected, timer() - start)
 
 
 @dataclass
