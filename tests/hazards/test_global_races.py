@@ -104,6 +104,24 @@ CASES = (
         blocks=3,
     ),
     Shared(
+        "lock that the last block resets",
+        """
+        @!%p3 bra TAKEN;
+        TRIED: ld.acquire.gpu.global.u32 %r2, [%rd2]; setp.ne.u32 %p2, %r2, %r9; @%p2 bra TRIED;
+        TAKEN: bar.sync 0;  // behind
+        mul.wide.u32 %rd3, %r0, 4; add.u64 %rd3, %rd3, %rd1;
+        ld.global.u32 %r4, [%rd3]; add.u32 %r4, %r4, 1; st.global.u32 [%rd3], %r4;
+        bar.sync 0;
+        setp.eq.u32 %p4, %r9, 2; setp.eq.u32 %p5, %r0, 32;
+        @%p4 bra LAST;
+        fence.acq_rel.gpu;
+        @%p3 red.relaxed.gpu.global.add.u32 [%rd2], 1;
+        LAST: and.pred %p4, %p4, %p5; @%p4 st.global.u32 [%rd2], 0;
+        """,
+        (("fence.acq_rel.gpu;", "", RELEASE), ("ld.acquire", "ld.relaxed", ACQUIRE), ("ld.acquire.gpu", "ld.weak", RACE)),
+        blocks=3,
+    ),
+    Shared(
         "sums",
         f"{_SUM} atom.relaxed.gpu.global.add.u32 %r2, [%rd1], 1; st.global.u16 [%rd4], %h1;",
         (

@@ -3,8 +3,9 @@
 Kept where a launch asks for it (`Kernel.launch(races=True)`). Within a cluster its vector clocks say what is ordered. Between
 clusters a release of .gpu or .sys scope (st.release, atom, or a relaxed one behind a fence) gets a number, and the flag that it writes keeps the
 number of the last one. Who acquires from that flag knows all releases up to there. The number is a clock of the cluster more, so that it goes
-through barriers as the others do. Releases are counted in the order in which they ran, so an access may pass as ordered by somebody
-else's release that came before; what is reported is never ordered. Source: PTX ISA 9.4, Memory Consistency Model.
+through barriers as the others do. What writes a flag also comes before what follows a strong read of the value that it left, released or not.
+Releases are counted in the order in which they ran, so an access may pass as ordered by somebody else's release that came before; what is
+reported is never ordered. Source: PTX ISA 9.4, Memory Consistency Model.
 """
 
 from __future__ import annotations
@@ -67,6 +68,8 @@ class Races:
     events: list[Event | None] = field(default_factory=lambda: [None])
     owners: Array = field(default_factory=lambda: np.full(1024, -1))  # of each event the warp, counted through the grid
     segments: dict[int, Accesses] = field(default_factory=dict)
+    observed: dict[int, dict[int, Event]] = field(default_factory=dict)
+    """Of an event that wrote flags, by warp, counted through the grid: its first strong read of one of them (Causality Order, 2)."""
     _numbers: dict[tuple[int, int, int, int, int], int] = field(default_factory=dict)
 
     def number(self, event: Event) -> int:
@@ -173,12 +176,14 @@ class Party:
             self.acquire(some, addresses, acquires)
         elif not far and (acquires or releases):
             self.narrow(some, block.here)
-        self.accessed(block, kind, addresses, size, warps, FAR if far else NEAR if strong else WEAK)
+        self.accessed(block, kind, addresses, size, warps, FAR if far else NEAR if strong else WEAK, strong and reads)
         if far and kind != "read":
             self.release(some, addresses, releases)
 
-    def accessed(self, block: Threads, kind: str, addresses: Array, size: int, warps: Array, reach: int) -> None:
-        """Warps access global memory, elementwise: what is wrong with that, and that they did."""
+    def accessed(
+        self, block: Threads, kind: str, addresses: Array, size: int, warps: Array, reach: int, observes: bool = False
+    ) -> None:
+        """Warps access global memory, elementwise: what is wrong with that, and that they did; observes: they see who wrote it."""
         races = self.races
         for own, start, accesses in races.parts(self.checker.cluster.blocks[0].memory, addresses):
             first = (addresses[own] - start).astype(np.int64) // races.unit
@@ -190,6 +195,11 @@ class Party:
             for warp in np.unique(who).tolist():
                 when = int(self.clocks.now[warp])
                 events[warp] = races.number(Event(self, warp, when, block.here, reach, block.index))
+            if observes and kind != "write":
+                for number, warp in np.unique(np.stack((accesses.written[at], who)), axis=1).T.tolist():
+                    event, own = races.events[number], races.events[events[warp]]
+                    if event is not None and own is not None and self._strong(event, reach):
+                        races.observed.setdefault(number, {}).setdefault(self.first + warp, own)
             if kind != "write":
                 before = accesses.read[at]
                 other = races.owners[before] != self.first + who
@@ -211,17 +221,28 @@ class Party:
             pairs, firsts = np.unique(np.stack((numbers[places], warps[places])), axis=1, return_index=True)
             for (number, warp), place in zip(pairs.T.tolist(), places[firsts].tolist(), strict=True):
                 event = self.races.events[number]
-                if event is not None and not self._ordered(event, warp, reach):
+                if event is not None and not self._ordered(event, number, warp, reach):
                     where = start + int(at[place]) * self.races.unit
                     self._report(block, kind, does, event, warp, reach, where)
 
-    def _ordered(self, event: Event, warp: int, reach: int) -> bool:
+    def _ordered(self, event: Event, number: int, warp: int, reach: int) -> bool:
         """Whether an earlier access comes before what a warp does now, or the two are strong for each other."""
+        if self._strong(event, reach) or self._before(event, warp):
+            return True
+        readers = self.races.observed.get(number, {})
+        return self.first + warp in readers or any(self._before(own, warp) for own in readers.values())
+
+    def _strong(self, event: Event, reach: int) -> bool:
+        """Whether an earlier access, and one of this cluster now, are strong for each other."""
+        return bool(event.reach and reach) if event.by is self else event.reach == reach == FAR
+
+    def _before(self, event: Event, warp: int) -> bool:
+        """Whether what a warp knows has an earlier access."""
         known = self.clocks.known[warp, ORDERED]
         if event.by is self:
-            return bool(event.reach and reach) or bool(known[1 + event.warp] >= event.when)
+            return bool(known[1 + event.warp] >= event.when)
         release = event.by.known_from(event)
-        return event.reach == reach == FAR or (release is not None and release <= known[self.outside])
+        return release is not None and bool(release <= known[self.outside])
 
     def known_from(self, event: Event) -> int | None:
         """The number of the first release that publishes an event of this cluster."""
