@@ -93,7 +93,7 @@ def test_the_import_is_quick(tmp_path: Path) -> None:
     assert min(times) < SECONDS, times
 
 
-@pytest.mark.parametrize("words", ["", "--help", "list fp8 h100", "list --type e4m3"])
+@pytest.mark.parametrize("words", ["", "--help", "list fp8 h100", "list --arch h100 --type e4m3"])
 def test_a_list_does_without_numpy(words: str) -> None:
     """Of the time of a look-up it would be a third."""
     program = (

@@ -7,6 +7,7 @@ import lzma
 import re
 import subprocess
 import sys
+from collections import Counter
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from cli_runs import answer, run
 
 import tcsim
 from tcsim import catalog
+from tcsim.inspection.listing import entries
 from tcsim.isa import index
 from tcsim.search import search
 
@@ -43,12 +45,12 @@ def test_the_table_asks_for_instructions_that_exist() -> None:
 
 def test_every_row_is_found_by_its_own_name() -> None:
     """Its spelling, its words in reverse order among the few that have them all."""
-    entries = index.index().entries
-    for entry in entries[::97]:
+    rows = index.index().entries
+    for entry in rows[::97]:
         assert tcsim.find(entry.mnemonic)[0].mnemonic == entry.mnemonic
         backwards = " ".join(reversed(entry.mnemonic.split(".")))
         assert entry.mnemonic in {match.mnemonic for match in tcsim.find(backwards)[:40]}, backwards
-    assert len(entries) > 10_000
+    assert len(rows) > 10_000
 
 
 def test_every_machine_instruction_is_found() -> None:
@@ -63,6 +65,20 @@ def test_every_machine_instruction_is_found() -> None:
             assert any(asked <= set(name.lower().split(".")) for name in own[found[0].mnemonic].split())
             compared += 1
     assert compared >= 15
+
+
+def test_the_evidence_of_a_list_is_that_of_the_instruction() -> None:
+    """On every arch that runs it."""
+    listed = entries()[::97]
+    levels: Counter[str] = Counter()
+    for entry in listed:
+        for arch, level in entry.evidence.items():
+            assert tcsim.instruction(entry.mnemonic, arch=arch).evidence.level == level
+            levels[level] += 1
+    assert levels.total() > 400
+    assert len(levels) >= 3
+    narrowed = entries(arch="sm_90", family="wgmma")
+    assert {tuple(entry.evidence) for entry in narrowed} == {("sm_90",)}
 
 
 @pytest.mark.parametrize(

@@ -10,27 +10,28 @@ from typing import Any
 from tcsim import catalog, isa
 from tcsim.core.targets import ARCHS, TARGETS
 from tcsim.descriptors.kinds import KINDS
-from tcsim.inspection.listing import formats_of
+from tcsim.inspection.listing import archs_of, formats_of
 from tcsim.model.family import Family
 from tcsim.model.row import Row
 
 
 def index_data() -> dict[str, Any]:
     """The file's contents: texts that recur stand once, and rows count them."""
-    families, targets, formats = catalog.families(), _Table(), _Table()
+    families, targets, formats, evidence = catalog.families(), _Table(), _Table(), _Table()
     homes = _modules()
     rows = []
     for number, family in enumerate(families):
         for row in family.rows():
             if not row.dropped:
                 kinds = " ".join(f"{name}={','.join(own)}" for name, own in _formats(row).items())
-                rows.append(
-                    [row.mnemonic, number, targets.place(row.targets), formats.place(kinds), _opcodes(family, row)]
-                )
+                levels = "".join(family.evidence(row, ARCHS[arch]).level[0] for arch in archs_of(row.targets))
+                places = targets.place(row.targets), formats.place(kinds)
+                rows.append([row.mnemonic, number, *places, _opcodes(family, row), evidence.place(levels)])
     return {
         "families": {family.name: [homes[family.name], list(family.words)] for family in families},
         "targets": [list(item) for item in targets.items],
         "formats": formats.items,
+        "evidence": evidence.items,
         "rows": rows,
         "dropped": [row.mnemonic for family in families for row in family.rows() if row.dropped],
     }

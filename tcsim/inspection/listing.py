@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 LEVELS: tuple[str, ...] = get_args(Level)
 """Levels of evidence, strongest first."""
+_LEVEL_OF = {level[0]: level for level in LEVELS}
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Entry:
     mnemonic: str
     family: str
     archs: tuple[str, ...]  # the one asked for, or all that run it
+    levels: str  # of evidence on each of these archs, by their first letters
 
     @property
     def row(self) -> Row:
@@ -38,8 +40,7 @@ class Entry:
     @property
     def evidence(self) -> dict[str, str]:
         """Arch -> level."""
-        evidence = catalog.family(self.family).evidence
-        return {name: evidence(self.row, ARCHS[name]).level for name in self.archs}
+        return {name: _LEVEL_OF[letter] for name, letter in zip(self.archs, self.levels, strict=True)}
 
     def as_dict(self) -> dict[str, Any]:
         """The keys of JSON."""
@@ -103,12 +104,19 @@ def entries(
     chip, targets = accepting(arch) if arch is not None else (None, ())
     asked = _found(text, arch) if text else index().entries
     return tuple(
-        Entry(row.mnemonic, row.family, archs_of(row.targets) if chip is None else (chip.name,))
+        _entry(row, chip.name if chip is not None else None)
         for row in asked
         if (family is None or row.family == family)
         and (type is None or type in _types_in(row.formats))
         and (chip is None or not set(targets).isdisjoint(row.targets))
     )
+
+
+def _entry(row: Brief, arch: str | None) -> Entry:
+    archs = archs_of(row.targets)
+    if arch is None:
+        return Entry(row.mnemonic, row.family, archs, row.evidence)
+    return Entry(row.mnemonic, row.family, (arch,), row.evidence[archs.index(arch)])
 
 
 def _found(text: str, arch: str | None) -> list[Brief]:

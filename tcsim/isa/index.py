@@ -26,6 +26,7 @@ class Entry(NamedTuple):
     targets: tuple[str, ...]
     formats: str  # "d=f32 a=f16,bf16 b=f16,bf16": of each operand, those that it may have
     opcodes: str  # "HMMA.16816.F32": machine code on any arch
+    evidence: str  # "mli": the first letter of its level on each arch that runs it, in the archs' order
 
 
 class Home(NamedTuple):
@@ -54,10 +55,10 @@ def index() -> Index:
     data = json.loads(lzma.decompress(pkgutil.get_data(__package__, FILE) or b""))
     families = {name: Home(module, tuple(words)) for name, (module, words) in data["families"].items()}
     names, targets = tuple(families), tuple(map(tuple, data["targets"]))
-    mnemonics, family, target, formats, opcodes = zip(*data["rows"], strict=True)
+    mnemonics, family, target, formats, opcodes, evidence = zip(*data["rows"], strict=True)
     columns = (
         mnemonics, map(names.__getitem__, family), map(targets.__getitem__, target),
-        map(data["formats"].__getitem__, formats), opcodes,
+        map(data["formats"].__getitem__, formats), opcodes, map(data["evidence"].__getitem__, evidence),
     )  # fmt: skip
     entries = tuple(map(Entry._make, zip(*columns, strict=True)))
     return Index(MappingProxyType(families), entries, frozenset(data["dropped"]))
