@@ -166,3 +166,75 @@ def test_what_nothing_made_is_not_explained() -> None:
     assert tcsim.diagnose(MMA, a=a, b=b, observed=8 * random.standard_normal((64, 64)).astype(np.float32)).verdict == "not explained"  # fmt: skip
     observed[:32, 32:] = 8 * random.standard_normal((32, 32))
     assert "not explained" in tcsim.diagnose(MMA, a=a, b=b, observed=observed).verdict
+
+
+def test_a_pitch_and_a_pointer_of_any_size() -> None:
+    """Lines that begin elsewhere in memory, along K and across: 27 elements too far apart, 5 too late, and a view's offset of 3 rows added twice."""
+    a, b = operands(32, 48, 64)
+    memory = np.concatenate([a.reshape(-1), np.zeros(4096, a.dtype)])
+    place = np.arange(32)[:, None] * 91 + 5 + K
+    place[place >= a.size] = a.size
+    said = named(tcsim.diagnose(MMA, a=a, b=b, observed=tcsim.gemm(memory[place], b, instruction=MMA)))
+    assert "a: pitch wrong (91 elements for 64" in said and "5 too late" in said
+    late = np.concatenate([b.reshape(-1)[37:], np.zeros(37, b.dtype)]).reshape(b.shape)
+    said = named(tcsim.diagnose(MMA, a=a, b=b, observed=tcsim.gemm(a, late, instruction=MMA)))
+    assert "b: pointer off (by 37 elements (a line along M or N after another))" in said
+    twice = np.concatenate([a[3:], np.zeros((3, 64), a.dtype)])
+    said = named(tcsim.diagnose(MMA, a=a, b=b, observed=tcsim.gemm(twice, b, instruction=MMA)))
+    assert "a: pointer off (by 192 elements (a line of K after another): 3 rows" in said
+
+
+def tiles_of(right: np.ndarray) -> list[np.ndarray]:
+    """Views of the six tiles of 32 x 32 of an output of 64 x 96, numbered along N."""
+    return [right[top : top + 32, left : left + 32] for top in (0, 32) for left in (0, 32, 64)]
+
+
+def test_tiles_that_are_stored_in_the_next_ones_place() -> None:
+    """The first tile is never written, the last one is overwritten."""
+    a, b = operands(64, 96, 32)
+    right = tcsim.gemm(a, b, instruction=MMA)
+    observed = np.zeros_like(right)
+    for source, place in zip(tiles_of(right)[:-1], tiles_of(observed)[1:], strict=True):
+        place[:] = source
+    said = named(tcsim.diagnose(MMA, a=a, b=b, observed=observed))
+    assert (
+        "d: stored at another place (tiles of 32 x 32: each is stored in the place of the next one, numbered along N"
+        in said
+    )
+
+
+def test_slices_of_another_tile_and_accumulators_that_are_kept() -> None:
+    """Split-K adds the next tile's second slice; a kernel clears its accumulators for all tiles but two. The numbers are exact."""
+    random = np.random.default_rng(3)
+    a, b = (random.integers(-128, 128, shape).astype(np.int8).view(np.uint8) for shape in ((64, 64), (64, 96)))
+    first, second = (tcsim.gemm(a[:, k], b[k], instruction=INTEGER).view(np.int32) for k in (K[:32], K[32:]))
+    observed = first.copy()
+    for place, source in zip(tiles_of(observed), [*tiles_of(second)[1:], tiles_of(second)[0]], strict=True):
+        place += source
+    said = named(tcsim.diagnose(INTEGER, a=a, b=b, observed=observed.view(np.uint32)))
+    assert (
+        "sums of another tile" in said
+        and "K 32-63 missing of its own, plus K 32-63 of rows 0-31, columns 32-63" in said
+    )
+    observed = first + second
+    for number, earlier in ((1, 3), (4, 2)):
+        tiles_of(observed)[number][:] += tiles_of(first + second)[earlier]
+    said = named(tcsim.diagnose(INTEGER, a=a, b=b, observed=observed.view(np.uint32)))
+    assert (
+        "accumulators not cleared between output tiles" in said and "plus all of K of rows 0-31, columns 64-95" in said
+    )
+
+
+def test_a_store_at_another_address_and_a_staging_tile_of_two_pitches() -> None:
+    """Outputs 5 elements late; tiles of 32 x 32 written to shared memory with 40 elements from row to row, and read with 36."""
+    a, b = operands(64, 96, 32)
+    right = tcsim.gemm(a, b, instruction=MMA)
+    late = np.concatenate([np.zeros(5, right.dtype), right.reshape(-1)[:-5]]).reshape(right.shape)
+    assert "d: pointer off (by 5 elements" in named(tcsim.diagnose(MMA, a=a, b=b, observed=late))
+    row, column, observed = np.arange(32)[:, None], np.arange(32), right.copy()
+    for place in tiles_of(observed):
+        staged = np.zeros(32 * 40, right.dtype)
+        staged[row * 40 + column] = place
+        place[:] = staged[row * 36 + column]
+    said = named(tcsim.diagnose(MMA, a=a, b=b, observed=observed))
+    assert "d: pitch of the staging tile in shared memory wrong (tiles of 32 x 32 are written with 40 elements" in said

@@ -45,7 +45,10 @@ START = (
 SAME = Rule("", "", "", lambda r, k, o: (r, k), 0, lines_only=True)
 ADVANCE = "{x}: K advance wrong"
 LINES = "{x}: {lines} of another block"
+ALONG, ACROSS = "a line of K after another", "a line along M or N after another"
 _SIZES = (8, 16, 32, 64, 128, 256)
+_MODES = {2: ((2, 1),), 4: ((1, 3), (1, 1)), 8: ((0, 7), (0, 3), (0, 1))}
+"""Chunks in a row of a tile -> (row bits that are skipped, those that are used) of the hardware's swizzles, that of the row's own width first."""
 _LOOK = "look at how the block and warp indices go into the address"
 _GRID = "look for blockIdx.x and blockIdx.y that are exchanged in the address"
 _WARPS = "look for a warp's indices along M and along N that are exchanged in the address"
@@ -153,12 +156,13 @@ def _other_part(size: int, own: int, other: int, theirs: int, r: Ints, o: Ints) 
     return np.where(number < size // own, r // size * size + number * own + r % own, -1)
 
 
+_HALF_OF_A_PATTERN = ", as in a tile that starts 512 bytes off the period of a swizzle of 128 bytes"
 _STAGE = "producer and consumer disagree about the stage of the pipeline"
 _ADVANCE = "the K advance is in bytes where elements are meant, or the other way round, or the wrong number"
 
 
-def depth_rules(depth: int, step: int) -> Iterator[Rule]:
-    """Other k, the same for every line. depth: K; step: that of an instruction."""
+def depth_rules(depth: int, step: int, chunk: int = 0) -> Iterator[Rule]:
+    """Other k, the same for every line. depth: K; step: that of an instruction; chunk: elements of 16 bytes in shared memory."""
 
     def rule(mistake: str, detail: str, advice: str, where: Callable[[Ints], Ints], rank: int) -> Rule:
         return Rule(mistake, detail, advice, lambda r, k, o: (r, _inside(where(k), depth)), rank)
@@ -173,7 +177,8 @@ def depth_rules(depth: int, step: int) -> Iterator[Rule]:
             when = f"{by} blocks of {size}" if by > 1 else f"one block of {size}"
             yield rule(late, f"{when} late", _STAGE, partial(_late, size, by, 0), 2)
             yield rule(late, f"{when} early", _STAGE, partial(_late, size, -by, last), 2)
-        yield rule(late, f"blocks of {size} exchanged in pairs", _STAGE, partial(_pairs, size), 2)
+        said = f"blocks of {size} exchanged in pairs" + (_HALF_OF_A_PATTERN if size == 4 * chunk else "")
+        yield rule(late, said, _STAGE, partial(_pairs, size), 2)
         yield rule(late, f"blocks of {size} rotated by one", _STAGE, partial(_turned_round, size, depth), 2)
         yield rule(late, f"blocks of {size} rotated back by one", _STAGE, partial(_turned_round, -size, depth), 2)
         for part in sizes:
@@ -228,9 +233,8 @@ def _one(size: int, number: int, other: int, k: Ints) -> Ints:
 def memory_rules(count: int, depth: int, others: int, chunk: int, step: int) -> Iterator[Rule]:
     """Other addresses in global memory: pitch, pointer, order. chunk: elements of 16 bytes."""
     pitch, pointer = "{x}: pitch wrong", "{x}: pointer off"
-    along, across = "a line of K after another", "a line along M or N after another"
-    for order, length, size in ((along, depth, count * depth), (across, count, count * depth)):
-        k_first = order == along
+    for order, length, size in ((ALONG, depth, count * depth), (ACROSS, count, count * depth)):
+        k_first = order == ALONG
         wrong = {length + by for by in (-64, -32, -16, -8, -4, -1, 1, 4, 8, 16, 32, 64)}
         wrong |= {length // 2, length * 2, depth, count, others, *(s for s in (16, 32, 64, 128, 256, 512))}
         wrong |= {step, 2 * step, 4 * step, 8 * step}
@@ -238,12 +242,12 @@ def memory_rules(count: int, depth: int, others: int, chunk: int, step: int) -> 
             if other > 0:
                 said = f"{other} elements for {length} ({order})"
                 advice = "look at the leading dimension that is passed"
-                yield Rule(pitch, said, advice, partial(_flat, other, 0, length, size, k_first), 4)
+                yield Rule(pitch, said, advice, partial(flat_place, other, 0, length, size, k_first), 4)
         for off in sorted({1, 2, 4, 8, 16, 32, 64, chunk, length, 2 * length}):
             for by in (off, -off):
                 said = f"by {by} elements ({order})"
                 advice = "look at the address of the first element"
-                yield Rule(pointer, said, advice, partial(_flat, length, by, length, size, k_first), 4)
+                yield Rule(pointer, said, advice, partial(flat_place, length, by, length, size, k_first), 4)
         wrap = 1 << max(size - 1, 1).bit_length() - 1
         for power in (wrap, wrap // 2, wrap // 4):
             if power > length:
@@ -267,7 +271,10 @@ def memory_rules(count: int, depth: int, others: int, chunk: int, step: int) -> 
                 yield Rule("{x}: tile coordinates exchanged", detail, advice, where, 4)
 
 
-def _flat(pitch: int, off: int, length: int, size: int, k_first: bool, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+def flat_place(
+    pitch: int, off: int, length: int, size: int, k_first: bool, r: Ints, k: Ints, o: Ints
+) -> tuple[Ints, Ints]:
+    """What lies at an address that is counted with a pitch, `off` elements late; nothing outside. length: the right pitch."""
     outer, inner = (r, k) if k_first else (k, r)
     place = outer * pitch + inner + off
     place = np.where((place >= 0) & (place < size), place, -1)
@@ -316,17 +323,21 @@ def shared_rules(count: int, depth: int, chunk: int, step: int) -> Iterator[Rule
         width = f"rows of {16 * span} bytes"
         for one, (low, mask) in patterns.items():
             said = f"{width}: {one} on one side only"
-            rank = 4 if mask == span - 1 and low == {1: 2, 3: 1, 7: 0}[mask] else 5
+            modes = _MODES[span]
+            hardware = (low, mask) in modes
+            rank = 4 if (low, mask) == modes[0] else 5
             yield Rule("{x}: swizzle wrong", said, look, partial(_xored, chunk, span, low, mask, 0, 0, 0), rank)
             for phase in range(1, mask + 1):
                 said = f"{width}: {one}, counted from a row that is {phase << low} off"
                 where = partial(_xored, chunk, span, low, mask, low, mask, phase << low)
-                yield Rule("{x}: swizzle wrong", said, START, where, 4)
+                yield Rule("{x}: swizzle wrong", said, START, where, 4 if hardware else 5)
             for two, (other_low, other_mask) in patterns.items():
                 if (other_low, other_mask) < (low, mask):
                     said = f"{width}: {one} on one side, {two} on the other"
+                    both = hardware and (other_low, other_mask) in modes
+                    said += f": {_mode(mask)} and {_mode(other_mask)}" if both else ""
                     where = partial(_xored, chunk, span, low, mask, other_low, other_mask, 0)
-                    yield Rule("{x}: swizzle wrong", said, look, where, 5)
+                    yield Rule("{x}: swizzle wrong", said, look, where, 4 if both else 5)
     for rows in _SIZES[1:]:
         for deep in sorted({step, 2 * step, 4 * step, 8 * step}):
             if rows > count or deep > depth:
@@ -341,6 +352,10 @@ def shared_rules(count: int, depth: int, chunk: int, step: int) -> Iterator[Rule
     yield Rule(
         "{x}: 8 x 8 matrices exchanged", "the second and the third of each four", advice, partial(_quad, chunk), 3
     )
+
+
+def _mode(mask: int) -> str:
+    return f"swizzle {16 * (mask + 1)}B"
 
 
 def _xored(

@@ -13,6 +13,7 @@ from tcsim.diagnosis.candidate import STORED_ADVICE as _LOOK
 from tcsim.diagnosis.maps import LINES, SAME, Rule, Where, line_rules, memory_rules
 from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
+from tcsim.diagnosis.store_addresses import late_rules, store_rules
 from tcsim.diagnosis.where import ranges
 
 _SAMPLES, _TRIED = 48, 6  # outputs that every rule is tried on first; rules that are reckoned out in full
@@ -220,7 +221,9 @@ def _sampled(base: Numbers, seen: Numbers, reach: Numbers, open_: Mask) -> list[
         return found
 
     listed: list[tuple[bool, int, Moved]] = []
-    for rule in _flat_rules(shape):
+    opened = slice(0, count)
+    late = late_rules(base, i[opened], j[opened], wanted[opened], far[opened])
+    for rule in (*_flat_rules(shape), *late):
         fits = same(*rule.where(i, j, i * 0))
         if fits[:count].mean() >= _ENOUGH:
             listed.append((not fits.all(), Moved(flat=rule).rank, Moved(flat=rule)))
@@ -261,6 +264,7 @@ def _candidates(i: Ints, j: Ints, row: Ints, column: Ints, shape: tuple[int, int
         line, at = rule.where(i, j, i * 0)
         if ((line == row) & (at == column)).mean() >= _ENOUGH:
             yield Moved(flat=rule)
+    yield from (Moved(flat=rule) for rule in store_rules(i, j, row, column, shape))
     free = [
         free_rule(_usual(own, found, size), what)
         for own, found, size, what in ((i, row, shape[0], "rows"), (j, column, shape[1], "columns"))

@@ -14,6 +14,7 @@ from tcsim.diagnosis.problem import Problem
 from tcsim.diagnosis.reals import Mask, Reals
 from tcsim.diagnosis.solve import WHOLE, Scored, Solver, clean, foremost
 from tcsim.diagnosis.tables import tables
+from tcsim.diagnosis.tile_sums import tile_sums
 from tcsim.diagnosis.whole import Whole
 
 SOURCES: tuple[Callable[[Problem, Reals, Mask], Iterator[Candidate | Whole]], ...] = (
@@ -22,6 +23,7 @@ SOURCES: tuple[Callable[[Problem, Reals, Mask], Iterator[Candidate | Whole]], ..
     tables,
     k_maps,
     line_maps_by_k,
+    tile_sums,
 )
 """Where hypotheses come from; each is made from the outputs and then checked on all of them."""
 

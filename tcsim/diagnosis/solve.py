@@ -104,7 +104,7 @@ class Solver:
                 SAME,
                 *own,
                 *line_rules(count, others_count),
-                *depth_rules(depth, step),
+                *depth_rules(depth, step, chunk),
                 *sequence_rules(depth, step),
                 *more,
                 *(

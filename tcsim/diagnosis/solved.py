@@ -9,12 +9,12 @@ from itertools import chain
 
 import numpy as np
 
+from tcsim.diagnosis.addresses import addresses
 from tcsim.diagnosis.arithmetic import narrowed
 from tcsim.diagnosis.buffers import bytes_of_operands
 from tcsim.diagnosis.candidate import Candidate
 from tcsim.diagnosis.carried import carried
-from tcsim.diagnosis.maps import SAME
-from tcsim.diagnosis.moved import Moved, gives_of, line_maps, moved, zero_lines
+from tcsim.diagnosis.moved import Moved, line_maps, zero_lines
 from tcsim.diagnosis.nans import NAN, NAN_ADVICE, nan_code, nan_source
 from tcsim.diagnosis.overlaid import overlaid
 from tcsim.diagnosis.predicted import End, Way, after_clamp, ends_of, way_of, whole
@@ -37,10 +37,14 @@ from tcsim.diagnosis.relations import (
     vector,
 )
 from tcsim.diagnosis.report import Explanation
-from tcsim.diagnosis.solve import WHOLE, Scored, Solver, clean, foremost
+from tcsim.diagnosis.restated import is_everywhere, restated, stored
+from tcsim.diagnosis.solve import WHOLE, Scored, Solver, foremost
 from tcsim.diagnosis.tails import Tail, tails
+from tcsim.diagnosis.tile_sums import tile_sums
+from tcsim.diagnosis.unwritten import unwritten_of
 from tcsim.diagnosis.where import beyond_diagonal, tiles_text, where_text
 from tcsim.diagnosis.whole import Whole
+from tcsim.numbers.codec import decode
 
 _PARTS = 3  # mistakes in different parts of the output
 _TIES = 6  # other names of an explanation
@@ -211,7 +215,17 @@ class Solved:
     def stray(self) -> bool:
         """Nearly all outputs are right to the bit, some are not: that is not another order of summation."""
         outputs = int(self.problem.inside().sum())
-        return self.fitted is None and 0.9 * outputs < self.same < outputs
+        return self.fitted is None and 0.9 * outputs < self.same < outputs and not self._one_step_off
+
+    @property
+    def _one_step_off(self) -> bool:
+        """What is not given to the bit is next to it in a narrower format: another order of summation seldom shows there."""
+        format = self.problem.machine.formats["d"]
+        if self.codes is None or self.reals.coarse == 0:
+            return False
+        seen, given = (decode(x, format).astype(np.float64) for x in (self.problem.observed, self.codes))
+        off = np.abs(seen - given) > self.reals.reach + 1.01 * self.reals.coarse * np.abs(seen)
+        return not (off & self.problem.inside() & (self.codes != self.problem.observed)).any()
 
 
 def not_loaded(found: Solved) -> Iterator[Solved]:
@@ -304,9 +318,12 @@ def _in_every_bit(found: Solved) -> Solved:
     if found.same == int(found.problem.inside().sum()) or found.fitted is not None:
         return found
     base, pieces = found.base, found.pieces
-    right = found.problem.inside() & ~found.wrong & ~found.unwritten
-    if found.candidate is None and not any(
-        (end(found.model) == found.problem.observed)[right].all() for end in found.ends
+    given = np.any([piece.near for piece in pieces], axis=0) if pieces else np.zeros_like(found.wrong)
+    right = found.problem.inside() & ~found.wrong & ~found.unwritten & ~given  # those of a piece are right by chance
+    if (
+        found.candidate is None
+        and right.any()
+        and not any((end(found.model) == found.problem.observed)[right].all() for end in found.ends)
     ):
         base = way_of(found.problem, Candidate(), right, found.ends, others=True)
         found = replace(found, base=base)
@@ -335,7 +352,7 @@ def _by_pieces(found: Solved, known: bool) -> Solved:
     """What was never written, and rules for the rest."""
     problem, wrong = found.problem, found.wrong
     most = 1 if known else _PARTS
-    unwritten = _unwritten(problem, found.reals, wrong, found.model)
+    unwritten = unwritten_of(problem, found.reals, wrong, found.model)
     nothing = np.zeros_like(wrong)
     if unwritten.any() and not (wrong & ~unwritten).any():
         return replace(found, unwritten=unwritten, left=nothing)
@@ -346,7 +363,22 @@ def _by_pieces(found: Solved, known: bool) -> Solved:
     else:
         unwritten = nothing
     found = replace(found, pieces=tuple(pieces), left=left & ~unwritten, unwritten=unwritten, tried=tried)
+    if len(pieces) + unwritten.any() > 1 and not known:
+        found = _as_tiles(found)
     return found if found.covered or known else _recovered(found)
+
+
+def _as_tiles(found: Solved) -> Solved:
+    """Tiles that are stored in others' places, where that explains what else takes several mistakes; the same if it does not."""
+    lost = found.wrong & ~found.reals.finite
+    if (lost & ~found.unwritten).any():
+        return found
+    for item in tile_sums(found.problem, found.reals, found.wrong & ~lost, moves=True):
+        near = np.stack([item.near(found.reals, t) for t in range(len(found.wrong))])
+        if not (found.wrong & ~lost & ~near).any():
+            nothing = np.zeros_like(lost)
+            return replace(found, pieces=(Piece(item, found.wrong & ~lost, near),), left=nothing, unwritten=lost)
+    return found
 
 
 def _recovered(found: Solved) -> Solved:
@@ -360,14 +392,6 @@ def _recovered(found: Solved) -> Solved:
     piece = Piece(first.item, first.gives & found.wrong, first.gives, True, first.way, ties)
     nothing = np.zeros_like(found.wrong)
     return replace(found, pieces=(piece,), left=found.wrong & ~first.gives, unwritten=nothing)
-
-
-def _beside(mask: Mask) -> Mask:
-    """Which outputs of a mask have a neighbour in it: others hold the same code by chance."""
-    padded = np.pad(mask, ((0, 0), (1, 1), (1, 1)))
-    middle = slice(1, -1)
-    found: Mask = padded[:, :-2, middle] | padded[:, 2:, middle] | padded[:, middle, :-2] | padded[:, middle, 2:]
-    return found & mask
 
 
 def _of_all(found: Solved) -> Whole | None:
@@ -396,20 +420,6 @@ def _or_simpler(found: Solved, item: Whole) -> Solved:
     return replace(found, pieces=(replace(piece, ties=(*piece.ties, tie)),))
 
 
-def _unwritten(problem: Problem, reals: Reals, wrong: Mask, model: Codes) -> Mask:
-    """Wrong outputs that all hold one code, where there are many of it: zeros or what filled the memory before."""
-    codes = problem.observed[wrong]
-    values, counts = np.unique(codes, return_counts=True)
-    most = int(counts.argmax())
-    unwritten: Mask = (model != problem.observed) & (problem.observed == values[most])
-    runs = 1 + int((np.diff(np.flatnonzero(unwritten)) > 1).sum())
-    unwritten &= _beside(unwritten) if _beside(unwritten).sum() > 0.9 * unwritten.sum() else True
-    many = counts[most] >= 0.01 * codes.size and unwritten.sum() >= 4 * runs
-    if counts[most] < 8 or (reals.floor and values[most] == 0) or not (many or clean(unwritten, unwritten)):
-        return np.zeros_like(wrong)  # scattered: clamped rather than never written
-    return unwritten
-
-
 def _pieces(found: Solved, wrong: Mask, most: int, known: bool) -> tuple[list[Piece], Mask, int]:
     problem, reals = found.problem, found.reals
     random = np.random.default_rng(0)
@@ -419,15 +429,16 @@ def _pieces(found: Solved, wrong: Mask, most: int, known: bool) -> tuple[list[Pi
     tried = 0
     total = int(wrong.sum())
     while left.any() and len(pieces) < most:
-        solver = Solver(problem, reals, line_maps(reals, left), found.ends)
-        stored = _stored(solver, found.model, left)
-        options = stored
-        first = stored[0] if stored else None
-        simple = first is not None and first.everywhere and first.item.rank < 2 and _everything(first, reals)
+        more = (own + other for own, other in zip(line_maps(reals, left), addresses(problem, reals, left), strict=True))
+        solver = Solver(problem, reals, (next(more), next(more)), found.ends)
+        places = stored(solver, found.model, left)
+        options = places
+        first = places[0] if places else None
+        simple = first is not None and first.everywhere and first.item.rank < 2 and is_everywhere(first, reals)
         if first is None or not simple or first.given < left.sum():
             lines = solver.best(left, random, pairs=not known)
             options = foremost(
-                [*stored, *lines, *(also for one in lines for also in _restated(solver, found.model, one, left))]
+                [*places, *lines, *(also for one in lines for also in restated(solver, found.model, one, left))]
             )
         tried += sum(map(len, solver.rules.values()))
         if not options:
@@ -445,52 +456,3 @@ def _pieces(found: Solved, wrong: Mask, most: int, known: bool) -> tuple[list[Pi
         pieces.append(Piece(best.item, best.gives & left, best.gives, best.clean > 0, best.way, tuple(ties[:_TIES])))
         left, lost = left & ~best.gives, lost & ~best.gives
     return pieces, left | lost, tried
-
-
-def _stored(solver: Solver, model: Codes, left: Mask) -> list[Scored]:
-    """Outputs that lie at another place, and the same said of lines of A and B."""
-    reals = solver.reals
-    found: list[Scored] = []
-    for item, gives in moved(solver.problem, reals, left) if not reals.floor else ():
-        found.append(_scored(solver, model, item, gives, left))
-        lines = item.as_lines(bool(reals.c.any()))
-        same = None if lines is None else solver.reckoned(lines, left)
-        found += [] if same is None else [same]
-    return foremost(found)
-
-
-def _everything(one: Scored, reals: Reals) -> bool:
-    """Whether every output is stored: an operand's zeros are another name of outputs that are not."""
-    item = one.item
-    return not isinstance(item, Moved) or bool(item.source((reals.c.shape[1], reals.c.shape[2]))[2].all())
-
-
-def _restated(solver: Solver, model: Codes, one: Scored, left: Mask) -> list[Scored]:
-    """The same in other words: lines that are others as outputs at another place, a miscounted K as two wrong reads."""
-    item = one.item
-    if not isinstance(item, Candidate):
-        return []
-    found: list[Scored | None] = []
-    lines = item.a.lines_only and item.b.lines_only and not item.a.part + item.b.part
-    if lines and replace(item, a=SAME, b=SAME) == Candidate():
-        again = Moved(item.a, item.b, alone=bool(solver.reals.c.any()))
-        gives = gives_of(again, solver.problem, solver.reals)
-        found.append(_scored(solver, model, again, gives, left))
-    if item.restarted:
-        found.append(replace(one, item=replace(item, apart=True)))
-    elif item.count is not None and item.a is SAME and item.b is SAME:
-        pair = solver.reading(item.count)
-        found.append(None if pair is None else solver.reckoned(replace(item, a=pair[0], b=pair[1], count=None), left))
-    return [again for again in found if again is not None]
-
-
-def _scored(solver: Solver, model: Codes, item: Moved, gives: Mask, left: Mask) -> Scored:
-    own, seen = gives & left, solver.problem.observed
-    way = None
-    if item.alone:
-        lines = item.as_lines(True)
-        way = None if lines is None else way_of(solver.problem, lines, own, solver.ends)
-    elif any((item.codes(end(model), seen) == seen)[own].all() for end in solver.ends):
-        way = Way(solver.problem.order)
-    everywhere = bool(gives[solver.reals.finite].all())
-    return Scored(item, gives, WHOLE if everywhere else clean(gives, left), int(own.sum()), way, everywhere)

@@ -1,0 +1,192 @@
+"""Pitches and pointers of any size, read off the outputs: where in memory the line begins that an output's row or column was computed from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from tcsim.diagnosis.maps import ACROSS, ALONG, Ints, Rule, flat_place, within
+from tcsim.diagnosis.problem import Problem
+from tcsim.diagnosis.reals import Mask, Numbers, Reals
+
+_LINES, _OUTPUTS = 5, 6  # lines that are looked for, and outputs of each
+_MOST = 40  # places where a line may begin; of more it tells nothing
+_SHARE = 0.6  # of the lines that an address must be right for
+_FOUND = 3  # addresses that are tried on all outputs
+_BEYOND = 65  # how far beyond twice the right one a pitch is looked for
+_BLOCK = 32  # lines of the smallest tile whose index is likelier to be off than a pointer
+_PITCH, _POINTER = "{x}: pitch wrong", "{x}: pointer off"
+_LEADING, _FIRST = "look at the leading dimension that is passed", "look at the address of the first element"
+
+
+def addresses(problem: Problem, reals: Reals, open_: Mask) -> tuple[tuple[Rule, ...], tuple[Rule, ...]]:
+    """Rules of A and of B whose lines begin elsewhere in memory; of factors and of a sparse A other rules say where they lie."""
+    matrix = int(open_.sum(axis=(1, 2)).argmax())
+    found: list[tuple[Rule, ...]] = []
+    for side, name in enumerate("ab"):
+        if reals.factors is not None or (name == "a" and reals.positions is not None):
+            found.append(())
+            continue
+        lines = reals.lines(name)[matrix]
+        count = lines.shape[0] if problem.size is None else problem.size[side]
+        view = _View.of(reals, open_, matrix, name, lines[:count, : problem.depth])
+        found.append(tuple(within(rule, view.depth, lines.shape[1]) for rule in view.rules()))
+    return found[0], found[1]
+
+
+@dataclass(frozen=True)
+class _View:
+    """A problem with the lines of one operand as rows."""
+
+    own: Numbers  # (lines, K), as they were given
+    others: Numbers  # (others, K)
+    seen: Numbers  # (lines, others), without C
+    reach: Numbers
+    usable: Mask
+    what: str
+
+    @classmethod
+    def of(cls, reals: Reals, open_: Mask, matrix: int, name: str, own: Numbers) -> _View:
+        """Of operand a or b of a matrix."""
+        others = reals.lines("b" if name == "a" else "a")[matrix][:, : own.shape[1]]
+        seen = (reals.observed - reals.c)[matrix]
+        usable = open_[matrix] & reals.finite[matrix] & (reals.observed[matrix] != 0)
+        reach = reals.reach[matrix]
+        if name == "b":
+            seen, usable, reach = seen.T, usable.T, reach.T
+        return cls(own, others, seen, reach, usable, "rows" if name == "a" else "columns")
+
+    @property
+    def count(self) -> int:
+        """Lines."""
+        return self.own.shape[0]
+
+    @property
+    def depth(self) -> int:
+        """K."""
+        return self.own.shape[1]
+
+    def rules(self) -> Iterator[Rule]:
+        """Lines that lie one after another along K, then those whose neighbours lie side by side."""
+        enough = np.flatnonzero(self.usable.sum(axis=1) >= 3)
+        if not len(enough):
+            return
+        lines = enough[np.unique(np.linspace(0, len(enough) - 1, _LINES).astype(int))]
+        along = {int(line): self._begins(int(line)) for line in lines}
+        for pitch, off in _affine(along, self.depth):
+            yield _rule(pitch, off, self.depth, self.own.size, self.what)
+        across = {int(line): self._begins_across(int(line)) - line for line in lines}
+        for off in _common(list(across.values())):
+            yield _rule(self.count, off, self.count, self.own.size, "k")
+        for pitch in self._pitches_across(lines):
+            yield _rule(pitch, 0, self.count, self.own.size, "k")
+
+    def _asked(self, line: int) -> Ints:
+        others = np.flatnonzero(self.usable[line])
+        found: Ints = others[np.unique(np.linspace(0, len(others) - 1, _OUTPUTS).astype(int))]
+        return found
+
+    def _confirmed(self, line: int, begins: Ints, step: int, flat: Numbers) -> Ints:
+        """Of some addresses those that give more outputs of a line too; none if they are too many."""
+        for other in self._asked(line):
+            if not len(begins):
+                break
+            place = begins[:, None] + np.arange(self.depth) * step
+            inside = (place >= 0) & (place < flat.size)
+            values = np.where(inside, flat[np.where(inside, place, 0)], 0.0) @ self.others[other]
+            begins = begins[np.abs(values - self.seen[line, other]) <= self.reach[line, other]]
+        return begins if len(begins) <= _MOST else begins[:0]
+
+    @cached_property
+    def _turned(self) -> tuple[int, Any]:
+        """The length of a transform in which no line meets itself, and that of memory."""
+        size = 1 << int(self.own.size + self.depth - 1).bit_length()
+        return size, np.fft.rfft(self.own.reshape(-1), size)
+
+    @cached_property
+    def _turned_across(self) -> tuple[int, Any]:
+        """The same along K, of each line."""
+        size = 1 << int(2 * self.depth - 1).bit_length()
+        return size, np.fft.rfft(self.own.T, size, axis=0)
+
+    def _begins(self, line: int) -> Ints:
+        """Where a line may begin whose K lies in a row."""
+        flat, other = self.own.reshape(-1), int(self._asked(line)[0])
+        size, turned = self._turned
+        values = np.fft.irfft(turned * np.conj(np.fft.rfft(self.others[other], size)), size)
+        hits = np.flatnonzero(np.abs(values - self.seen[line, other]) <= 1.01 * self.reach[line, other])
+        hits = np.where(hits >= flat.size, hits - size, hits)
+        return self._confirmed(line, hits[hits > -self.depth], 1, flat)
+
+    def _begins_across(self, line: int) -> Ints:
+        """Where a line may begin whose K lies at the right distance."""
+        other, (size, turned) = int(self._asked(line)[0]), self._turned_across
+        by = np.conj(np.fft.rfft(self.others[other], size))[:, None]
+        values = np.fft.irfft(turned * by, size, axis=0)
+        row, column = np.nonzero(np.abs(values - self.seen[line, other]) <= 1.01 * self.reach[line, other])
+        row = np.where(row >= self.depth, row - size, row)
+        begins = (row * self.count + column)[row > -self.depth]
+        return self._confirmed(line, begins, self.count, np.ascontiguousarray(self.own.T).reshape(-1))
+
+    def _pitches_across(self, lines: Ints) -> list[int]:
+        """Other distances of K that give the outputs of most lines, the first element being right."""
+        flat = np.ascontiguousarray(self.own.T).reshape(-1)
+        pitches = np.arange(1, 2 * self.count + _BEYOND)
+        pitches = pitches[pitches != self.count]
+        fits = np.zeros(len(pitches), np.int64)
+        for line in lines:
+            others = self._asked(int(line))[-2:]
+            place = pitches[:, None] * np.arange(self.depth) + line
+            inside = place < flat.size
+            values = np.where(inside, flat[np.where(inside, place, 0)], 0.0) @ self.others[others].T
+            fits += (np.abs(values - self.seen[line, others]) <= self.reach[line, others]).all(axis=1)
+        best = np.argsort(-fits, kind="stable")[:_FOUND]
+        return [int(pitches[one]) for one in best if fits[one] >= max(2, _SHARE * len(lines))]
+
+
+def _affine(begins: dict[int, Ints], depth: int) -> list[tuple[int, int]]:
+    """(pitch, pointer) that give where most lines begin, the best first."""
+    votes: dict[tuple[int, int], int] = {}
+    lines = list(begins)
+    for place, one in enumerate(lines):
+        for other in lines[place + 1 :]:
+            steps = begins[other][None] - begins[one][:, None]
+            for first, second in np.argwhere(steps % (other - one) == 0):
+                pitch = int(steps[first, second]) // (other - one)
+                votes[pitch, int(begins[one][first]) - pitch * one] = 0
+    if len(lines) == 1:
+        votes = {(depth, int(begin) - depth * lines[0]): 0 for begin in begins[lines[0]]}
+    for pitch, off in votes:
+        votes[pitch, off] = sum(bool((begins[line] == pitch * line + off).any()) for line in lines)
+    right = [key for key in votes if key != (depth, 0) and key[0] >= 0 and votes[key] >= _SHARE * len(lines)]
+    return sorted(right, key=lambda key: (-votes[key], key[0] != depth, abs(key[1])))[:_FOUND]
+
+
+def _common(offs: list[Ints]) -> list[int]:
+    """What most of some lists hold, zero apart."""
+    values, counts = np.unique(np.concatenate([np.unique(off) for off in offs]), return_counts=True)
+    most = np.argsort(-counts, kind="stable")[:_FOUND]
+    return [int(values[one]) for one in most if values[one] and counts[one] >= _SHARE * len(offs)]
+
+
+def _rule(pitch: int, off: int, length: int, size: int, what: str) -> Rule:
+    """The rule of a pitch and a pointer; length: the right pitch; size: elements in memory; what: the lines, "k" where their neighbours lie side by side."""
+    order = ACROSS if what == "k" else ALONG
+    where = partial(flat_place, pitch, off, length, size, order == ALONG)
+    if pitch != length:
+        first = f", and the first element {abs(off)} too {'late' if off > 0 else 'early'}" if off else ""
+        advice = f"{_LEADING}; {_FIRST}" if off else _LEADING
+        return Rule(_PITCH, f"{pitch} elements for {length} ({order}){first}", advice, where, 4 + bool(off))
+    said = f"by {off} elements ({order})"
+    if off % length:
+        return Rule(_POINTER, said, _FIRST, where, 4 + (off < 0))
+    lines = abs(off) // length
+    said += f": {lines} {what}, as an offset that is added twice, or an index that is {lines} too {'high' if off > 0 else 'low'} with zeros behind the end"
+    tile = order == ALONG and lines >= _BLOCK and lines & (lines - 1) == 0  # then its index is likelier to be off
+    return Rule(
+        _POINTER, said, _FIRST, where, 1 + (tile or order == ACROSS) + 3 * (off < 0)
+    )  # late ones are commoner, also of stores

@@ -1,0 +1,113 @@
+"""Addresses that outputs were stored to, read off where the model's values lie: a pointer and a pitch, or two pitches of a staging tile in shared memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from itertools import product
+
+import numpy as np
+
+from tcsim.diagnosis.maps import Ints, Rule
+from tcsim.diagnosis.reals import Numbers
+
+_ENOUGH = 0.9  # of the known places a rule must give
+_KNOWN = 600  # places that a rule is tried on
+_MISSED = 0.1  # of the outputs
+_LEAST = 12  # of which a pointer is read off
+_PAIRS = 60  # of places that addresses are solved from
+_SIZES = (16, 32, 64, 128, 256)  # of a staging tile
+_STORE = "look at the address of the epilogue's store: its pointer and its leading dimension"
+_STAGING = "the staging tile of the epilogue must be written and read with one pitch"
+
+
+def store_rules(i: Ints, j: Ints, row: Ints, column: Ints, shape: tuple[int, int]) -> Iterator[Rule]:
+    """Rules by which outputs (i, j) hold the model's of (row, column)."""
+    random = np.random.default_rng(0)
+    kept = random.permutation(len(i))[:_KNOWN]
+    i, j, row, column = (x[kept] for x in (i, j, row, column))
+    pairs = random.integers(0, len(i), (2, _PAIRS))
+    pairs = pairs[:, row[pairs[0]] != row[pairs[1]]]
+    yield from _global(i, j, row, column, shape, pairs)
+    for height, width in product(_SIZES, (*_SIZES, shape[1])):
+        same = (i // height == row // height) & (j // width == column // width)
+        if height < 2 * shape[0] and width <= shape[1] and same.mean() >= _ENOUGH:
+            found = list(_staged(i % height, j % width, row % height, column % width, (height, width), pairs))
+            if found:
+                yield found[0]
+                return
+
+
+def late_rules(base: Numbers, i: Ints, j: Ints, wanted: Numbers, reach: Numbers) -> Iterator[Rule]:
+    """Outputs (i, j) of `wanted` that all lie equally many elements late or early, whatever their precision."""
+    flat = base.reshape(-1)
+    offs = np.arange(1 - flat.size, flat.size)
+    written = np.flatnonzero(wanted != 0)
+    missed = np.zeros(len(offs), np.int64)
+    for one in written:
+        place = i[one] * base.shape[1] + j[one] - offs
+        inside = (place >= 0) & (place < flat.size)
+        missed += ~(inside & (np.abs(flat[np.where(inside, place, 0)] - wanted[one]) <= reach[one]))
+        kept = missed <= _MISSED * len(written)
+        offs, missed = offs[kept], missed[kept]
+    for off in sorted(offs.tolist(), key=abs)[:1]:
+        if off and len(written) >= _LEAST:
+            yield _rule(base.shape[1], int(off), (base.shape[0], base.shape[1]))
+
+
+def _global(i: Ints, j: Ints, row: Ints, column: Ints, shape: tuple[int, int], pairs: Ints) -> Iterator[Rule]:
+    """One pitch and one pointer: i N + j = row pitch + column + off."""
+    begin = i * shape[1] + j - column
+    rise, run = begin[pairs[0]] - begin[pairs[1]], row[pairs[0]] - row[pairs[1]]
+    whole = rise % run == 0
+    pitches = rise[whole] // run[whole]
+    offs = begin[pairs[0]][whole] - pitches * row[pairs[0]][whole]
+    for pitch, off in dict.fromkeys(zip(pitches.tolist(), offs.tolist(), strict=True)):
+        if pitch > 0 and (pitch, off) != (shape[1], 0) and (begin == row * pitch + off).mean() >= _ENOUGH:
+            yield _rule(pitch, off, shape)
+            return
+
+
+def _rule(pitch: int, off: int, shape: tuple[int, int]) -> Rule:
+    width, lines = shape[1], abs(off) // shape[1]
+    said = [f"{pitch} elements for {width} from row to row"] if pitch != width else []
+    whole = f", {lines} rows" if off % width == 0 else ""
+    said += [f"by {off} elements{whole}: what is stored lies too {'late' if off > 0 else 'early'}"] if off else []
+    name = "{x}: pitch wrong" if pitch != width else "{x}: pointer off"
+    rank = 1 if whole and pitch == width else 3
+    return Rule(name, ", ".join(said), _STORE, partial(_stored, pitch, off, shape), rank)
+
+
+def _stored(pitch: int, off: int, shape: tuple[int, int], r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    place = r * shape[1] + k - off
+    row = np.minimum(place // pitch, shape[0] - 1)  # of rows that meet the last one
+    column = place - row * pitch
+    return np.where((place >= 0) & (column < shape[1]), row, -1), column
+
+
+def _staged(r: Ints, c: Ints, row: Ints, column: Ints, tile: tuple[int, int], pairs: Ints) -> Iterator[Rule]:
+    """Two pitches in a tile: r read + c = row written + column."""
+    one, two = pairs
+    below = row[one] * r[two] - row[two] * r[one]
+    by = column - c
+    with np.errstate(all="ignore"):
+        read = (by[two] * row[one] - by[one] * row[two]) / below
+        written = (by[two] * r[one] - by[one] * r[two]) / below
+    found = np.stack([read, written], axis=1)[below != 0]
+    found = found[np.isfinite(found).all(axis=1) & (found == np.rint(found)).all(axis=1)].astype(np.int64)
+    height, width = tile
+    for pitches in dict.fromkeys(map(tuple, found.tolist())):
+        if min(pitches) >= width // 2 and pitches[0] != pitches[1]:
+            fits = r * pitches[0] + c == row * pitches[1] + column
+            if fits.mean() >= _ENOUGH:
+                said = f"tiles of {height} x {width} are written with {pitches[1]} elements from row to row, and read with {pitches[0]}"
+                where = partial(_restaged, pitches[0], pitches[1], tile)
+                yield Rule("{x}: pitch of the staging tile in shared memory wrong", said, _STAGING, where, 3)
+
+
+def _restaged(read: int, written: int, tile: tuple[int, int], r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    height, width = tile
+    place = r % height * read + k % width
+    row, column = place // written, place % written
+    inside = (row < height) & (column < width)
+    return np.where(inside, r // height * height + row, -1), k // width * width + column

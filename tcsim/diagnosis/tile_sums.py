@@ -1,0 +1,353 @@
+"""Which output tiles' sums, of which parts of K, each output tile holds: its own and others', read off the outputs as whole weights.
+
+One model for what schedulers, split-K and stream-K get wrong: a tile stored in another's place, a workspace of another tile, accumulators that are
+not cleared, slices that are missing, doubled or another tile's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import product
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tcsim.core.ranges import runs
+from tcsim.diagnosis.candidate import STORED, STORED_ADVICE
+from tcsim.diagnosis.least_squares import whole_weights
+from tcsim.diagnosis.maps import LINES
+from tcsim.diagnosis.predicted import after_clamp
+from tcsim.diagnosis.problem import Codes, Part, Problem
+from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
+from tcsim.diagnosis.whole import Whole
+
+_SIZES = (256, 128, 64, 32, 16)  # of a tile
+_TILES = 64  # at most
+_TERMS = 420  # unknowns of a tile
+_LISTED = 4  # tiles that are said one by one
+_EACH = 1.5  # outputs for each unknown
+PARTIALS = "sums of another tile"
+_OPERANDS = ((LINES, "a", "rows"), (LINES, "b", "columns"))
+_C, _LOOK_C = "c of another block", "look at the block indices in the addresses that C is read from, and at beta"
+_INDEX = "look at how the block indices go into the addresses of A and B, and into those of the store"
+_PARTIALS = "look at which slices or partial sums, of which tile, are added to an output tile: the workspace's index, the fix-up, what clears them"
+_CARRIED = (
+    "clear the accumulators, or set scale_d to 0, at the first K tile of every output tile of a persistent kernel"
+)
+_RANGES = "look at the range of K tiles that the kernel takes for these output tiles: splits, stream-K, and what clears or overwrites partial sums"
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """How an output of size (M, N) falls into tiles of height x width, numbered along N."""
+
+    height: int
+    width: int
+    size: tuple[int, int]
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Along M and N."""
+        return -(-self.size[0] // self.height), -(-self.size[1] // self.width)
+
+    @property
+    def count(self) -> int:
+        """All of them."""
+        return self.grid[0] * self.grid[1]
+
+    def lines(self, tile: int) -> tuple[Ints, Ints]:
+        """The rows and the columns of a tile, those behind the edge too."""
+        y, x = divmod(tile, self.grid[1])
+        return y * self.height + np.arange(self.height), x * self.width + np.arange(self.width)
+
+    def inside(self, tile: int) -> tuple[Ints, Ints]:
+        """The rows and the columns of a tile that the output has."""
+        rows, columns = self.lines(tile)
+        return rows[rows < self.size[0]], columns[columns < self.size[1]]
+
+    def said(self, tile: int) -> str:
+        """Where a tile lies."""
+        rows, columns = self.inside(tile)
+        return f"rows {rows[0]}-{rows[-1]}, columns {columns[0]}-{columns[-1]}"
+
+
+@dataclass(frozen=True)
+class TileSums(Whole):
+    """Each output tile as a sum of tiles' products over parts of K."""
+
+    tiles: Tiles
+    unit: int  # K of a part
+    times: Ints  # (tiles, tiles, parts): how often each holds the product of a tile over a part
+    of_c: Ints  # (tiles, tiles): how often each holds a tile of C
+    with_c: bool  # C is not zero
+
+    rank = 3
+
+    @property
+    def in_place(self) -> bool:
+        """Whether no tile holds another's product."""
+        return not self.times[~np.eye(self.tiles.count, dtype=bool)].any()
+
+    @cached_property
+    def _moved(self) -> npt.NDArray[np.int64] | None:
+        """The tile that each one holds as a whole, -1 for none; None if it is not so."""
+        whole = (self.times == self.times[:, :, :1]).all(axis=2)
+        first = self.times[:, :, 0]
+        if not whole.all() or not np.isin(first, (0, 1)).all() or (first.sum(axis=1) > 1).any():
+            return None
+        return np.where(first.any(axis=1), first.argmax(axis=1), -1)
+
+    def names(self) -> list[tuple[str, str, str]]:
+        """(mistake, detail, advice)."""
+        own = np.eye(self.tiles.count, dtype=bool)
+        block = f"{self.tiles.height} x {self.tiles.width}"
+        if (self.times[own] == 1).all() and self.in_place:
+            return [(_C, f"tiles of {block}: {self._listed(self._said_c)}", _LOOK_C)]
+        if self._moved is not None:
+            said = f"tiles of {block}: {self._said_moved(self._moved)}"
+            if self.with_c and not self.of_c[~own].any():  # the C of its own place
+                return [(name.format(x=x, lines=lines), said, _INDEX) for name, x, lines in _OPERANDS]
+            return [(STORED, said, STORED_ADVICE)]
+        if self.in_place:
+            return [self._own_parts(block)]
+        full = bool((self.times[own] == 1).all() and (self.times == self.times[:, :, :1]).all())
+        said = self._listed(lambda tile: self._said_sums(tile, full))
+        if full:
+            before = f"in tiles of {block} the sums of others are left in the accumulators: {said}"
+            return [("accumulators not cleared between output tiles", before, _CARRIED)]
+        return [(PARTIALS, f"tiles of {block}: {said}", _PARTIALS)]
+
+    def _said_c(self, tile: int) -> str:
+        held = [int(other) for other in np.flatnonzero(self.of_c[tile])]
+        if held == [tile]:
+            return "" if self.of_c[tile, tile] == 1 else f"c is added {self.of_c[tile, tile]} times"
+        return f"c is that of {'; '.join(map(self.tiles.said, held))}" if held else "c is not added"
+
+    def _own_parts(self, block: str) -> tuple[str, str, str]:
+        """What is said where each tile has sums of its own alone."""
+        own = self.times[np.arange(self.tiles.count), np.arange(self.tiles.count)]
+        missing, more = (own < 1).any(), (own > 1).any()
+        name = (
+            "K blocks miscounted" if missing and more else "K block missing" if missing else "K block repeated"
+        ) + " in some tiles"
+        return name, f"tiles of {block}: {self._listed(lambda tile: self._counted(own[tile]))}", _RANGES
+
+    def _counted(self, own: Ints) -> str:
+        parts = [
+            f"K {self._range(own == times)} {'missing' if times == 0 else f'added {times} times'}"
+            for times in sorted(set(own.tolist()) - {1})
+        ]
+        return ", ".join(parts)
+
+    def _range(self, parts: npt.NDArray[np.bool_]) -> str:
+        return runs(tuple((np.flatnonzero(parts)[:, None] * self.unit + np.arange(self.unit)).reshape(-1).tolist()))
+
+    def _listed(self, of_tile: Any) -> str:
+        said: dict[str, list[int]] = {}
+        for tile in range(self.tiles.count):
+            text = of_tile(tile)
+            if text:
+                said.setdefault(text, []).append(tile)
+        texts = [
+            f"{'; '.join(self.tiles.said(tile) for tile in tiles[:_LISTED])}: {text}" for text, tiles in said.items()
+        ]
+        return "; ".join(texts[:_LISTED]) + (f"; and {len(texts) - _LISTED} more" if len(texts) > _LISTED else "")
+
+    def _said_sums(self, tile: int, full: bool) -> str:
+        """What a tile holds."""
+        times = self.times[tile]
+        texts = [] if full or (times[tile] == 1).all() else [self._counted(times[tile]) + " of its own"]
+        for other in np.flatnonzero(times.any(axis=1)):
+            if other != tile:
+                part = "all of K" if times[other].all() else f"K {self._range(times[other] != 0)}"
+                often = "" if times[other].max() == 1 else f", {times[other].max()} times"
+                texts.append(f"plus {part} of {self.tiles.said(int(other))}{often}")
+        return ", ".join(texts)
+
+    def _said_moved(self, source: Ints) -> str:
+        """A map of tiles in words."""
+        count, (down, across) = len(source), self.tiles.grid
+        number = np.arange(count)
+        held = source >= 0
+        turned = number.reshape(down, across).T.reshape(-1)  # along M first
+        for order, along in ((number, "N"), (turned, "M")):
+            place = np.empty(count, np.int64)
+            place[order] = number
+            by = (place - np.where(held, place[source], place))[held & (source != number)]
+            steps, counts = np.unique(by, return_counts=True)
+            step = int(steps[counts.argmax()])
+            fits = held & ((place - np.where(held, place[source], -1) - step) % count == 0)
+            if fits.sum() >= max(2, 0.6 * (count - abs(step))):
+                which = (
+                    "the next one"
+                    if step == 1
+                    else "the previous one"
+                    if step == -1
+                    else f"block {abs(step)} {'further on' if step > 0 else 'before'}"
+                )
+                said = f"each is stored in the place of {which}, numbered along {along}"
+                rest = number[~fits & (source != number)]
+                return said + ("; but " + self._each(source, rest) if len(rest) else "")
+            if held.all() and (place[source] == count - 1 - place).all():
+                return "stored in reverse order"
+        return self._each(source, number[source != number])
+
+    def _each(self, source: Ints, which: Ints) -> str:
+        texts = [
+            f"{self.tiles.said(int(tile))} "
+            + ("hold nothing" if source[tile] < 0 else f"hold another's, {self.tiles.said(int(source[tile]))}")
+            for tile in which
+        ]
+        return "; ".join(texts[:_LISTED]) + (f"; and {len(texts) - _LISTED} more" if len(texts) > _LISTED else "")
+
+    def values(self, reals: Reals, matrix: int) -> Numbers:
+        """What it predicts of a matrix, (M, N), up to rounding."""
+        a, b, c = _padded(reals, matrix, self.tiles)
+        found: Numbers = reals.right[matrix].copy()
+        for tile in range(self.tiles.count):
+            rows, columns = self.tiles.inside(tile)
+            total = np.zeros((self.tiles.height, self.tiles.width))
+            for other in np.flatnonzero(self.times[tile].any(axis=1) | (self.of_c[tile] != 0)):
+                i, j = self.tiles.lines(int(other))
+                weights = np.repeat(self.times[tile, other], self.unit)[: a.shape[1]]
+                total += (a[i] * weights) @ b[j].T + self.of_c[tile, other] * c[np.ix_(i, j)]
+            found[np.ix_(rows, columns)] = total[: len(rows), : len(columns)]
+        return found
+
+    def near(self, reals: Reals, matrix: int) -> Mask:
+        """Which outputs of a matrix it gives, up to rounding: that of another tile's larger factors reaches further."""
+        size = 0.0 if reals.factors is None else self.values(reals.absolute(), matrix)
+        return reals.near(self.values(reals, matrix), matrix, size)
+
+    def codes(self, problem: Problem) -> Codes:
+        """What it predicts of every output, bit for bit: one chain of sums, the others' first."""
+        bare = replace(problem, finish=None)
+        out = np.stack([bare.predict(part) for part in bare.parts()])
+        model = out[0].copy()
+        own = np.arange(self.tiles.count)
+        for tile in range(self.tiles.count):
+            rows, columns = self.tiles.inside(tile)
+            others = [int(other) for other in np.flatnonzero(self.times[tile].any(axis=1)) if other != tile]
+            source = None if self._moved is None else int(self._moved[tile])
+            if source == tile:
+                continue
+            if source is not None and (self.of_c[tile] == (own == source)).all():
+                found = _lines(_lines(model, self.tiles.lines(source)[0]).T, self.tiles.lines(source)[1]).T
+                out[0][np.ix_(rows, columns)] = found[: len(rows), : len(columns)]
+                continue
+            held = self._start(problem, tile)[: len(rows), : len(columns)]
+            for other in (*others, tile):
+                held = self._added(bare, held, other, np.minimum(self.times[tile, other], 9))
+            out[0][np.ix_(rows, columns)] = held
+        return np.stack([after_clamp(problem, part, out[part.matrix]) for part in problem.parts()])
+
+    def _added(self, bare: Problem, held: Codes, tile: int, times: Ints) -> Codes:
+        """Sums to which a tile's product over some parts of K is added."""
+        each = self.unit // bare.step
+        steps = (part * each + at for part in range(len(times)) for at in range(each) for _ in range(times[part]))
+        order = tuple(step for step in steps if step < bare.blocks)
+        if not order:
+            return held
+        i, j = (lines[:size] for lines, size in zip(self.tiles.lines(tile), held.shape, strict=True))
+        a, b, c = _lines(bare.a[0], i)[None], _lines(bare.b[0].T, j).T[None], held[None]
+        changed = replace(bare, a=a, b=b, c=c, observed=c, order=order, size=None, known=None)
+        if bare.positions is not None:
+            changed = replace(changed, positions=_lines(bare.positions[0], i)[None])
+        if bare.scales is not None:
+            scales = _lines(bare.scales[0][0], i)[None], _lines(bare.scales[1][0].T, j).T[None]
+            changed = replace(changed, scales=scales)
+        return changed.predict(Part(0, np.arange(held.shape[0]), np.arange(held.shape[1])))
+
+    def _start(self, problem: Problem, tile: int) -> Codes:
+        """The C that a tile holds, if it is one's; zeros otherwise."""
+        held = np.flatnonzero(self.of_c[tile])
+        start = np.zeros((self.tiles.height, self.tiles.width), problem.c.dtype)
+        if len(held) == 1:
+            i, j = self.tiles.lines(int(held[0]))
+            start = _lines(_lines(problem.c[0], i).T, j).T
+        return start
+
+
+def _lines(source: npt.NDArray[Any], which: Ints) -> npt.NDArray[Any]:
+    """Lines of an array, zeros behind its end."""
+    inside = which < len(source)
+    return np.where(inside[:, None], source[np.where(inside, which, 0)], source.dtype.type(0))
+
+
+def _padded(reals: Reals, matrix: int, tiles: Tiles) -> tuple[Numbers, Numbers, Numbers]:
+    """A, B and C with zeros up to whole tiles."""
+    a, b, c = (x[matrix] for x in (reals.a, reals.b, reals.c))
+    m, n = (count * size for count, size in zip(tiles.grid, (tiles.height, tiles.width), strict=True))
+    i, j = np.arange(m), np.arange(n)
+    i, j = np.where(i < tiles.size[0], i, len(a) + len(b)), np.where(j < tiles.size[1], j, len(a) + len(b))
+    return _lines(a, i), _lines(b, j), _lines(_lines(c, i).T, j).T
+
+
+def tile_sums(problem: Problem, reals: Reals, open_: Mask, moves: bool = False) -> Iterator[TileSums]:
+    """Those of every size of tile that give the outputs, few tiles and whole K first. moves: whole tiles alone."""
+    if len(reals.a) > 1:
+        return
+    size = problem.size or (reals.c.shape[1], reals.c.shape[2])
+    depth = reals.a.shape[2]
+    sizes = [[each for each in _SIZES if each < extent] + [extent] for extent in size]
+    every = sorted((Tiles(h, w, size) for h, w in product(*sizes)), key=lambda one: (one.count, -one.width))
+    every = [tiles for tiles in every if 1 < tiles.count <= _TILES]
+    units = [depth, *(each * problem.step for each in (1, 2, 4, 8) if each * problem.step < depth)]
+    seen: set[tuple[Tiles, int]] = set()
+    for unit in units[: 1 if moves else len(units)]:
+        for tiles in every:
+            terms = tiles.count * -(-depth // unit)
+            if terms > _TERMS or terms * _EACH > min(tiles.height, size[0]) * min(tiles.width, size[1]):
+                continue
+            if unit < depth and any(other[0] == tiles and other[1] < depth for other in seen):
+                continue  # a finer part of K says more
+            seen.add((tiles, unit))
+            found = _solved(reals, open_, tiles, unit)
+            if found is not None and not (moves and found.in_place):
+                yield found
+                return
+
+
+def _solved(reals: Reals, open_: Mask, tiles: Tiles, unit: int) -> TileSums | None:
+    """The weights of every tile; None if one has none."""
+    a, b, c = _padded(reals, 0, tiles)
+    parts = -(-a.shape[1] // unit)
+    ends = ((0, 0), (0, parts * unit - a.shape[1]))
+    a, b = (np.pad(x, ends).reshape(tiles.grid[axis], -1, parts, unit) for axis, x in enumerate((a, b)))
+    c = c.reshape(tiles.grid[0], tiles.height, tiles.grid[1], tiles.width)
+    usable = reals.finite[0] & ((reals.observed[0] > 0) if reals.floor else True)
+    number = np.arange(tiles.count)
+    times = np.zeros((tiles.count, tiles.count, parts), np.int64)
+    times[number, number] = 1
+    of_c = np.zeros((tiles.count, tiles.count), np.int64)
+    of_c[number, number] = 1
+    with_c = bool(c.any())
+    random = np.random.default_rng(0)
+    unknown = tiles.count * (parts + with_c)
+    for tile in sorted(range(tiles.count), key=lambda one: -int(open_[0][np.ix_(*tiles.inside(one))].sum())):
+        place = np.ix_(*tiles.inside(tile))
+        if not open_[0][place].any():
+            continue
+        known = np.argwhere(usable[place])
+        if len(known) < 1.2 * unknown + 8:
+            return None
+        i, j = known[random.permutation(len(known))[: 2 * unknown + 64]].T
+        terms = np.einsum("yspu,xspu->syxp", a[:, i], b[:, j], optimize=True).reshape(len(i), -1)
+        if with_c:
+            terms = np.concatenate([terms, c[:, i, :, j].reshape(len(i), -1)], axis=1)
+        found = _few(terms, reals.observed[0][place][i, j], reals.reach[0][place][i, j])
+        if found is None:
+            return None
+        times[tile] = found[: tiles.count * parts].reshape(tiles.count, parts)
+        if with_c:
+            of_c[tile] = found[tiles.count * parts :]
+    return TileSums(tiles, unit, times, of_c, with_c)
+
+
+def _few(terms: Numbers, wanted: Numbers, reach: Numbers) -> Ints | None:
+    """Whole weights that give the wanted sums; None if there are none, or one is negative."""
+    found = whole_weights(terms, wanted, reach)
+    return None if found is None or (found < 0).any() or found.max(initial=0) > 9 else found
