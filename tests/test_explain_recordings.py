@@ -38,11 +38,19 @@ def test_what_cublas_did(name, arithmetic, order):
     assert order in found.classes[0].order
 
 
-def test_an_order_predicts_all_of_another_product():
+@pytest.mark.parametrize(
+    ("name", "kind", "other_kind", "order"),
+    [
+        ("cublas-bf16-bf16-bf16-128x256x512-NT.only", "cancelling", "normal", "one accumulator"),
+        ("cublaslt-f32-f32-f32-128x128x1024-sweep.3", "normal", "cancelling", "blocks of 8 in turn, added in 8 sums"),
+    ],
+)
+def test_an_order_predicts_all_of_another_product(name, kind, other_kind, order):
     """What is found on 1,024 outputs of one product predicts every output of another product of the same kernel: its digest."""
-    found = cases()["cublas-bf16-bf16-bf16-128x256x512-NT.only.cancelling"].explained()
-    other = cases()["cublas-bf16-bf16-bf16-128x256x512-NT.only.normal"]
-    given = inputs.operands(other.product, "normal")
+    found = cases()[f"{name}.{kind}"].explained()
+    assert order in found.classes[0].order
+    other = cases()[f"{name}.{other_kind}"]
+    given = inputs.operands(other.product, other_kind)
     predicted = found.classes[0].predict(given["a"], given["b"])
     assert hashlib.sha256(np.ascontiguousarray(predicted).tobytes()).hexdigest() == other.about["whole"]
 

@@ -96,8 +96,23 @@ def once(parts: list[Floats]) -> Floats:
     return reduce(np.add, [part.astype(np.float64) for part in parts]).astype(kind)
 
 
+BUFFERS = 8
+"""Where the kernels sm80_xmma of cuBLASLt add the parts of a split in place. Found on two recorded products of an H200 (docs/explain.md)."""
+
+
+def buffers(parts: list[Floats]) -> Floats:
+    """The last part, then in ascending order 8 sums: part p of the others was added to sum p mod 8.
+
+    >>> p = [np.float32(each) for each in (1, 2**24, 3, 4, 5, 6, 7, 8, 9, 2**24)]
+    >>> buffers(p) == (p[9] + (p[0] + p[8])) + p[1] + p[2] + p[3] + p[4] + p[5] + p[6] + p[7] != ascending(p)
+    True
+    """
+    *others, last = parts
+    return reduce(np.add, [reduce(np.add, others[place::BUFFERS]) for place in range(min(BUFFERS, len(others)))], last)
+
+
 SUMS: dict[str, Callable[[list[Floats]], Floats]] = {
-    "ascending": ascending, "descending": descending, "pairs": pairs, "halves": halves, "in f64": once,
+    "ascending": ascending, "descending": descending, "pairs": pairs, "halves": halves, "in f64": once, "buffers": buffers,
 }  # fmt: skip
 ROUNDED = {"partials in the output's format": False, "running total in the output's format": True}
 """Sums that round to the output's format: each part, or each sum."""
@@ -290,7 +305,7 @@ def _in_turn(k: int, step: int) -> Iterator[Order]:
 
 SAID = {
     "ascending": "in ascending order", "descending": "in descending order", "pairs": "in pairs", "halves": "in halves",
-    "in f64": "in f64", "partials in the output's format": "after rounding each to the output's format",
+    "in f64": "in f64", "buffers": f"in {BUFFERS} sums, these to the last", "partials in the output's format": "after rounding each to the output's format",
     "running total in the output's format": "with each sum rounded to the output's format",
 }  # fmt: skip
 
