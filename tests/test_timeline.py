@@ -22,6 +22,7 @@ from tcsim.launchers.session import Session
 from tcsim.ptx import Memory, Run, parse
 from tcsim.ptx.timeline import KINDS, MOST_SPANS, Span, Timeline
 from tests.hazards.kernels import KERNELS, LOAD, STORE, WARPGROUPS, Kernel
+from tests.ptx_copies import text
 
 
 def drawn(kernel: Kernel, defect: str = "", block: tuple[int, int, int] = (0, 0, 0)) -> tuple[Timeline, Run]:
@@ -115,6 +116,32 @@ def test_the_page_holds_it_and_is_small() -> None:
             )
             overlaps += sum(start < end for (_, end), (start, _) in pairwise(own))
     assert not overlaps
+
+
+RACE = text(
+    ".param .u64 a", "ld.param.u64 %rd1, [a]; mov.u32 %r1, %ctaid.x; setp.eq.u32 %p1, %r1, 0;\n@%p1 st.global.u32 [%rd1], %r0;\n@!%p1 ld.global.u32 %r2, [%rd1];"
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("block", [0, 1])
+def test_the_page_of_either_block_has_both_instructions_of_a_race(block: int) -> None:
+    """That of the other block in a lane of its own: before everything if it came first, else behind."""
+    memory, timeline = Memory(), Timeline((block, 0, 0), races=True)
+    run = (
+        parse(RACE)
+        .kernel()
+        .launch(memory, [memory.allocate(128)], grid=(2, 1, 1), block=(32, 1, 1), observe=timeline.observer)
+    )
+    (hazard,) = run.hazards
+    assert hazard.name == "GMEM_RACE" and hazard.block == (1, 0, 0)
+    found = re.search(r'<script id="data" type="application/json">(.*?)</script>', timeline_page(timeline, run))
+    assert found is not None
+    data = json.loads(found[1])
+    lanes = [own["name"] for own in data["lanes"]]
+    (other,) = (own for own in data["spans"] if lanes[own[0]] == f"block {1 - block},0,0")
+    assert other[5] == (hazard.other_line if block else hazard.line) and other[2] == (0 if block else timeline.ticks)
+    here = {own[5] for own in data["spans"] if lanes[own[0]] == "warp 0"}
+    assert (hazard.line if block else hazard.other_line) in here and other[3] <= data["ticks"]
 
 
 def test_the_largest_page_is_below_500_kb() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from tcsim.inspection.page_file import filled
 from tcsim.ptx import Run
 from tcsim.ptx.fixes import FIXES
-from tcsim.ptx.timeline import KINDS, Timeline, rows
+from tcsim.ptx.timeline import KINDS, Span, Timeline, rows
 
 LONGEST_LINE = 160
 """Letters of a line of PTX in a page."""
@@ -32,9 +32,11 @@ def timeline_page(timeline: Timeline, run: Run) -> str:
     ('<!doctype html>', True, False)
     """
     lanes, spans, texts = [], [], dict[str, int]()
-    for number, name in enumerate(timeline.lanes):
+    elsewhere = _elsewhere(timeline, run)
+    for number, name in enumerate((*timeline.lanes, *dict.fromkeys(span.lane for span in elsewhere))):
         own = sorted(
-            (span for span in timeline.spans if span.lane == name), key=lambda span: (span.start, span.kind == "signal")
+            (span for span in (*timeline.spans, *elsewhere) if span.lane == name),
+            key=lambda span: (span.start, span.kind == "signal"),
         )
         wide = [span for span in own if span.kind != "signal" or not _is_barrier(name)]
         places, height = rows(wide)
@@ -51,7 +53,9 @@ def timeline_page(timeline: Timeline, run: Run) -> str:
         {"name": own.name, "severity": own.severity, "message": own.message, "line": own.line or 0, "other": own.other_line or 0, "fix": FIXES.get(own.name, "")}
         for own in run.hazards
     ]  # fmt: skip
-    used = {span.line for span in timeline.spans} | {own[key] for own in hazards for key in ("line", "other")} - {0}
+    used = {span.line for span in (*timeline.spans, *elsewhere)} | {
+        own[key] for own in hazards for key in ("line", "other")
+    } - {0}
     text = run.text.splitlines()
     block = ",".join(map(str, timeline.block))
     facts = [
@@ -67,6 +71,19 @@ def timeline_page(timeline: Timeline, run: Run) -> str:
         },
         ("page", "timeline"), "timeline",
     )  # fmt: skip
+
+
+def _elsewhere(timeline: Timeline, run: Run) -> list[Span]:
+    """Of hazards between this block and another one the instruction of that, in a lane of its own: at the beginning if the model ran it before, else at the end."""
+    found = []
+    for own in run.hazards:
+        before, after = own.detail.get("other_block"), own.block
+        if before is None or after is None or tuple(before) == after or timeline.block not in (after, tuple(before)):
+            continue
+        block, line, at = (before, own.other_line, 0) if after == timeline.block else (after, own.line, timeline.ticks)
+        lane = f"block {','.join(map(str, block))}"
+        found.append(Span(lane, at, at + 1, "global", line or 0, "in another block, whose time is not this one's"))
+    return found
 
 
 def _is_barrier(lane: str) -> bool:

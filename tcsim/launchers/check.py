@@ -232,7 +232,7 @@ def timeline(job: Job, block: Sequence[int] = (0, 0, 0)) -> tuple[Timeline, Run]
         raise OperandError(
             f"no block {tuple(block)} in a grid of {extents(job.grid)}; valid: x, y, z below that, from 0"
         )
-    own, made = prepared(job), Timeline((x, y, z))
+    own, made = prepared(job), Timeline((x, y, z), races=job.races)
     if own.before is not None and not own.before.completed:
         return made, own.before
     options = {**own.options, "limits": replace(job.limits, processes=1)}
@@ -253,7 +253,8 @@ def of_session(session: Session, file: str = "", search: Search | None = None) -
     shown = None
     if session.shown is not None:
         launch, run = session.shown
-        shown = Shown(launch.job(session.arch, session.schedule, session.limits), run.hazard_block or (0, 0, 0))
+        job = replace(launch.job(session.arch, session.schedule, session.limits), races=session.races)
+        shown = Shown(job, run.hazard_block or (0, 0, 0))
     return Check(file, (session.schedule,), launches, shown=shown, tried=search.found)
 
 

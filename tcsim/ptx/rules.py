@@ -54,7 +54,7 @@ RACES = (
 GRID = (
     Rule("GMEM_RELEASE_MISSING", "error", "A block accesses global memory that another one has accessed, and acquires; the other one does not release its access: no fence of .gpu scope, no .release, or no barrier before the warp that has them. Looked for where asked.", "Release and Acquire Patterns", _PTX),
     Rule("GMEM_ACQUIRE_MISSING", "error", "A block accesses global memory that another one has accessed and released, and does not acquire that: no fence of .gpu scope, no .acquire, or no barrier behind the warp that has them. Looked for where asked.", "Release and Acquire Patterns", _PTX),
-    Rule("GMEM_SCOPE", "error", "Blocks of different clusters access the same global memory, and a fence, release, acquire or atomic between them has the scope .cta or .cluster. Looked for where asked.", "Scope", _PTX),
+    Rule("GMEM_SCOPE", "error", "Blocks access the same global memory, and a fence, release, acquire or atomic between them has a scope that ends before the other block: .cta, or .cluster where that is of another cluster. Looked for where asked.", "Scope", _PTX),
 )  # fmt: skip
 """Between blocks in global memory, where a launch asks for it."""
 
@@ -62,7 +62,7 @@ COPIES = (
     Rule("PROXY_FENCE_MISSING", "error", "What ordinary instructions wrote is read through the async proxy, by a bulk copy, wgmma or tcgen05, and no fence.proxy.async is between.", "Async Proxy", _PTX),
     Rule("PROXY_FENCE_CP_ASYNC", "strict", "What cp.async copied is read through the async proxy, by a bulk copy, wgmma or tcgen05, and no fence.proxy.async is between its wait and that; Triton leaves it out.", "Async Proxy", _PTX),
     Rule("PROXY_FENCE_WAR", "strict", "What ordinary instructions read or wrote is overwritten through the async proxy, and no fence.proxy.async is between; CUTLASS leaves it out.", "Async Proxy", _PTX),
-    Rule("PROXY_FENCE_GLOBAL", "error", "What ordinary instructions wrote to global memory is read by a bulk copy of the same cluster, and no fence.proxy.async is between.", "Async Proxy", _PTX),
+    Rule("PROXY_FENCE_GLOBAL", "error", "What ordinary instructions wrote to global memory is read by a bulk copy, and no fence.proxy.async is between; by one of another cluster looked for where asked.", "Async Proxy", _PTX),
     Rule("TMA_STORE_NOT_VISIBLE", "error", "What a bulk copy writes to global memory is read before a wait for its group; one with .read is not enough.", "cp.async.bulk.wait_group", _PTX),
     Rule("TENSORMAP_FENCE", "error", "A tensor map that the kernel wrote is used, and no fence.proxy.tensormap::generic.release and .acquire are between.", "membar / fence", _PTX),
     Rule("TENSORMAP_MODIFIED", "error", "A tensor map is written while a copy that uses it is in flight.", "Completion Mechanisms for Asynchronous Copy Operations", _PTX),

@@ -16,6 +16,7 @@ from tcsim.ptx.observer import Observer
 from tcsim.ptx.shadow.checker import Checker
 from tcsim.ptx.shadow.mbarriers import flipped
 from tcsim.ptx.shadow.places import parts
+from tcsim.ptx.shadow.races import Races
 from tcsim.ptx.threads import LANES, Array
 
 if TYPE_CHECKING:
@@ -73,11 +74,15 @@ class Timeline:
     left_out: int = 0
     ticks: int = 0
     threads: int = 0
+    races: bool = False  # races in global memory are looked for: `Kernel.launch`
+    _everyone: Races | None = field(default=None, init=False, repr=False)
 
     def observer(self, cluster: Cluster) -> Observer:
         """What `Kernel.launch(observe=)` takes: the hazards are found as without it."""
         rank = next((own.rank for own in cluster.blocks if tuple(own.index) == self.block), None)
-        return Checker(cluster) if rank is None else Recorder(cluster, self, rank)
+        if self.races and self._everyone is None:
+            self._everyone = Races(cluster.blocks[0].program.narrowest_global)
+        return Checker(cluster, self._everyone) if rank is None else Recorder(cluster, self, rank, self._everyone)
 
     def add(self, span: Span) -> Span | None:
         """Keep a span, if there is room."""
@@ -107,8 +112,8 @@ class Timeline:
 class Recorder(Checker):
     """The checker of a cluster, which writes the timeline of one of its blocks besides."""
 
-    def __init__(self, cluster: Cluster, timeline: Timeline, rank: int) -> None:
-        super().__init__(cluster)
+    def __init__(self, cluster: Cluster, timeline: Timeline, rank: int, races: Races | None = None) -> None:
+        super().__init__(cluster, races)
         self.timeline, self.rank = timeline, rank
         timeline.threads = cluster.blocks[rank].threads
         self.last: dict[int, Span] = {}  # by warp

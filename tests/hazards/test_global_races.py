@@ -9,7 +9,7 @@ import pytest
 
 from tcsim.ptx import Memory, Run, parse
 from tcsim.ptx.rules import GRID
-from tests.ptx_copies import text
+from tests.ptx_copies import text, wait
 
 RACE, RELEASE, ACQUIRE, SCOPE = "GMEM_RACE", "GMEM_RELEASE_MISSING", "GMEM_ACQUIRE_MISSING", "GMEM_SCOPE"
 
@@ -32,6 +32,57 @@ _FLAG = """
     bra END;
     LOADS: ld.acquire.gpu.global.u32 %r2, [%rd2]; setp.ne.u32 %p2, %r2, 1; @%p2 bra LOADS;
     ld.global.u32 %r1, [%rd1];
+    END: add.u32 %r1, %r0, 1;
+"""
+STORED, PROXY = "TMA_STORE_NOT_VISIBLE", "PROXY_FENCE_GLOBAL"
+_ACQUIRES = "{0}: ld.acquire.gpu.global.u32 %r2, [{1}]; setp.ne.u32 %p2, %r2, 1; @%p2 bra {0};"
+_LOADS = f"""
+    mov.u32 %r6, smem; add.u32 %r7, %r6, 1024;
+    @%p3 mbarrier.init.shared::cta.b64 [%r7], 1;
+    @%p3 fence.mbarrier_init.release.cluster;
+    bar.sync 0;
+    @%p3 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r7], 16;
+    @%p3 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r6], [%rd1], 16, [%r7];
+    {wait("FULL", "%r7", "0")}
+    ld.shared.u32 %r1, [%r6];
+"""
+"""What a block loads by a bulk copy."""
+_BULK = f"""
+    @!%p1 bra LOADS;
+    mov.u32 %r6, smem; shl.b32 %r7, %r0, 2; add.u32 %r7, %r7, %r6;
+    st.shared.u32 [%r7], %r0;
+    fence.proxy.async.shared::cta;
+    bar.sync 0;
+    @%p3 cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r6], 128;
+    @%p3 cp.async.bulk.commit_group;
+    @%p3 cp.async.bulk.wait_group 0;
+    @%p3 st.release.gpu.global.u32 [%rd2], 1;
+    @%p3 cp.async.bulk.wait_group 0;  // late
+    bra END;
+    {_ACQUIRES.format("LOADS", "%rd2")}
+    READS
+    END: add.u32 %r1, %r0, 1;
+"""
+_WRITER, _READER, _BETWEEN = (
+    "fence.proxy.async.global;  // writer",
+    "fence.proxy.async;  // reader",
+    "fence.proxy.async.global;  // between",
+)
+_COPIED = f"""
+    setp.eq.u32 %p4, %r9, 1;
+    @%p4 bra BETWEEN;
+    @!%p1 bra LOADS;
+    @%p3 st.global.u32 [%rd1], %r0;
+    {{writer}}
+    @%p3 st.release.gpu.global.u32 [%rd2], 1;
+    bra END;
+    {_ACQUIRES.format("BETWEEN", "%rd2")}
+    {{between}}
+    @%p3 st.release.gpu.global.u32 [%rd2+64], 1;
+    bra END;
+    {_ACQUIRES.format("LOADS", "%rd2+64")}
+    {{reader}}
+    {_LOADS}
     END: add.u32 %r1, %r0, 1;
 """
 _FENCED = "@%p3 membar.gl;  // acquire"
@@ -135,6 +186,27 @@ CASES = (
         f"{_HALF}; st.global.u16 [%rd4], %h1;",
         ((_HALF, _HALF.replace("rd4", "rd2"), RACE), (_HALF, _HALF.replace("rd4", "rd2+2"), RACE)),
     ),
+    *(
+        Shared(
+            f"bulk store, {how}",
+            _BULK.replace("READS", reads),
+            (
+                ("wait_group 0;\n    @%p3 st", "wait_group.read 0;\n    @%p3 st", STORED),
+                ("@%p3 cp.async.bulk.wait_group 0;\n    @%p3 st", "@%p3 st", STORED),
+                ("ld.acquire", "ld.relaxed", ACQUIRE),
+            ),
+        )
+        for how, reads in (("read", "ld.global.u32 %r1, [%rd1];"), ("bulk load", _LOADS))
+    ),
+    *(
+        Shared(
+            f"bulk load, fence of the {place}",
+            _COPIED.format(**{"writer": "", "between": "", "reader": "", place: fence}),
+            ((fence, "", PROXY), (fence, "fence.proxy.async.shared::cta;", PROXY)),
+            blocks=3,
+        )
+        for place, fence in (("writer", _WRITER), ("between", _BETWEEN), ("reader", _READER))
+    ),
 )  # fmt: skip
 
 
@@ -167,7 +239,7 @@ def test_what_orders_blocks_in_global_memory_is_missed(case: Shared, schedule: s
 
 
 def test_every_rule_between_blocks_has_a_planted_defect() -> None:
-    assert {name for case in CASES for *_, name in case.defects} == {own.name for own in GRID} | {RACE}
+    assert {name for case in CASES for *_, name in case.defects} == {own.name for own in GRID} | {RACE, STORED, PROXY}
 
 
 def test_a_barrier_of_the_cluster_orders_its_blocks() -> None:
@@ -181,6 +253,67 @@ def test_a_barrier_of_the_cluster_orders_its_blocks() -> None:
     ):
         run = _run(case, case.body.replace(words, others), "late", together)
         assert {own.name for own in run.hazards} == {RACE}
+
+
+_FLAGS = f"""
+    mov.u32 %r6, smem; mapa.shared::cluster.u32 %r7, %r6, 0;
+    @%p3 st.shared.u32 [%r6+4], 0;
+    barrier.cluster.arrive; barrier.cluster.wait;
+    @%p1 bra READS;
+    @%p3 st.shared::cluster.u32 [%r7], %r0;
+    @%p3 st.release.cluster.shared::cluster.u32 [%r7+4], 1;
+    bra END;
+    {_ACQUIRES.format("READS", "%r6+4").replace("gpu.global", "cluster.shared")}
+    @%p3 ld.shared.u32 %r1, [%r6];
+    END: barrier.cluster.arrive; barrier.cluster.wait;
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "defects", "name"),
+    [
+        (
+            _FLAG.format(loads="!%p1").replace(".gpu", ".cluster"),
+            (("st.release.cluster", "st.release.cta"), ("ld.acquire.cluster", "ld.acquire.cta")),
+            SCOPE,
+        ),
+        (
+            _FLAG.format(loads="!%p1")
+            .replace("@%p3 st.release.gpu", "fence.acq_rel.cluster; @%p3 st.relaxed.cluster")
+            .replace("acquire.gpu", "relaxed.cluster")
+            .replace("ld.global.u32 %r1", "fence.acq_rel.cluster;  // behind\n ld.global.u32 %r1"),
+            (("fence.acq_rel.cluster; ", "membar.cta; "), ("fence.acq_rel.cluster;  // behind", "fence.acq_rel.cta;")),
+            SCOPE,
+        ),
+        (
+            "@%p3 atom.relaxed.cluster.global.add.u32 %r1, [%rd1], 1;",
+            (("atom.relaxed.cluster", "atom.relaxed.cta"),),
+            SCOPE,
+        ),
+        (
+            _FLAGS,
+            (("st.release.cluster", "st.release.cta"), ("ld.acquire.cluster", "ld.acquire.cta")),
+            "SMEM_RACE_RAW",
+        ),
+    ],
+    ids=["flag", "fences", "sum", "shared memory"],
+)
+def test_what_is_for_a_block_orders_nothing_with_the_other_blocks_of_its_cluster(
+    body: str, defects: tuple[tuple[str, str], ...], name: str
+) -> None:
+    """.cluster does."""
+    case = Shared(name, body, ())
+    assert _run(case, body, "late", True).hazards == []
+    for words, others in defects:
+        assert words in body
+        found = {own.name for own in _run(case, body.replace(words, others, 1), "late", True).hazards}
+        assert found == {name}, words
+
+
+def test_what_is_for_a_block_orders_its_warps_in_a_cluster() -> None:
+    within = _FLAG.replace("@{loads} bra", "setp.lt.u32 %p5, %r0, 32; @!%p5 bra").replace(".gpu", ".cta")
+    run = _run(Shared("", "", (), blocks=3), f"@!%p1 bra END; {within}", "late", True)
+    assert run.hazards == []
 
 
 def test_a_hazard_between_blocks_says_who_lacks_what() -> None:

@@ -17,6 +17,7 @@ from tcsim.ptx.shadow.deadlocks import Deadlocks
 from tcsim.ptx.shadow.dependents import Dependents, Ledger
 from tcsim.ptx.shadow.everywhere import Everywhere
 from tcsim.ptx.shadow.findings import Findings
+from tcsim.ptx.shadow.flags import Flags
 from tcsim.ptx.shadow.lanes import EACH, READS, SEVERAL, WRITES, Lanes, lanes_in, mask_of, several, warps_in
 from tcsim.ptx.shadow.mbarriers import Objects, Work, box_of
 from tcsim.ptx.shadow.naming import Naming, Use
@@ -26,7 +27,7 @@ from tcsim.ptx.shadow.places import EXTENTS
 from tcsim.ptx.shadow.races import Races
 from tcsim.ptx.shadow.registers import Registers
 from tcsim.ptx.shadow.signals import Signals
-from tcsim.ptx.shadow.strength import is_far, order_of
+from tcsim.ptx.shadow.strength import order_of, scope_of
 from tcsim.ptx.shadow.traced import Traced
 from tcsim.ptx.shadow.words import Words
 from tcsim.ptx.tensor_memory import COLUMNS
@@ -71,11 +72,11 @@ class Checker(Observer):
         self.ranks = {id(block.shared): rank for rank, block in enumerate(blocks)}
         self.unit = blocks[0].program.narrowest
         self.origins = Traced(self) if blocks[0].program.traced else Origins(self)
-        self.strong: set[int] = set()  # instructions that are not weak
+        self.strong: dict[int, bool] = {}  # instructions that are not weak: whether for more than their block
         self.relaxed: dict[int, str] = {}  # by warp: the rule of the last relaxed arrival or wait
         self.meetings = Meetings(self)
         self.signals = Signals(self)
-        self.synchronising = np.zeros_like(self.clocks.known[0])  # what accesses that release have
+        self.flags = Flags(self.clocks, len(blocks))
         self.reduced = np.zeros_like(self.clocks.known[:, ORDERED])  # by warp: what its reductions would have told it
         self.histories: dict[tuple[str, int], list[Operation]] = {}  # by kind and warp: all that it issued
         self.flights: dict[int, list[Work]] = {}  # by flight: what an mbarrier is told of
@@ -127,19 +128,17 @@ class Checker(Observer):
         if block.recent is not None:
             block.recent.append((rank, offsets, threads))
         self.meetings.activity[block.rank] += 1
-        opcode = block.here.opcode if block.here is not None else ""
+        line, opcode = self.findings.number(block.here), block.here.opcode if block.here is not None else ""
         strong, reads, acquires, releases = order_of(opcode)
         if strong:
-            some = self.some(block, threads)
+            some, told = self.some(block, threads), self.flags.told(block.rank, opcode)
+            self.strong[line] = scope_of(opcode) != "cta"
             if kind != "write" and reads:
                 if acquires:
-                    self.lanes.learning(*self.bits(block, mask_of(block.threads, threads)), self.synchronising)
-                self.clocks.acquire(some, self.synchronising, not acquires)
+                    self.lanes.learning(*self.bits(block, mask_of(block.threads, threads)), told)
+                self.flags.acquire(block.rank, some, opcode, acquires)
             elif kind != "write":
-                self.reduced[some] = np.maximum(self.reduced[some], self.synchronising[ORDERED])
-        line = self.findings.number(block.here)
-        if strong:
-            self.strong.add(line)
+                self.reduced[some] = np.maximum(self.reduced[some], told[ORDERED])
         if rank < 0 and self.everywhere.party is not None:
             self.everywhere.party.ordinary(block, kind, offsets, size, self.warps(block, threads), opcode)
         if rank < 0 and self.everywhere.active:
@@ -155,7 +154,7 @@ class Checker(Observer):
             at, owner = words.words(offsets.astype(np.int64), size)
             self.touch(block, words, rank, at, warps[owner], threads[owner], line, kind, threads[owner] % LANES)
         if strong and kind != "read":
-            self.synchronising = np.maximum(self.synchronising, self.clocks.published(some, not releases))
+            self.flags.release(block.rank, some, opcode, releases)
 
     def touch(
         self, block: Threads, words: Words, rank: int, at: Array, warps: Array, threads: Array, line: int, kind: str, lanes: Array
@@ -274,17 +273,18 @@ class Checker(Observer):
             self.objects.fenced(some)
             self.clocks.fence_initialisation(some)
         elif order.kind in ("fence", "fence.sc"):
-            self._fence(block, mask_of(block.threads, threads), order.scope in ("gpu", "sys"))
+            self._fence(block, mask_of(block.threads, threads), order.scope)
 
     def fenced(self, block: Threads, mask: Array) -> None:
         """membar."""
         self.meetings.activity[block.rank] += 1
-        self._fence(block, mask, block.here is not None and is_far(block.here.opcode))
+        self._fence(block, mask, scope_of(block.here.opcode) if block.here is not None else "cta")
 
-    def _fence(self, block: Threads, mask: Array, far: bool) -> None:
+    def _fence(self, block: Threads, mask: Array, scope: str) -> None:
         warps, now, alive = self.bits(block, mask)
         if self.everywhere.party is not None:
-            self.everywhere.party.fence(warps, far, block.here)
+            self.everywhere.party.fence(warps, scope, block.here)
+        self.flags.fence(warps, scope)
         self.lanes.learning(warps, now, alive, self.clocks.heard[warps].max(0))
         self.clocks.fence(warps)
 

@@ -179,7 +179,8 @@ class Everywhere:
         if self.party is not None:
             addresses, kind = self._inside(block, access), "write" if writes else "read"
             reach = FAR if block.here is not None and _combines(block.here.opcode) else WEAK
-            self.party.accessed(block, kind, addresses, access.size, np.full(len(addresses), by.warps[0]), reach)
+            warps = np.full(len(addresses), by.warps[0])
+            self.party.accessed(block, kind, addresses, access.size, warps, reach, work=by)
         dependents = self.checker.dependents
         if dependents.active:
             dependents.accessed(block, self.addresses(block, access), access.size, by.warps, by.line, writes)

@@ -80,7 +80,9 @@ class Naming:
         if kind in conflicts.BY_INSTRUCTION:
             said = f"{'read' if kind.endswith('read') else 'written'} by {findings.opcode(earlier)}"
             if use.by is None and earlier in checker.strong and use.line in checker.strong:
-                return None
+                near = warp // checker.per_block == use.block.rank
+                if near or (checker.strong[earlier] and checker.strong[use.line]):
+                    return None
             if plain is not None:
                 return plain, said, earlier
             return self._race(use, kind, earlier, warp, place), said, earlier

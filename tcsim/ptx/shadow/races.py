@@ -6,29 +6,37 @@ number of the last one. Who acquires from that flag knows all releases up to the
 through barriers as the others do. What writes a flag also comes before what follows a strong read of the value that it left, released or not.
 Releases are counted in the order in which they ran, so an access may pass as ordered by somebody else's release that came before; what is
 reported is never ordered. Source: PTX ISA 9.4, Memory Consistency Model.
+
+A bulk store is done once its thread has waited for its group: a fence between the proxies is implicit in its completion (Async Proxy). What
+ordinary instructions wrote is read by a bulk copy of another cluster behind a fence.proxy.async, wherever on the path of releases and acquires
+from the one to the other. The model has no rule of its own for that fence, and does not say in which block it has to be.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tcsim.ptx.memory import Memory
-from tcsim.ptx.shadow.clocks import ORDERED
-from tcsim.ptx.shadow.strength import is_far, order_of
+from tcsim.ptx.shadow.clocks import GLOBALLY, ORDERED
+from tcsim.ptx.shadow.strength import is_far, order_of, scope_of
 from tcsim.ptx.syntax import Instruction
 from tcsim.ptx.threads import Array
 
 if TYPE_CHECKING:
     from tcsim.ptx.shadow.checker import Checker
+    from tcsim.ptx.shadow.operations import Operation
     from tcsim.ptx.threads import Threads
 
-WEAK, NEAR, FAR = range(3)
-"""How far an access is strong: not at all, for its block or cluster, for the GPU."""
+WEAK, BLOCK, CLUSTER, FAR = range(4)
+"""How far an access is strong: not at all, for its block, for its cluster, for the GPU."""
+_REACH = {"cta": BLOCK, "cluster": CLUSTER}
+_KINDS = (ORDERED, GLOBALLY)
+"""Kinds of order that releases publish."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +49,7 @@ class Event:
     item: Instruction | None
     reach: int
     block: tuple[int, ...]
+    store: Operation | None = None  # a bulk store, which is done later
 
 
 @dataclass
@@ -64,17 +73,20 @@ class Races:
     unit: int
     parties: list[Party] = field(default_factory=list)
     releases: int = 0
+    bridged: list[int] = field(default_factory=lambda: [0])
+    """Of each release the last one that somebody knew behind a fence between proxies, and published so, here or before."""
     flags: dict[int, int] = field(default_factory=dict)  # by address: the last release that wrote there
     events: list[Event | None] = field(default_factory=lambda: [None])
     owners: Array = field(default_factory=lambda: np.full(1024, -1))  # of each event the warp, counted through the grid
     segments: dict[int, Accesses] = field(default_factory=dict)
     observed: dict[int, dict[int, Event]] = field(default_factory=dict)
     """Of an event that wrote flags, by warp, counted through the grid: its first strong read of one of them (Causality Order, 2)."""
-    _numbers: dict[tuple[int, int, int, int, int], int] = field(default_factory=dict)
+    _numbers: dict[tuple[int, int, int, int, int, int], int] = field(default_factory=dict)
 
     def number(self, event: Event) -> int:
         """The number of an event."""
-        key = event.by.number, event.warp, event.when, id(event.item), event.reach
+        store = -1 if event.store is None else event.store.number
+        key = event.by.number, event.warp, event.when, id(event.item), event.reach, store
         found = self._numbers.get(key)
         if found is None:
             found = self._numbers[key] = len(self.events)
@@ -107,10 +119,10 @@ class Party:
         self.number, self.warps = len(races.parties), checker.clocks.warps - 1
         self.first = self.number * self.warps
         self.outside = 1 + self.warps  # the column of the clocks that counts releases
-        self.released: list[tuple[int, Array]] = []  # each release: its number, and the clocks that it publishes
-        self.fenced = np.zeros_like(
-            self.clocks.known[:, ORDERED]
-        )  # by warp: what it knew at its last fence for the GPU
+        self.released: list[
+            tuple[int, Array]
+        ] = []  # each release: its number, and the clocks that it publishes, of _KINDS
+        self.fenced = np.zeros_like(self.clocks.known[:, _KINDS])  # by warp: what it knew at its last fence for the GPU
         self.heard = np.zeros(
             self.clocks.warps, np.int32
         )  # by warp: releases that it has read about, for its next fence
@@ -137,25 +149,26 @@ class Party:
 
     def release(self, warps: Array, addresses: Array, now: bool) -> None:
         """Write flags for the GPU; now: it releases all that is known, and not only what a fence before it did."""
-        what = (self.clocks.known[:, ORDERED] if now else self.fenced)[warps].max(0)
+        what = (self.clocks.known[:, _KINDS] if now else self.fenced)[warps].max(0)
         last = self.released[-1][1] if self.released else np.zeros_like(what)
         self.releasing.update(warps.tolist())
         if (what > last).any():
             self.races.releases += 1
             self.released.append((self.races.releases, np.maximum(what, last)))
+            self.races.bridged.append(max(self.races.bridged[-1], int(what[1, self.outside])))
         if self.released:
             for address in np.unique(addresses).tolist():
                 self.races.flags[address] = max(self.races.flags.get(address, 0), self.released[-1][0])
 
-    def fence(self, warps: Array, far: bool, item: Instruction | None) -> None:
-        """A fence; far: for the GPU or the system. Before the clocks count it."""
-        if not far:
+    def fence(self, warps: Array, scope: str, item: Instruction | None) -> None:
+        """A fence, before the clocks count it."""
+        if not is_far(scope):
             self.narrow(warps, item)
             return
-        known = np.maximum(self.clocks.known[warps, ORDERED], self.clocks.heard[warps, ORDERED])
+        known = np.maximum(self.clocks.known[warps], self.clocks.heard[warps])[:, _KINDS]
         self.acquires |= self.told
-        known[:, self.outside] = np.maximum(known[:, self.outside], self.heard[warps])
-        self.clocks.known[warps, ORDERED, self.outside] = known[:, self.outside]
+        known[:, 0, self.outside] = np.maximum(known[:, 0, self.outside], self.heard[warps])
+        self.clocks.known[warps, ORDERED, self.outside] = known[:, 0, self.outside]
         self.fenced[warps] = known
 
     def narrow(self, warps: Array, item: Instruction | None) -> None:
@@ -171,34 +184,40 @@ class Party:
     def ordinary(self, block: Threads, kind: str, addresses: Array, size: int, warps: Array, opcode: str) -> None:
         """Loads, stores and atomics, with what they acquire and release."""
         strong, reads, acquires, releases = order_of(opcode)
-        far, some = strong and is_far(opcode), np.unique(warps)
+        reach, some = _REACH.get(scope_of(opcode), FAR) if strong else WEAK, np.unique(warps)
+        far = reach == FAR
         if far and kind != "write" and reads:
             self.acquire(some, addresses, acquires)
         elif not far and (acquires or releases):
             self.narrow(some, block.here)
-        self.accessed(block, kind, addresses, size, warps, FAR if far else NEAR if strong else WEAK, strong and reads)
+        self.accessed(block, kind, addresses, size, warps, reach, strong and reads)
         if far and kind != "read":
             self.release(some, addresses, releases)
 
     def accessed(
-        self, block: Threads, kind: str, addresses: Array, size: int, warps: Array, reach: int, observes: bool = False
-    ) -> None:
-        """Warps access global memory, elementwise: what is wrong with that, and that they did; observes: they see who wrote it."""
-        races = self.races
+        self, block: Threads, kind: str, addresses: Array, size: int, warps: Array, reach: int, observes: bool = False,
+        work: Operation | None = None,
+    ) -> None:  # fmt: skip
+        """Warps access global memory, elementwise: what is wrong with that, and that they did.
+
+        observes: they see who wrote it. work: the operation that does it.
+        """
+        races, copies = self.races, work is not None and work.proxy == "async"
+        store = work if copies and kind != "read" else None
         for own, start, accesses in races.parts(self.checker.cluster.blocks[0].memory, addresses):
             first = (addresses[own] - start).astype(np.int64) // races.unit
             each = max(1, size // races.unit)
             at = (first[:, None] + np.arange(each)).reshape(-1)
             at, who = np.minimum(at, len(accesses.written) - 1), np.repeat(warps[own], each)
-            self._judge(block, kind, accesses, at, who, start, reach)
+            self._judge(block, kind, accesses, at, who, start, reach, copies and kind == "read")
             events = np.zeros(self.warps, np.int32)
             for warp in np.unique(who).tolist():
                 when = int(self.clocks.now[warp])
-                events[warp] = races.number(Event(self, warp, when, block.here, reach, block.index))
+                events[warp] = races.number(Event(self, warp, when, block.here, reach, block.index, store))
             if observes and kind != "write":
                 for number, warp in np.unique(np.stack((accesses.written[at], who)), axis=1).T.tolist():
                     event, own = races.events[number], races.events[events[warp]]
-                    if event is not None and own is not None and self._strong(event, reach):
+                    if event is not None and own is not None and self._strong(event, warp, reach):
                         races.observed.setdefault(number, {}).setdefault(self.first + warp, own)
             if kind != "write":
                 before = accesses.read[at]
@@ -209,8 +228,9 @@ class Party:
                 accesses.written[at] = events[who]
 
     def _judge(
-        self, block: Threads, kind: str, accesses: Accesses, at: Array, warps: Array, start: int, reach: int
-    ) -> None:
+        self, block: Threads, kind: str, accesses: Accesses, at: Array, warps: Array, start: int, reach: int, copied: bool
+    ) -> None:  # fmt: skip
+        """copied: read by a bulk copy."""
         for does, earlier in (("written", accesses.written), ("read", accesses.read), ("read", accesses.read_before)):
             if does == "read" and kind == "read":
                 return
@@ -221,40 +241,74 @@ class Party:
             pairs, firsts = np.unique(np.stack((numbers[places], warps[places])), axis=1, return_index=True)
             for (number, warp), place in zip(pairs.T.tolist(), places[firsts].tolist(), strict=True):
                 event = self.races.events[number]
-                if event is not None and not self._ordered(event, number, warp, reach):
+                if event is None or self._strong(event, warp, reach) or self._observed(number, warp):
+                    continue
+                if self._before(event, warp):
+                    named = None if event.by is self else self._unfinished(event, warp, copied)
+                else:
+                    named = self._name(event, warp, reach, block.index)
+                if named is not None:
                     where = start + int(at[place]) * self.races.unit
-                    self._report(block, kind, does, event, warp, reach, where)
+                    self._report(block, kind, does, event, warp, where, *named)
 
-    def _ordered(self, event: Event, number: int, warp: int, reach: int) -> bool:
-        """Whether an earlier access comes before what a warp does now, or the two are strong for each other."""
-        if self._strong(event, reach) or self._before(event, warp):
-            return True
+    def _observed(self, number: int, warp: int) -> bool:
+        """Whether a warp has seen what an event wrote, or comes after one that has."""
         readers = self.races.observed.get(number, {})
         return self.first + warp in readers or any(self._before(own, warp) for own in readers.values())
 
-    def _strong(self, event: Event, reach: int) -> bool:
-        """Whether an earlier access, and one of this cluster now, are strong for each other."""
-        return bool(event.reach and reach) if event.by is self else event.reach == reach == FAR
+    def _strong(self, event: Event, warp: int, reach: int) -> bool:
+        """Whether an earlier access, and one of a warp now, are strong for each other."""
+        if event.by is not self:
+            return event.reach == reach == FAR
+        return min(event.reach, reach) >= (BLOCK if self._rank(event.warp) == self._rank(warp) else CLUSTER)
 
     def _before(self, event: Event, warp: int) -> bool:
-        """Whether what a warp knows has an earlier access."""
+        """Whether what a warp knows has an earlier access, or where that was issued."""
         known = self.clocks.known[warp, ORDERED]
         if event.by is self:
             return bool(known[1 + event.warp] >= event.when)
         release = event.by.known_from(event)
         return release is not None and bool(release <= known[self.outside])
 
-    def known_from(self, event: Event) -> int | None:
-        """The number of the first release that publishes an event of this cluster."""
-        place = bisect_left(self.released, event.when, key=lambda own: int(own[1][1 + event.warp]))
+    def _unfinished(self, event: Event, warp: int, copied: bool) -> tuple[str, str] | None:
+        """What is wrong with an access behind one of another cluster that is before it: that is not done, or not for this proxy."""
+        known, other = self.clocks.known[warp, :, self.outside], event.by
+        if event.store is not None:
+            done = other.known_done(event.store)
+            if done is None or done > known[ORDERED]:
+                return (
+                    "TMA_STORE_NOT_VISIBLE",
+                    f"no cp.async.bulk.wait_group, without .read, is between in block {event.block}",
+                )
+            return None
+        release, fenced = other.known_from(event), other.known_from(event, GLOBALLY)
+        if not copied or release is None or release <= max(known[GLOBALLY], self.races.bridged[known[ORDERED]]):
+            return None
+        if fenced is not None and fenced <= known[ORDERED]:
+            return None
+        return "PROXY_FENCE_GLOBAL", "no fence.proxy.async is between, in either block"
+
+    def known_from(self, event: Event, kind: int = ORDERED) -> int | None:
+        """The number of the first release that publishes an event of this cluster; GLOBALLY: behind a fence between proxies."""
+        row = _KINDS.index(kind)
+        return self._first(event.when, lambda what: int(what[row, 1 + event.warp]))
+
+    def known_done(self, store: Operation) -> int | None:
+        """The number of the first release that publishes that a bulk store of this cluster is done."""
+        return self._first(True, lambda what: self.checker.operations.seen_by(store, what[0, 1:-1]))
+
+    def _first(self, least: int, of: Callable[[Array], int]) -> int | None:
+        """The number of the first release of which something that grows is so much."""
+        place = bisect_left(self.released, least, key=lambda own: of(own[1]))
         return self.released[place][0] if place < len(self.released) else None
 
     # --- names
 
-    def _report(self, block: Threads, kind: str, does: str, event: Event, warp: int, reach: int, where: int) -> None:
+    def _report(
+        self, block: Threads, kind: str, does: str, event: Event, warp: int, where: int, name: str, missing: str
+    ) -> None:
         findings = self.checker.findings
         line, other = findings.number(block.here), findings.number(event.item)
-        name, missing = self._name(event, reach, block.index)
         whose = "" if event.block == block.index else f" in block {event.block}"
         said = (
             f"{findings.opcode(line)} {'reads' if kind == 'read' else 'writes'} global memory at {where:#x}, "
@@ -263,13 +317,22 @@ class Party:
         thread = warp % self.checker.per_block * 32
         findings.report(name, said, line, other, block.index, thread, address=where, other_block=list(event.block))
 
-    def _name(self, event: Event, reach: int, index: tuple[int, ...]) -> tuple[str, str]:
+    def _rank(self, warp: int) -> int:
+        """The block of a warp, in the cluster."""
+        return warp // self.checker.per_block
+
+    def _name(self, event: Event, warp: int, reach: int, index: tuple[int, ...]) -> tuple[str, str]:
         """The rule, and what is missing: the release, the acquire, a barrier of the block before or behind it, the scope, or all of it."""
         own, other = f"block {index}", f"block {event.block}"
-        if event.by is self:
+        if event.by is self and event.block == index:
             return "GMEM_RACE", "nothing orders them"
         if event.reach and reach:
             return "GMEM_SCOPE", "one of the two is strong for its own block or cluster alone"
+        if event.by is self:
+            near = self.narrowed(event.when, self._rank(event.warp)) or self.narrowed(0, self._rank(warp))
+            if near is None:
+                return "GMEM_RACE", "nothing orders them"
+            return "GMEM_SCOPE", f"{self._opcode(near)} between is for its own block alone"
         release, near = event.by.known_from(event), event.by.narrowed(event.when)
         if release is None and near is not None:
             return "GMEM_SCOPE", f"{self._opcode(near)} behind it is for its own block or cluster alone"
@@ -299,9 +362,16 @@ class Party:
             f"{other} has no fence for the GPU, and no .release, between that and what tells {own}",
         )
 
-    def narrowed(self, since: int = 0) -> Instruction | None:
-        """The last that orders memory for this cluster alone, of those since a clock."""
-        return next((item for clock, item in reversed(self.near.values()) if clock >= since), None)
+    def narrowed(self, since: int = 0, rank: int | None = None) -> Instruction | None:
+        """The last that orders memory for this cluster alone, of those since a clock; rank: in that block, and for it alone."""
+        return next(
+            (
+                item
+                for warp, (clock, item) in reversed(self.near.items())
+                if clock >= since and (rank is None or (self._rank(warp) == rank and scope_of(item.opcode) == "cta"))
+            ),
+            None,
+        )
 
     def _opcode(self, item: Instruction) -> str:
         return self.checker.findings.opcode(self.checker.findings.number(item))

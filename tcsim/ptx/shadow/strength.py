@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 _STRONG = frozenset(("volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"))
-_NEAR = frozenset(("cta", "cluster"))
-"""Scopes within a cluster."""
+_SCOPES = "cta", "cluster", "gpu", "sys"
 
 
 @cache
@@ -22,6 +21,15 @@ def order_of(opcode: str) -> tuple[bool, bool, bool, bool]:
 
 
 @cache
-def is_far(opcode: str) -> bool:
-    """Whether a strong access, or a membar, is for the whole GPU: what names no scope is (PTX ISA 9.4, Scope, atom, membar)."""
-    return _NEAR.isdisjoint(opcode.split("."))
+def scope_of(opcode: str) -> str:
+    """The scope of a strong access, or of a membar: the whole GPU if it names none (PTX ISA 9.4, Scope, atom, membar).
+
+    >>> scope_of("ld.acquire.cta.shared::cta.u32"), scope_of("atom.shared::cta.add.u32")
+    ('cta', 'gpu')
+    """
+    return next((own for own in _SCOPES if own in opcode.split(".")), "gpu")
+
+
+def is_far(scope: str) -> bool:
+    """Whether a scope goes beyond a cluster."""
+    return scope in ("gpu", "sys")
