@@ -14,23 +14,26 @@ from tcsim.diagnosis.problem import Problem
 from tcsim.diagnosis.reals import Mask, Reals
 from tcsim.diagnosis.solve import WHOLE, Scored, Solver, clean, foremost
 from tcsim.diagnosis.tables import tables
+from tcsim.diagnosis.tile_stages import tile_stages
 from tcsim.diagnosis.tile_sums import tile_sums
 from tcsim.diagnosis.whole import Whole
 
-SOURCES: tuple[Callable[[Problem, Reals, Mask], Iterator[Candidate | Whole]], ...] = (
+Source = Callable[[Problem, Reals, Mask], Iterator[Candidate | Whole]]
+SOURCES: tuple[Source, ...] = (
     other_buffers,
     part_maps,
     tables,
     k_maps,
     line_maps_by_k,
     tile_sums,
+    tile_stages,
 )
 """Where hypotheses come from; each is made from the outputs and then checked on all of them."""
 
 
-def recovered(solver: Solver, wrong: Mask) -> list[Scored]:
+def recovered(solver: Solver, wrong: Mask, sources: tuple[Source, ...] = SOURCES) -> list[Scored]:
     """Hypotheses that give all wrong outputs, simplest first, of the first source that has any."""
-    for source in SOURCES:
+    for source in sources:
         found = []
         for item in source(solver.problem, solver.reals, wrong):
             one = solver.reckoned(item, wrong) if isinstance(item, Candidate) else _of_whole(solver, item, wrong)

@@ -20,7 +20,7 @@ from tcsim.diagnosis.overlaid import overlaid
 from tcsim.diagnosis.predicted import End, Way, after_clamp, ends_of, way_of, whole
 from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.reals import Mask, Numbers, Reals, reals_of
-from tcsim.diagnosis.recovered import recovered
+from tcsim.diagnosis.recovered import SOURCES, Source, recovered
 from tcsim.diagnosis.relations import (
     RELU,
     RELU_BEFORE_C,
@@ -40,6 +40,7 @@ from tcsim.diagnosis.report import Explanation
 from tcsim.diagnosis.restated import is_everywhere, restated, stored
 from tcsim.diagnosis.solve import WHOLE, Scored, Solver, foremost
 from tcsim.diagnosis.tails import Tail, tails
+from tcsim.diagnosis.tile_stages import tile_stages
 from tcsim.diagnosis.tile_sums import tile_sums
 from tcsim.diagnosis.unwritten import unwritten_of
 from tcsim.diagnosis.where import beyond_diagonal, tiles_text, where_text
@@ -48,6 +49,7 @@ from tcsim.numbers.codec import decode
 
 _PARTS = 3  # mistakes in different parts of the output
 _TIES = 6  # other names of an explanation
+_LATE = {"K blocks of a mismatched", "K blocks of b mismatched"}
 _MOST = 1 << 27  # products of a problem that is solved; beyond it a part is
 
 
@@ -365,6 +367,9 @@ def _by_pieces(found: Solved, known: bool) -> Solved:
     found = replace(found, pieces=tuple(pieces), left=left & ~unwritten, unwritten=unwritten, tried=tried)
     if len(pieces) + unwritten.any() > 1 and not known:
         found = _as_tiles(found)
+        if len({name for piece in found.pieces for name, _, _ in piece.candidate.names()} & _LATE) > 1:
+            again = _recovered(found, (tile_stages,))  # one operand's, where each tile has its own
+            found = again if again.covered else found
     return found if found.covered or known else _recovered(found)
 
 
@@ -381,10 +386,10 @@ def _as_tiles(found: Solved) -> Solved:
     return found
 
 
-def _recovered(found: Solved) -> Solved:
+def _recovered(found: Solved, sources: tuple[Source, ...] = SOURCES) -> Solved:
     """What no rule explains, solved for; the same if that gives nothing."""
     solver = Solver(found.problem, found.reals, ends=found.ends)
-    first, *others = recovered(solver, found.wrong) or (None,)
+    first, *others = recovered(solver, found.wrong, sources) or (None,)
     if first is None:
         return found
     names = {name for name, _, _ in first.item.names()}

@@ -26,6 +26,7 @@ from tcsim.diagnosis.whole import Whole
 
 _SIZES = (256, 128, 64, 32, 16)  # of a tile
 _TILES = 64  # at most
+_ACROSS = 8  # at most, along M and along N
 _TERMS = 420  # unknowns of a tile
 _LISTED = 4  # tiles that are said one by one
 _EACH = 1.5  # outputs for each unknown
@@ -286,15 +287,21 @@ def _padded(reals: Reals, matrix: int, tiles: Tiles) -> tuple[Numbers, Numbers, 
     return _lines(a, i), _lines(b, j), _lines(_lines(c, i).T, j).T
 
 
+def grids(problem: Problem, reals: Reals) -> list[Tiles]:
+    """Tiles of every size, few first."""
+    size = problem.size or (reals.c.shape[1], reals.c.shape[2])
+    sizes = [[each for each in _SIZES if each < extent <= each * _ACROSS] + [extent] for extent in size]
+    every = sorted((Tiles(h, w, size) for h, w in product(*sizes)), key=lambda one: (one.count, -one.width))
+    return [tiles for tiles in every if 1 < tiles.count <= _TILES]
+
+
 def tile_sums(problem: Problem, reals: Reals, open_: Mask, moves: bool = False) -> Iterator[TileSums]:
     """Those of every size of tile that give the outputs, few tiles and whole K first. moves: whole tiles alone."""
     if len(reals.a) > 1:
         return
     size = problem.size or (reals.c.shape[1], reals.c.shape[2])
     depth = reals.a.shape[2]
-    sizes = [[each for each in _SIZES if each < extent] + [extent] for extent in size]
-    every = sorted((Tiles(h, w, size) for h, w in product(*sizes)), key=lambda one: (one.count, -one.width))
-    every = [tiles for tiles in every if 1 < tiles.count <= _TILES]
+    every = grids(problem, reals)
     units = [depth, *(each * problem.step for each in (1, 2, 4, 8) if each * problem.step < depth)]
     seen: set[tuple[Tiles, int]] = set()
     for unit in units[: 1 if moves else len(units)]:
