@@ -92,4 +92,24 @@ CANCEL = Kernel(
     """,
     target="sm_100a",
 )
-KERNELS = (THERE, MAP, DEPENDENT, CANCEL)
+MASKED = Kernel(
+    "masked",
+    f"""
+    {PARAMS} {OWN} {FIRST}
+    and.b32 %r5, %r0, 2; setp.eq.u32 %p3, %r5, 0; mul.wide.u32 %rd3, %r0, 4; add.u64 %rd4, %rd3, %rd1;
+    @%p3 st.shared.u32 [%r3], %r0;
+    fence.proxy.async.shared::cta;      //- PROXY_FENCE_MISSING
+    bar.sync 0;
+    mov.b16 %h1, 0x00ff;                //~ SMEM_UNINITIALISED: mov.b16 %h1, 0x01ff;
+    @%p1 cp.async.bulk.global.shared::cta.bulk_group.cp_mask [%rd1], [%r1], 256, %h1;
+    @%p1 cp.async.bulk.commit_group;    //- ASYNC_AT_EXIT
+    @!%p3 st.global.u32 [%rd4], %r0;
+    @!%p3 ld.global.u32 %r6, [%rd4];    //+ TMA_STORE_NOT_VISIBLE: ld.global.u32 %r6, [%rd4];
+    @%p1 cp.async.bulk.wait_group 0;    //~ TMA_STORE_NOT_VISIBLE.2: @%p1 cp.async.bulk.wait_group.read 0;
+    bar.sync 0;
+    ld.global.u32 %r6, [%rd4];
+    """,
+    target="sm_100a",
+)
+"""The first 8 of every 16 bytes are stored by a copy; the others nobody puts into shared memory, and threads write them to global memory while it is under way."""
+KERNELS = (THERE, MAP, DEPENDENT, CANCEL, MASKED)
