@@ -218,7 +218,8 @@ def _run(case: Shared, body: str, schedule: str, together: bool) -> Run:
     mov.u32 %r9, %ctaid.x; setp.eq.u32 %p1, %r9, 0; setp.eq.u32 %p3, %r0, 0; mov.u32 %r2, 0;
     mul.wide.u32 %rd4, %r9, 2; add.u64 %rd4, %rd4, %rd2;
     """
-    found = parse(text(".param .u64 source, .param .u64 target", head + body)).kernel().launch(
+    target = "sm_100a" if schedule == "early" else "sm_90a"
+    found = parse(text(".param .u64 source, .param .u64 target", head + body, target)).kernel().launch(
         memory, pointers, grid=(case.blocks, 1, 1), block=(64 if case.blocks > 2 else 32, 1, 1),
         cluster=(case.blocks if together else 1, 1, 1), schedule=schedule, races=True,
     )  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -84,6 +85,32 @@ def test_a_planted_defect_is_named(kernel: Kernel, defect: str, schedule: str | 
     found = [own for own in run.hazards if own.name == rule]
     assert found, [str(own) for own in run.hazards]
     assert found[0].line and found[0].block is not None
+
+
+ON_TCGEN05 = {"DESC_LBO_SBO", "DESC_SWIZZLE_MODE", "DESC_UNITS"}
+"""Rules of descriptors, which tests/hazards/test_layouts.py breaks in tcgen05.mma."""
+
+
+@pytest.mark.parametrize("target", ["sm_100a", "sm_120a"])
+def test_rules_that_are_not_of_one_generation_are_named_on_blackwell(target: str) -> None:
+    """One defect of every rule that no kernel of Blackwell plants, in the kernel for Hopper or Ampere, which is clean; but for those of wgmma."""
+    own = {defect.split(".")[0] for kernel, defect in PLANTED if kernel.target == "sm_100a"}
+    first: dict[str, tuple[Kernel, str]] = {}
+    for kernel, defect in PLANTED:
+        if "wgmma.mma" not in kernel.body:
+            first.setdefault(defect.split(".")[0], (kernel, defect))
+    rules = {rule for rule in first if not rule.startswith("WGMMA_")} - own
+    missing = set(HAZARDS) - {rule.name for rule in (*FAULTS, *LAYOUTS, *GRID, *ASSEMBLER)} - rules - own
+    assert {rule for rule in missing if not rule.startswith("WGMMA_")} == ON_TCGEN05 and len(rules) > 40
+    right = set[str]()
+    for rule in sorted(rules):
+        kernel, defect = first[rule]
+        body = "\n".join(line for line in kernel.body.splitlines() if not line.lstrip().startswith("wgmma"))
+        moved = replace(kernel, target=target, body=body)
+        if kernel.name not in right:
+            right.add(kernel.name)
+            assert not ran(moved, moved.source, "late").hazards
+        assert rule in {hazard.name for hazard in ran(moved, moved.without(defect), "late").hazards}, defect
 
 
 @pytest.mark.parametrize("written", [True, False])
