@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,10 @@ from tcsim.launchers.check import Check, Quotes, check, of_session
 from tcsim.launchers.elements import Elements
 from tcsim.launchers.host_memory import HostArray
 from tcsim.launchers.job import Job, Pointer, Region
+from tcsim.launchers.launched import LaunchFailed
 from tcsim.launchers.session import Session
 from tcsim.launchers.witnesses import Search
-from tcsim.ptx import HAZARDS, Hazard, Run, parse
+from tcsim.ptx import HAZARDS, Hazard, Limits, Run, parse
 from tcsim.ptx.fixes import FIXES
 from tests.hazards.kernels import KERNELS, LOAD, RACES, STORE, Kernel
 from tests.ptx_copies import text
@@ -258,13 +260,14 @@ arrays.b = {{ format = "u32", shape = [1024], distribution = "zeros" }}
 
 
 def kept(kernel: Kernel, text: str, **options: Any) -> Session:
-    """A program that launches a kernel twice, with its defect."""
+    """A program that launches a kernel twice, with its defect, or until a launch fails."""
     session = Session("sm_90", log=None, witnesses=True, **options)
     arrays = [HostArray(np.full((32, 32), fill, np.uint32)) for fill in (7, 0)]
-    for _ in range(2):
-        session.launch(
-            parse(text).kernel(), (1, 1, 1), (kernel.threads, 1, 1), (1, 1, 1), 0, arrays, lambda: [own.data_ptr().to_bytes(8, "little") for own in arrays]
-        )  # fmt: skip
+    with suppress(LaunchFailed):
+        for _ in range(2):
+            session.launch(
+                parse(text).kernel(), (1, 1, 1), (kernel.threads, 1, 1), (1, 1, 1), 0, arrays, lambda: [own.data_ptr().to_bytes(8, "little") for own in arrays]
+            )  # fmt: skip
     return session
 
 
@@ -308,6 +311,9 @@ def test_what_witnesses_of_a_script_cost_is_bounded(monkeypatch: pytest.MonkeyPa
     assert untried(Search()) == "no more instructions may be executed for it"
     monkeypatch.setattr(session_module, "MOST_KEPT", 4 * 4096 - 1)
     assert not kept(LOAD, UNWAITED).kept
+    monkeypatch.undo()
+    limited = kept(LOAD, UNWAITED, limits=Limits(instructions=20))
+    assert {own.tried.untried for own in of_session(limited).findings if own.tried} == {"the launch reached a limit"}
     (race,) = of(RACES, "SMEM_RACE_RAW").findings
     assert race.tried is not None and race.tried.untried == "neither line issues work to move"
 

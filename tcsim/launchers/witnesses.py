@@ -90,14 +90,15 @@ class Search:
         self.instructions = max(SHARE * instructions, LEAST)
 
     def of(self, job: Job, ran: Sequence[Execution]) -> None:
-        """Look for witnesses of all errors of a launch that ran, up to one for each; those of lines that are known are left, and launches that reached a limit.
+        """Look for witnesses of all errors of a launch that ran, one for each; those at lines that are known are left.
 
         Raises what `tcsim.launchers.job.execute` raises.
         """
-        if any(hazard.name == "LIMIT" for own in ran for hazard in own.run.errors):
-            return
         errors = [key_of(own.run.kernel, own.run.text, hazard) for own in ran for hazard in own.run.errors]
         new = [key for key in dict.fromkeys(errors) if key not in self.found]
+        if any(hazard.name == "LIMIT" for own in ran for hazard in own.run.errors):
+            self.found |= dict.fromkeys(new, Tried((), None, "the launch reached a limit"))
+            return
         launch = _Again(self, job, {own.job.schedule: own for own in ran})
         asynchronous = launch.issuing() if new else set()
         for key in new:
