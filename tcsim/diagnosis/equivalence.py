@@ -18,7 +18,7 @@ from tcsim.numbers.formats import Format
 
 
 def fresh(problem: Problem, with_c: bool = False) -> Problem:
-    """The problem with other operands, drawn at random; C stays zero where it is, unless `with_c`. `observed` numbers the outputs."""
+    """The problem with other operands, drawn at random; C stays zero where it is and a vector where it is one, unless `with_c`. `observed` numbers the outputs."""
     random = np.random.default_rng(1)
     formats = problem.machine.formats
     a, b, c = (_drawn(random, getattr(problem, name).shape, formats[name]) for name in "abc")
@@ -26,7 +26,12 @@ def fresh(problem: Problem, with_c: bool = False) -> Problem:
         a[:, problem.size[0] :], b[:, :, problem.size[1] :] = 0, 0
     if problem.depth is not None:
         a[:, :, problem.depth * problem.kept // problem.step :], b[:, problem.depth :] = 0, 0
-    c = c if with_c else np.where(problem.c == 0, problem.c, c)
+    if not with_c:
+        rows, columns = problem.size or problem.c.shape[1:]
+        given = problem.c[:, :rows, :columns]
+        c = c[:, :1] + 0 * c if (given == given[:, :1]).all() else c  # one bias for each column, or for each row
+        c = c[:, :, :1] + 0 * c if (given == given[:, :, :1]).all() else c
+        c = np.where(problem.c == 0, problem.c, c)
     observed = np.arange(problem.observed.size).astype(problem.observed.dtype).reshape(problem.observed.shape)
     scales = problem.scales
     if scales is not None:

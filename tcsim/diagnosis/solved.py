@@ -38,6 +38,7 @@ from tcsim.diagnosis.relations import (
 )
 from tcsim.diagnosis.report import Explanation
 from tcsim.diagnosis.restated import is_everywhere, restated, stored
+from tcsim.diagnosis.scale_tables import scale_tables
 from tcsim.diagnosis.solve import WHOLE, Scored, Solver, foremost
 from tcsim.diagnosis.tails import Tail, tails
 from tcsim.diagnosis.tile_stages import tile_stages
@@ -358,6 +359,9 @@ def _by_pieces(found: Solved, known: bool) -> Solved:
     nothing = np.zeros_like(wrong)
     if unwritten.any() and not (wrong & ~unwritten).any():
         return replace(found, unwritten=unwritten, left=nothing)
+    again = found if known or unwritten.any() else _recovered(found, (scale_tables,))
+    if again.pieces:
+        return again
     pieces, left, tried = _pieces(found, wrong, 1 if unwritten.any() else most, known)
     if unwritten.any() and left.any():
         written = replace(found, reals=replace(found.reals, finite=found.reals.finite & ~unwritten))

@@ -1,0 +1,351 @@
+"""Which table of scale factors a kernel used for each operand: the other's, one laid out otherwise, of another width, or its values changed.
+
+The partial products of a scale block without factors are known, so any table of A and any of B are tried together on a few outputs at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from tcsim.diagnosis.problem import Codes, Problem
+from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
+from tcsim.diagnosis.whole import Whole
+from tcsim.numbers.codec import decode, encode
+from tcsim.numbers.formats import FORMATS, Format
+
+_SAMPLES = 64  # outputs that every pair of tables is tried on
+_FIRST = 24  # pairs that are reckoned out in full
+_LAYOUT = "look at the layout of the scale factors in memory, and at the one that the instruction or the copy expects"
+_ORDER = "look at the order of the arguments: which buffer of scale factors goes with which operand"
+_INDEX = (
+    "look at the index with which the scale factors of {x} are read: which row, and how many elements of K share one"
+)
+_VALUE = "look at what is done to the scale factors of {x} between the quantizer and the multiplication"
+
+Table = Callable[[Numbers, Numbers], Numbers]  # (own, the other operand's), each (lines, blocks) -> (own lines, blocks)
+Address = Callable[[Ints, Ints, int, int], Ints]  # (line, block, lines, blocks) -> where in memory
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One table of factors in the place of an operand's own; {x} is the operand, {y} the other one."""
+
+    mistake: str
+    detail: str
+    advice: str
+    table: Table
+    rank: int = 3
+
+
+OWN = Reading("", "", "", lambda own, other: own, 0)
+
+
+@dataclass(frozen=True, eq=False)
+class ScaleTables(Whole):
+    """A table of factors for A and one for B."""
+
+    a: Reading
+    b: Reading
+    lines: tuple[int, int]  # rows of A and columns of B that were given
+    blocks: int
+
+    @property
+    def rank(self) -> int:  # type: ignore[override]
+        """Smaller is simpler."""
+        alike = self.a.mistake == self.b.mistake and self.a.detail == self.b.detail
+        return max(self.a.rank, self.b.rank) if alike else self.a.rank + self.b.rank
+
+    def names(self) -> list[tuple[str, str, str]]:
+        """(mistake, detail, advice)."""
+        if self.a.mistake == self.b.mistake == FOREIGN:
+            same = self.a.detail == self.b.detail
+            details = [self.a.detail.format(x="a", y="b"), self.b.detail.format(x="b", y="a")]
+            return [("scale_a and scale_b exchanged", "; ".join(filter(None, details[: 2 - same])), _ORDER)]
+        if self.a.mistake == self.b.mistake and self.a.detail == self.b.detail:
+            both = {"x": "a and scale_b", "y": "the other"}
+            return [(self.a.mistake.format(**both), self.a.detail.format(**both), self.a.advice.format(x="both"))]
+        return [
+            tuple(text.format(x=x, y=y) for text in (one.mistake, one.detail, one.advice))  # type: ignore[misc]
+            for one, x, y in ((self.a, "a", "b"), (self.b, "b", "a"))
+            if one is not OWN
+        ]
+
+    def tables(self, factors: tuple[Numbers, Numbers]) -> tuple[Numbers, Numbers]:
+        """The factors of all lines with these tables in their places; (lines, blocks) of each operand."""
+        own = tuple(x[:count, : self.blocks] for x, count in zip(factors, self.lines, strict=True))
+        found = []
+        for place, reading in enumerate((self.a, self.b)):
+            table = factors[place].copy()
+            table[: self.lines[place], : self.blocks] = reading.table(own[place], own[1 - place])
+            found.append(table)
+        return found[0], found[1]
+
+    def values(self, reals: Reals, matrix: int) -> Numbers:
+        """What it predicts of a matrix, (M, N), up to rounding."""
+        if reals.factors is None or reals.bare is None:
+            raise ValueError("no factors")
+        tables = self.tables((reals.factors[0][matrix], reals.factors[1][matrix]))
+        a, b = (
+            bare[matrix] * np.repeat(by, bare.shape[2] // by.shape[1], axis=1)
+            for bare, by in zip(reals.bare, tables, strict=True)
+        )
+        found: Numbers = a @ b.T + reals.c[matrix]
+        return found
+
+    def near(self, reals: Reals, matrix: int) -> Mask:
+        """Which outputs of a matrix it gives: larger factors round further."""
+        return reals.near(self.values(reals, matrix), matrix, self.values(reals.absolute(), matrix))
+
+    def codes(self, problem: Problem) -> Codes:
+        """What it predicts of every output, bit for bit."""
+        if problem.scales is None:
+            raise ValueError("no factors")
+        format = problem.machine.formats["scale"]
+        own, other = (decode(x, format).astype(np.float64) for x in problem.scales)
+        tables = [self.tables((a, b.T)) for a, b in zip(own, other, strict=True)]
+        scales = tuple(
+            np.stack([encode(pair[place] if place == 0 else pair[1].T, format, saturate=True) for pair in tables])
+            for place in (0, 1)
+        )
+        changed = replace(problem, finish=None, scales=(scales[0], scales[1]))
+        return np.stack([changed.predict(part) for part in changed.parts()])
+
+
+def scale_tables(problem: Problem, reals: Reals, open_: Mask) -> Iterator[ScaleTables]:
+    """Tables of A and of B that give some outputs, simplest first."""
+    if reals.factors is None or reals.bare is None:
+        return
+    lines = problem.size or (reals.c.shape[1], reals.c.shape[2])
+    blocks = -(-(problem.depth or reals.a.shape[2]) // problem.machine.block)
+    places = np.argwhere(open_ & reals.finite)
+    places = places[np.random.default_rng(0).permutation(len(places))[:_SAMPLES]]
+    if not len(places):
+        return
+    t, i, j = places[places[:, 0] == places[0, 0]].T
+    matrix = int(t[0])
+    readings = list(_readings(problem.machine.formats["scale"], blocks))
+    own = [x[matrix, :count, :blocks] for x, count in zip(reals.factors, lines, strict=True)]
+    with np.errstate(all="ignore"):
+        tables = [
+            np.stack([reading.table(own[place], own[1 - place])[at] for reading in readings])
+            for place, at in ((0, i), (1, j))
+        ]  # (readings, samples, blocks)
+    terms = reals.bare[0][t, i] * reals.bare[1][t, j]
+    terms = terms.reshape(len(t), reals.factors[0].shape[2], -1)
+    found, size = (_together(x.sum(axis=2)[:, :blocks], *tables) for x in (terms, np.abs(terms)))
+    place = t, i, j
+    given = np.all(reals.near(found + reals.c[place], place, size), axis=2)
+    items = [
+        ScaleTables(readings[a], readings[b], (lines[0], lines[1]), blocks) for a, b in np.argwhere(given) if a or b
+    ]
+    yield from sorted(items, key=lambda item: item.rank)[:_FIRST]
+
+
+def _together(terms: Numbers, a: Numbers, b: Numbers) -> Numbers:
+    """Sums over the blocks for every pair of tables: (readings of a, readings of b, samples)."""
+    found: Numbers = np.moveaxis((a * terms).swapaxes(0, 1) @ np.moveaxis(b, 0, 2), 0, 2)
+    return found
+
+
+FOREIGN = "scale_{x} is that of {y}"
+
+
+def _readings(format: Format, blocks: int) -> Iterator[Reading]:
+    yield OWN
+    yield from _values(format)
+    yield from _indices(blocks)
+    for said, ours, read in _layouts():
+        for fill in _FILLS:
+            yield Reading(
+                "scale_{x} in another layout", said + fill, _LAYOUT, partial(_laid, ours, read, _FILLS[fill], 0)
+            )
+    for detail, ours, read in (("", _by_line, _by_line), *_MAJORS, *_layouts()):
+        for fill in _FILLS:
+            kind = "scale_{x} is that of {y}, in another layout" if detail else FOREIGN
+            said = f"{detail}{fill}" if detail else fill.lstrip("; ")
+            advice = f"{_ORDER}; {_LAYOUT}" if detail else _ORDER
+            yield Reading(kind, said, advice, partial(_laid, ours, read, _FILLS[fill], 1), 3 + bool(detail))
+
+
+_FILLS = {"": 1.0, "; behind the end it counts as 0": 0.0, "; behind the end the last one is taken again": None}
+"""What is read behind the end of the memory."""
+
+
+def _laid(written: Address, read: Address, fill: float | None, other: int, *tables: Numbers) -> Numbers:
+    """The factors of one of two tables, written to memory at one address and read at another."""
+    source, shape = tables[other], tables[0].shape
+    line, block = _indexed(source.shape)
+    at = written(line, block, *source.shape)
+    memory = np.ones(int(at.max()) + 1)
+    memory[at] = source
+    line, block = _indexed(shape)
+    at = read(line, block, *shape)
+    found: Numbers = memory[np.minimum(at, len(memory) - 1)]
+    if written is read:  # the same place in a table that may be shorter
+        beyond = line >= source.shape[0]
+        found = source[np.minimum(line, source.shape[0] - 1), block]
+    else:
+        beyond = at >= len(memory)
+    return found if fill is None else np.where(beyond, fill, found)
+
+
+def _indexed(shape: tuple[int, ...]) -> tuple[Ints, Ints]:
+    line, block = np.indices(shape).astype(np.int64)
+    return line, block
+
+
+def _by_line(line: Ints, block: Ints, lines: int, blocks: int) -> Ints:
+    return line * blocks + block
+
+
+def _by_block(line: Ints, block: Ints, lines: int, blocks: int) -> Ints:
+    return block * lines + line
+
+
+def _padded(line: Ints, block: Ints, lines: int, blocks: int) -> Ints:
+    return line * (-(-blocks // 4) * 4) + block
+
+
+def _interleaved(line: Ints, block: Ints, lines: int, blocks: int) -> Ints:
+    tile = line // 128 * -(-blocks // 4) + block // 4
+    return tile * 512 + line % 32 * 16 + line % 128 // 32 * 4 + block % 4
+
+
+def _tiled(height: int, width: int, line: Ints, block: Ints, lines: int, blocks: int) -> Ints:
+    tile = line // height * -(-blocks // width) + block // width
+    return tile * height * width + line % height * width + block % width
+
+
+def _grouped(width: int, line: Ints, block: Ints, lines: int, blocks: int) -> Ints:
+    return block // width * lines * width + line * width + block % width
+
+
+_MAJORS: tuple[tuple[str, Address, Address], ...] = (
+    ("they lie block by block along K and are read line by line", _by_block, _by_line),
+    ("they lie line by line and are read block by block along K", _by_line, _by_block),
+)
+
+
+def _layouts() -> Iterator[tuple[str, Address, Address]]:
+    """(in words, as written, as read)."""
+    named: list[tuple[str, Address]] = [("interleaved in blocks of 128 x 4", _interleaved)]
+    named += [
+        (f"tile by tile of {height} x {width}", partial(_tiled, height, width))
+        for height, width in product((8, 16, 32, 64, 128), (2, 4, 8))
+    ]
+    named += [(f"in groups of {width} along K, line after line in each", partial(_grouped, width)) for width in (2, 4)]
+    named += [("with each row padded to a multiple of 4", _padded)]
+    for said, address in named:
+        for plain, other in (("row by row", _by_line), ("block by block along K", _by_block)):
+            yield f"they lie {plain}, and are read as if they were in the order: {said}", other, address
+            yield f"they lie in the order: {said}, and are read {plain}, not interleaved", address, other
+
+
+def _values(format: Format) -> Iterator[Reading]:
+    def reading(mistake: str, detail: str, change: Callable[[Numbers], Any], rank: int = 2) -> Reading:
+        return Reading(f"scale_{{x}} {mistake}", detail, _VALUE, lambda own, other: change(own), rank)
+
+    yield reading("ignored", "every factor is 1", np.ones_like)
+    yield reading("applied twice", "every factor is squared", np.square)
+    yield reading("inverse", "every factor is 1 / its value: divided instead of multiplied", lambda x: 1 / x)
+    yield reading("applied with its square root", "", np.sqrt)
+    cut = "every value is cut to a power of two: its exponent is read, not its mantissa"
+    yield Reading("scale_{x}: fraction dropped", cut, _VALUE, _cut, 2)
+    yield reading("rounded up to a power of two", "", lambda x: 2 ** np.ceil(np.log2(x)))
+    yield reading("rounded to a power of two", "", lambda x: 2 ** np.round(np.log2(x)))
+    for name in ("ue8m0", "ue4m3", "e4m3", "e5m2"):
+        if name != format.name:
+            read = partial(_as, format=format, other=FORMATS[name])
+            yield reading(f"codes read as {name}", f"they are {format.name}", read)
+    for by in (2.0, 0.5, 4.0, 0.25, 2.0**7, 2.0**-7, 2.0**8, 2.0**-8, 2.0**127, 2.0**-127):
+        yield reading(
+            "scaled", f"every factor counts {by:g} times: a bias of the exponent", partial(np.multiply, by), 3
+        )
+    product_of = "the product of both tables at the same place"
+    yield Reading("scale_{x} multiplied by scale_{y}", product_of, _ORDER, _both, 4)
+
+
+def _cut(own: Numbers, other: Numbers) -> Numbers:
+    found: Numbers = 2.0 ** np.floor(np.log2(own))
+    return found
+
+
+def _as(values: Numbers, format: Format, other: Format) -> Numbers:
+    found: Numbers = np.nan_to_num(decode(encode(values, format), other).astype(np.float64), posinf=0.0, neginf=0.0)
+    return found
+
+
+def _both(own: Numbers, other: Numbers) -> Numbers:
+    return own * _laid(_by_line, _by_line, 1.0, 1, own, other)
+
+
+def _indices(blocks: int) -> Iterator[Reading]:
+    """Other lines or other blocks of the own table."""
+
+    def reading(kind: str, detail: str, line: Callable[[Ints], Ints], block: Callable[[Ints], Ints]) -> Reading:
+        return Reading(f"scale_{{x}} of another {kind}", detail, _INDEX, partial(_at, line, block))
+
+    for by in (2, 4, 8, 16):
+        if by <= blocks:
+            said = f"one factor is used for {by} blocks of K: block i takes number i / {by}"
+            yield reading("block", said, _same, partial(_divided, by))
+            said = f"a factor is taken for 1 / {by} of its elements: block i takes number {by} i"
+            yield reading("block", said, _same, partial(_times, by))
+            yield reading(
+                "block", f"block i takes number i mod {by}: that of the first tile", _same, partial(_rest, by)
+            )
+            yield reading("block", f"always the first of every {by}", _same, partial(_first, by))
+            yield reading("block", f"always the last of every {by}", _same, partial(_last, by))
+    for by in (-1, 1, -2, 2, 4, -4):
+        said = f"off by {abs(by)} ({'early' if by > 0 else 'late'})"
+        yield reading("block", said, _same, partial(_shifted, by))
+        yield reading("line", said, partial(_shifted, by), _same)
+    for size in (8, 16, 32, 64, 128):
+        yield reading("line", f"line i takes that of i mod {size}: the first block's", partial(_rest, size), _same)
+        yield reading("line", f"always the first of every {size}", partial(_first, size), _same)
+        yield reading("line", f"line i takes that of i / {size}", partial(_divided, size), _same)
+    yield reading("line", "always the first", partial(_rest, 1), _same)
+    yield reading("block", "always the first", _same, partial(_rest, 1))
+    yield reading("line and block", "one factor for all", partial(_rest, 1), partial(_rest, 1))
+
+
+def _at(line: Callable[[Ints], Ints], block: Callable[[Ints], Ints], own: Numbers, other: Numbers) -> Numbers:
+    lines, blocks = (np.arange(size) for size in own.shape)
+    at = line(lines)[:, None], block(blocks)[None]
+    inside = (at[0] >= 0) & (at[0] < len(lines)) & (at[1] >= 0) & (at[1] < len(blocks))
+    found: Numbers = np.where(inside, own[np.clip(at[0], 0, len(lines) - 1), np.clip(at[1], 0, len(blocks) - 1)], 1.0)
+    return found
+
+
+def _same(x: Ints) -> Ints:
+    return x
+
+
+def _divided(by: int, x: Ints) -> Ints:
+    return x // by
+
+
+def _times(by: int, x: Ints) -> Ints:
+    return x * by
+
+
+def _rest(by: int, x: Ints) -> Ints:
+    return x % by
+
+
+def _first(by: int, x: Ints) -> Ints:
+    return x // by * by
+
+
+def _last(by: int, x: Ints) -> Ints:
+    return x // by * by + by - 1
+
+
+def _shifted(by: int, x: Ints) -> Ints:
+    return x + by

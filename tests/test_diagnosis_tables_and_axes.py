@@ -1,0 +1,87 @@
+"""Scale factors of another table or layout, C along another axis: each planted mistake is named, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tcsim
+
+MX = tcsim.instruction(
+    "mma.sync.aligned.kind::mxf8f6f4.block_scale.scale_vec::1X.m16n8k32.row.col.f32.e4m3.e4m3.f32.ue8m0", arch="sm_120"
+)
+MMA = tcsim.instruction("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", arch="sm_90")
+M, N, K, BLOCKS = 40, 24, 256, 8
+
+
+def scaled() -> dict[str, Any]:
+    """Operands of a scaled product whose M and N differ."""
+    random = np.random.default_rng(3)
+    return {
+        "a": tcsim.encode(random.standard_normal((M, K)), "e4m3"),
+        "b": tcsim.encode(random.standard_normal((K, N)), "e4m3"),
+        "scale_a": random.integers(122, 132, (M, BLOCKS)).astype(np.uint8),
+        "scale_b": random.integers(122, 132, (BLOCKS, N)).astype(np.uint8),
+    }
+
+
+def reported(given: dict[str, Any], **used: Any) -> tcsim.Diagnosis:
+    """What is said of a product of other factors."""
+    observed = tcsim.gemm(**(given | used), instruction=MX).view(np.float32)
+    return tcsim.diagnose(MX, observed=observed, **given)
+
+
+def ones(lines: int) -> np.ndarray[Any, Any]:
+    """Factors of 1."""
+    return np.full((lines, BLOCKS), 127, np.uint8)
+
+
+def test_scales_exchanged_where_m_and_n_differ() -> None:
+    """Rows behind the other table's end count as 1."""
+    given = scaled()
+    a, b = ones(M), ones(N)
+    a[:N], b[:] = given["scale_b"].T, given["scale_a"][:N]
+    found = reported(given, scale_a=a, scale_b=b.T)
+    assert found.verdict == "explained"
+    assert found.mistake == "scale_a and scale_b exchanged"
+
+
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_scales_read_as_interleaved(name: str) -> None:
+    """The blocks of 128 x 4 of cuBLAS, of a table that lies row by row."""
+    given = scaled()
+    table = given["scale_a"] if name == "a" else given["scale_b"].T
+    row, block = np.indices(table.shape)
+    at = row // 128 * 1024 + block // 4 * 512 + row % 32 * 16 + row % 128 // 32 * 4 + block % 4
+    read = np.where(at < table.size, table.ravel()[np.minimum(at, table.size - 1)], 127).astype(np.uint8)
+    found = reported(given, **{f"scale_{name}": read if name == "a" else read.T})
+    assert found.verdict == "explained"
+    assert found.mistake == f"scale_{name} in another layout"
+    assert "read as if they were in the order: interleaved in blocks of 128 x 4" in str(found)
+
+
+def test_scales_of_one_operand_applied_inversely_and_the_others_twice() -> None:
+    """Two tables of other values."""
+    given = scaled()
+    inverse, twice = 254 - given["scale_a"], given["scale_b"] * 2 - 127
+    found = reported(given, scale_a=inverse.astype(np.uint8), scale_b=twice.astype(np.uint8))
+    assert found.verdict == "explained"
+    assert found.mistake == "scale_a inverse + scale_b applied twice"
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(64, 32), (32, 96)])
+def test_bias_along_the_other_axis(rows: int, columns: int) -> None:
+    """A bias for each column that is added by row, whichever extent is longer."""
+    random = np.random.default_rng(5)
+    a, b = (
+        random.standard_normal((rows, 32)).astype(np.float16),
+        random.standard_normal((32, columns)).astype(np.float16),
+    )
+    bias = random.standard_normal(columns).astype(np.float32)
+    c = np.broadcast_to(bias, (rows, columns))
+    wrong = np.repeat(bias[np.arange(rows) % columns][:, None], columns, axis=1)
+    found = tcsim.diagnose(MMA, a=a, b=b, c=c, observed=tcsim.gemm(a, b, wrong, instruction=MMA))
+    assert found.verdict == "explained"
+    assert "the axes are exchanged" in str(found)
