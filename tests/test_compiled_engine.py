@@ -55,6 +55,28 @@ def test_a_descriptors_addend_that_counts_less_gives_the_same_bits() -> None:
     assert agree(mma.work(desc, scale_d=3), seed=4)
 
 
+@pytest.mark.parametrize(("mnemonic", "arch"), [
+    INSTRUCTIONS[1], INSTRUCTIONS[4], INSTRUCTIONS[7],
+    ("mma.sync.aligned.kind::f8f6f4.m16n8k32.row.col.f32.e2m1.e3m2.f32", "sm_120a"),  # 4 and 6 bits in bytes
+    ("wmma.mma.sync.aligned.row.col.m16n16k16.f32.f16", "sm_90"),  # copies; c of another format
+    ("mma.sync.aligned.m8n8k4.row.col.f16.f16.f16.f16", "sm_70"),  # four matrices: through codes
+])  # fmt: skip
+def test_registers_are_multiplied_where_they_lie(mnemonic: str, arch: str) -> None:
+    """`execute` of any bits; more fragments than a block has, and one B for all."""
+    mma, stream = tcsim.instruction(mnemonic, arch=arch), np.random.default_rng(7)
+    given = [
+        mma.registers(name, stream.integers(0, 1 << 32, (*batch, *lead, *operand.shape)).astype(operand.format.dtype)
+                      & operand.format.dtype.type(operand.format.code_mask))
+        for name, batch in (("a", (3, 50)), ("b", ()), ("c", (50,)))
+        for operand in (mma.operands[name],)
+        for lead in ((mma.matrices,) if mma.matrices > 1 else (),)
+    ]  # fmt: skip
+    want = mma.execute(*given, engine="numpy")
+    found = mma.execute(*given, engine="numba")
+    assert found.shape == want.shape and found.size == 150 * mma.operands["d"].lanes * mma.operands["d"].registers
+    assert (found == want).all()
+
+
 def test_a_wrong_constant_of_the_unit_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """The comparison can fail: F, the floor, and the bits that are kept."""
     work = tcsim.instruction("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", arch="sm_90").work

@@ -9,14 +9,15 @@ from __future__ import annotations
 import os
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
+from math import prod
 from typing import TYPE_CHECKING
 
 from tcsim.core.errors import listing
-from tcsim.engines.contract import Codes, Engine, EngineError, EngineWarning, Matrices, Work
+from tcsim.engines.contract import Codes, Engine, EngineError, EngineWarning, Matrices, Stored, Words, Work
 from tcsim.engines.reference import ENGINE as NUMPY
 
 if TYPE_CHECKING:
@@ -102,6 +103,20 @@ def multiply(work: Work, matrices: Matrices, order: Sequence[int] = (0,), engine
 
     Raises EngineError if the engine that was asked for is not there, does not work, or does not compute this.
     """
+    products = len(order) * work.kept * matrices.c.size
+    return _by_one(work, matrices, products, engine, lambda one: one.multiply(work, matrices, order))
+
+
+def execute(work: Work, stored: Stored, engine: str | Engine | None = None) -> Words:
+    """The words (T, words) of D of one instruction, by the engine that `multiply` would take. Raises as it does."""
+    products = work.kept * prod(stored.shape)
+    return _by_one(work, stored, products, engine, lambda one: one.execute(work, stored))
+
+
+def _by_one(
+    work: Work, given: Matrices | Stored, products: int, engine: str | Engine | None, run: Callable[[Engine], Codes]
+) -> Codes:
+    """The result of an engine: of the one that is asked for, or of the first that works."""
     asked = engine if engine is not None else _asked.get() or os.environ.get("TCSIM_ENGINE") or None
     if asked is not None:
         found = asked if isinstance(asked, Engine) else find(asked)
@@ -110,24 +125,23 @@ def multiply(work: Work, matrices: Matrices, order: Sequence[int] = (0,), engine
             raise EngineError(
                 f"engine={found.name!r}: {why_not}; valid: engine='numpy', or None for an automatic choice"
             )
-        return found.multiply(work, matrices, order)
-    products = len(order) * work.kept * matrices.c.size
-    for candidate in _worth(work, matrices, products):
+        return run(found)
+    for candidate in _worth(work, given, products):
         try:
-            return candidate.multiply(work, matrices, order)
+            return run(candidate)
         except EngineError as error:
             _give_up(candidate.name, error)
-    return NUMPY.multiply(work, matrices, order)
+    return run(NUMPY)
 
 
-def _worth(work: Work, matrices: Matrices, products: int) -> Iterator[Engine]:
+def _worth(work: Work, given: Matrices | Stored, products: int) -> Iterator[Engine]:
     """The engines that are there and would be faster than NumPy, the fastest for large work first.
 
     An engine starts once it could have computed, in this process, what NumPy computes in the time that starting takes.
     """
     candidates = [found for found in map(_candidate, names()) if found is not None and products >= found.least]
     for found in sorted(candidates, key=lambda one: -one.least):
-        if found.missing() or found.takes(work) or not found.worth(work, matrices):
+        if found.missing() or found.takes(work) or not found.worth(work, given):
             continue
         _spent[found.name] += products
         if _spent[found.name] >= found.start:

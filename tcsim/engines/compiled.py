@@ -6,7 +6,7 @@ It needs numba: `pip install 'tcsim[fast]'`. Its loops are compiled once and kep
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from importlib import import_module
 from importlib.util import find_spec
 from types import SimpleNamespace
@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.arithmetic.steps import conversion_table
-from tcsim.engines.contract import Codes, Engine, EngineError, Matrices, Work
+from tcsim.engines.contract import Codes, Engine, EngineError, Matrices, Stored, Words, Work
+from tcsim.engines.places import Places, in_order
 from tcsim.engines.program import NotCovered, Program, program_of
 from tcsim.engines.threads import share
 from tcsim.numbers.formats import FORMATS, Format
@@ -56,22 +57,32 @@ class CompiledEngine(Engine):
 
     def multiply(self, work: Work, matrices: Matrices, order: Sequence[int]) -> Codes:
         """As the contract says."""
-        run = _fragments if _are_fragments(work, matrices) else _gemm
-        return run(_loops(), work, program_of(work), matrices, np.asarray(order, np.int64))
+        if _are_fragments(work, matrices):
+            return _fragments_of_codes(work, matrices)
+        return _gemm(_loops(), work, program_of(work), matrices, np.asarray(order, np.int64))
 
-    def worth(self, work: Work, matrices: Matrices) -> bool:
+    def execute(self, work: Work, stored: Stored) -> Words:
+        """As the contract says."""
+        if not _are_fragments(work, stored):
+            return super().execute(work, stored)
+        return _fragments(work, stored.shape, stored.words, stored.places)
+
+    def worth(self, work: Work, given: Matrices | Stored) -> bool:
         """Columns, or fragments, that are enough for a loop."""
-        return matrices.c.shape[2] >= _COLUMNS or _are_fragments(work, matrices)
+        return given.shape[2] >= _COLUMNS or _are_fragments(work, given)
 
 
 ENGINE = CompiledEngine()
 
 
-def _are_fragments(work: Work, given: Matrices) -> bool:
+def _are_fragments(work: Work, given: Matrices | Stored) -> bool:
     """Whether a batch is computed fragment beside fragment, rather than column beside column."""
-    batch, _, n = given.c.shape
-    one = given.b.shape[1] == work.k
-    return batch >= _COLUMNS and n < _COLUMNS and one and given.columns is None and given.scale_a is None
+    batch, _, n = given.shape
+    if batch < _COLUMNS or n >= _COLUMNS:
+        return False
+    if isinstance(given, Stored):
+        return True
+    return given.b.shape[1] == work.k and given.columns is None and given.scale_a is None
 
 
 def _widened(work: Work, program: Program, given: Matrices) -> tuple[Codes, Codes, tuple[Format, Format, Format]]:
@@ -86,26 +97,60 @@ def _widened(work: Work, program: Program, given: Matrices) -> tuple[Codes, Code
     return a, b, (wide, wide, work.formats[2])
 
 
-def _fragments(loops: Any, work: Work, program: Program, given: Matrices, places: npt.NDArray[np.int64]) -> Codes:
-    """Fragments side by side."""
-    batch, m, n = given.c.shape
-    codes_a, codes_b, formats = _widened(work, program, given)
-    a, b, c = (
-        x.astype(np.uint32, order="C").reshape(batch, -1) for x in (codes_a, codes_b, given.c)
-    )  # one loop for all
-    fields = [loops.fields(format) for format in formats]
-    out = np.empty((batch, m * n), np.uint32)
+@lru_cache(maxsize=256)
+def _tables(work: Work, places: tuple[Places, ...]) -> tuple[list[npt.NDArray[np.int32]], npt.NDArray[np.int64]]:
+    """The words and shifts of the elements in the order in which the loops take them; words of a, b, c and d."""
+    a, b, c, d = (np.stack([one.word, one.shift], axis=-1) for one in places)
+    order = program_of(work).order
+    found = a[:, order], b[order].swapaxes(0, 1), c, d
+    return [np.ascontiguousarray(x.reshape(-1, 2)) for x in found], np.array([one.words for one in places])
+
+
+def _fragments(
+    work: Work, shape: tuple[int, int, int], words: tuple[Words, Words, Words], places: tuple[Places, ...]
+) -> Words:
+    """Fragments side by side: the words of D."""
+    loops, program = _loops(), program_of(work)
+    tables, sizes = _tables(work, places)
+    target = FORMATS[program.widened] if program.widened else None
+    fields = [loops.fields(format, to) for format, to in zip(work.formats, (target, target, None), strict=True)]
+    batch, m, n = shape
+    steps = np.array([0 if len(x) == 1 else x.shape[1] for x in words])
+    out = np.empty((batch, places[3].words), np.uint32)
     like = np.empty(0, np.float32 if program.narrow else np.float64)
     partial = np.empty(0, np.int32 if program.narrow else np.float64)
+    flat = [x.reshape(-1) for x in words]
     share(
         lambda first, last: loops.fragments(
-            a, b, c, *fields, program.order, (m, n, work.k), program.operations, program.separate, program.most,
-            partial, like, program.half, out, first, last,
+            *flat, steps, sizes, *tables, *fields, (batch, m, n, work.k), program.operations, program.separate,
+            program.most, partial, like, program.half, out.reshape(-1), first, last,
         ),
         -(-batch // loops.F),
         1 + _SHARED // (loops.F * m * n * work.k),
     )  # fmt: skip
-    return out.reshape(batch, m, n).astype(work.result.dtype, copy=False)
+    return out
+
+
+def _fragments_of_codes(work: Work, given: Matrices) -> Codes:
+    """The same on codes."""
+    batch, m, n = given.shape
+    operands = [_stored(x) for x in (given.a, given.b, given.c)]
+    dtype = work.result.dtype if m * n * work.result.dtype.itemsize % 4 == 0 else np.dtype(np.uint32)
+    places = (*(place for _, place in operands), in_order(m, n, dtype.itemsize * 8))
+    a, b, c = (words for words, _ in operands)
+    out = _fragments(work, given.shape, (a, b, c), places)
+    return out.view(dtype).reshape(given.shape).astype(work.result.dtype, copy=False)
+
+
+def _stored(codes: Codes) -> tuple[Words, Places]:
+    """Codes (T, rows, columns) as words, and where they are."""
+    _, rows, columns = codes.shape
+    if codes.strides[0] == 0 and len(codes):
+        codes = codes[:1]
+    if rows * columns * codes.itemsize % 4:
+        codes = codes.astype(np.uint32)
+    words = np.ascontiguousarray(codes).reshape(len(codes), rows * columns).view(np.uint32)
+    return words, in_order(rows, columns, codes.itemsize * 8)
 
 
 def _scales(codes: Codes | None, format: Format | None) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int16]]:

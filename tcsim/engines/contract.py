@@ -1,24 +1,27 @@
 """What an engine is: it multiplies matrices of codes by the steps of an instruction, and gives the bits that NumPy gives.
 
 The arithmetic is data: `Work` holds the steps that an instruction lowers to (`tcsim.arithmetic.steps`), each with the constants of its
-unit, and the formats. An engine reads them; it knows no instruction by name. There is one operation, `Engine.multiply`, for a
-batch of fragments, for one GEMM and for a batch of GEMMs.
+unit, and the formats. An engine reads them; it knows no instruction by name. `Engine.multiply` is for matrices of codes: a
+batch of fragments, one GEMM, a batch of GEMMs; `Engine.execute` for a batch of one instruction whose operands lie in registers.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from tcsim.arithmetic.steps import Step
 from tcsim.core.errors import TcsimError
+from tcsim.engines.places import Places
 from tcsim.numbers.formats import Format
 
 Codes = npt.NDArray[Any]
+Words = npt.NDArray[np.uint32]
 
 
 class EngineError(TcsimError):
@@ -66,6 +69,12 @@ class Matrices:
         None  # (T, M, I * kept): of a sparse A, the row of B that each element meets, within its instruction's k
     )
 
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """T, M, N."""
+        batch, m, n = self.c.shape
+        return batch, m, n
+
     def instructions(self, work: Work) -> int:
         """How many instructions there are along K."""
         return int(self.b.shape[1]) // work.k
@@ -77,6 +86,17 @@ class Matrices:
     def part(self, **arrays: Codes | None) -> Matrices:
         """The same with some arrays replaced."""
         return Matrices(**{field.name: arrays.get(field.name, getattr(self, field.name)) for field in fields(self)})
+
+
+@dataclass(frozen=True, eq=False)
+class Stored:
+    """The operands of a batch T of one instruction where they lie, in words, and how to get at their codes."""
+
+    shape: tuple[int, int, int]  # T, M, N
+    words: tuple[Words, Words, Words]  # of a, b and c, contiguous: (T, words), or (1, words) for one that all share
+    places: tuple[Places, Places, Places, Places]  # of the elements of a, b, c and d
+    matrices: Callable[[], Matrices]  # their codes
+    packed: Callable[[Codes], Words]  # the words of D (T, M, N)
 
 
 class Engine(ABC):
@@ -94,9 +114,13 @@ class Engine(ABC):
     def takes(self, work: Work) -> str:
         """Why it does not compute this work; empty if it does."""
 
-    def worth(self, work: Work, matrices: Matrices) -> bool:
+    def worth(self, work: Work, given: Matrices | Stored) -> bool:
         """Whether it is faster than NumPy for operands of these shapes, if there are `least` products."""
         return True
+
+    def execute(self, work: Work, stored: Stored) -> Words:
+        """The words (T, words) of D of one instruction. Raises as `multiply` does."""
+        return stored.packed(self.multiply(work, stored.matrices(), (0,)))
 
     @abstractmethod
     def multiply(self, work: Work, matrices: Matrices, order: Sequence[int]) -> Codes:

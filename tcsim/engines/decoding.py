@@ -14,10 +14,11 @@ from tcsim.numbers.formats import Format
 _NEVER = 1 << 32
 
 
-def fields(format: Format) -> npt.NDArray[np.int64]:
+def fields(format: Format, target: Format | None = None) -> npt.NDArray[np.int64]:
     """A float format as numbers: what `decoded` and `encoded` need to know of it.
 
-    Mask of the magnitude; left shift to where f32 has it; fraction bits below; bias; place of the sign; the first magnitude that is not finite; that of infinity.
+    Mask of the magnitude; left shift to where f32 has it; fraction bits below; bias; place of the sign; the first magnitude that is not finite; that
+    of infinity; the lowest exponent, of the target if values are converted to one.
     """
     low = format.ignored_low_bits
     top = (1 << format.sign_shift) - 1
@@ -26,7 +27,7 @@ def fields(format: Format) -> npt.NDArray[np.int64]:
     return np.array(
         [
             top << low, 23 - format.fraction_bits - low, format.fraction_bits + low, format.bias,
-            format.sign_shift + low, first << low, -1 if infinity is None else infinity << low,
+            format.sign_shift + low, first << low, -1 if infinity is None else infinity << low, (target or format).minimum_exponent,
         ],
         np.int64,
     )  # fmt: skip
@@ -56,7 +57,7 @@ def pack_a(
 
     length: elements that share a scale; 0: no scales. odd (T * M, instructions): whether there is an infinity or NaN.
     """
-    mask, up, down, bias, sign, start, infinity = format
+    mask, up, down, bias, sign, start, infinity, _ = format
     for row in range(first, last):
         for j in range(len(order)):
             v, e, o = decoded(codes[row, order[j]], mask, up, down, bias, sign, start, infinity)
@@ -76,7 +77,7 @@ def pack_b(
     bv: Any, be: Any, odd: Any, first: Any, last: Any,
 ) -> None:  # fmt: skip
     """Of B (T, K, N) the blocks of W columns `first` to `last` (counted over T): bv, be (T, blocks, K * W), rows in the steps' order."""
-    mask, up, down, bias, sign, start, infinity = format
+    mask, up, down, bias, sign, start, infinity, _ = format
     blocks, n = bv.shape[1], codes.shape[2]
     for unit in range(first, last):
         t, block = unit // blocks, unit % blocks
@@ -102,7 +103,7 @@ def pack_b(
 @numba.njit(**OPTIONS)
 def pack_c(codes: Any, format: Any, d: Any, first: Any, last: Any) -> None:
     """Rows `first` to `last` (counted over T) of C (T, M, N) as values d (T, blocks, M, W)."""
-    mask, up, down, bias, sign, start, infinity = format
+    mask, up, down, bias, sign, start, infinity, _ = format
     m, n = codes.shape[1:]
     for unit in range(first, last):
         t, row = unit // m, unit % m

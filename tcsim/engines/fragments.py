@@ -7,147 +7,186 @@ from typing import Any
 import numba
 import numpy as np
 
-from tcsim.engines.kernels import NONE, OPTIONS, UNCOUNTED, F, bits32, copy, f32_of, run_steps, widest
+from tcsim.engines.kernels import (
+    NONE,
+    OPTIONS,
+    UNCOUNTED,
+    F,
+    bits32,
+    clear,
+    copy,
+    f32_of,
+    left,
+    right,
+    run_steps,
+    widest,
+)
 
 SIGN = np.int32(-(1 << 31))
+BESIDE = 2
+"""Rows of A that are decoded at a time."""
+SIZE = np.int32(0x7FFFFFFF)
+INFINITE = np.int32(0x7F800000)
 
 
 @numba.njit(**UNCOUNTED)
-def _transposed(codes: Any, start: Any, count: Any, raw: Any) -> None:
-    """Codes of some fragments (T, elements) as raw (elements * F,), fragments innermost; zeros where there are fewer."""
-    size = codes.shape[1]
-    if count < F:
-        raw[: size * F] = 0
+def _transposed(words: Any, step: Any, start: Any, count: Any, raw: Any) -> None:
+    """Words of some fragments, `step` from one to the next, as raw (size * F,), fragments innermost; what is beyond `count` is not changed."""
+    size = len(raw) // F
     for part in range(0, size // 16 * 16, 16):  # what is written stays in the L1 cache
         tile = raw[part * F : (part + 16) * F]
         for t in range(count):
-            row = codes[start + t, part : part + 16]
+            at = (start + t) * step + part
+            row = words[at : at + 16]
             for j in range(16):
                 tile[j * F + t] = row[j]
     for t in range(count):
         for j in range(size // 16 * 16, size):
-            raw[j * F + t] = codes[start + t, j]
+            raw[j * F + t] = words[(start + t) * step + j]
 
 
 @numba.njit(**UNCOUNTED)
-def _put(raw: Any, start: Any, count: Any, codes: Any) -> None:
+def _put(raw: Any, start: Any, count: Any, words: Any) -> None:
     """The inverse of `_transposed`."""
-    size = codes.shape[1]
+    size = len(raw) // F
     for part in range(0, size // 16 * 16, 16):
         tile = raw[part * F : (part + 16) * F]
         for t in range(count):
-            row = codes[start + t, part : part + 16]
+            at = (start + t) * size + part
+            row = words[at : at + 16]
             for j in range(16):
                 row[j] = tile[j * F + t]
     for t in range(count):
         for j in range(size // 16 * 16, size):
-            codes[start + t, j] = raw[j * F + t]
+            words[(start + t) * size + j] = raw[j * F + t]
 
 
 @numba.njit(**UNCOUNTED)
-def _values(raw: Any, format: Any, v: Any, e: Any) -> Any:
-    """Decode F codes as `tcsim.engines.decoding.decoded` does, in 32 bits; whether there is an infinity or NaN, 1 or 0."""
+def _values(raw: Any, places: Any, format: Any, v: Any, most: Any) -> Any:
+    """Decode F codes at each of some places as `tcsim.engines.decoding.decoded` does; whether there is an infinity or NaN.
+
+    most: F integers, there to be written to.
+    """
     widest()
-    mask, up, down = np.int32(format[0]), np.int32(format[1]), np.int32(format[2])
-    bias, to_sign = np.int32(format[3]), np.int32(31 - format[4])
+    mask, up, to_sign = np.int32(format[0]), np.int32(format[1]), np.int32(31 - format[4])
+    hidden, more = np.int32(1 << format[2]), np.int32((127 - format[3]) << 23)
+    next_up = np.int32((128 - format[3]) << 23)
     first, infinity = np.int32(min(format[5], np.int64(0x7FFFFFFF))), np.int32(format[6])
-    unit = f32_of(np.int32((254 - format[3]) << 23))
-    most = np.int32(0)
-    for n in range(F):  # loops apart are vectorised
-        code = np.int32(raw[n])
-        magnitude = np.int32(code & mask)
-        v[n] = f32_of(bits32(f32_of(np.int32(magnitude << up)) * unit) | np.int32((code << to_sign) & SIGN))
-    for n in range(F):
-        magnitude = np.int32(np.int32(raw[n]) & mask)
-        own = np.int32(max(np.int32(magnitude >> down), np.int32(1)) - bias)
-        e[n] = np.int16(np.int32(NONE) if magnitude == np.int32(0) else own)
-    for n in range(F):
-        most = max(most, np.int32(np.int32(raw[n]) & mask))
-    odd = int(most >= first)
-    if odd:
+    clear(most)
+    for j in range(len(places)):
+        words, by, values = raw[places[j, 0] * F : (places[j, 0] + 1) * F], places[j, 1], v[j * F : (j + 1) * F]
         for n in range(F):
-            magnitude = np.int32(np.int32(raw[n]) & mask)
+            code = right(np.int32(words[n]), by)
+            magnitude = np.int32(code & mask)
+            most[n] = max(most[n], magnitude)
+            bits = left(magnitude, up)
+            small = bits32(f32_of(np.int32(bits + next_up)) - f32_of(next_up))  # multiplying subnormals takes long
+            bits = small if magnitude < hidden else np.int32(bits + more)
+            values[n] = f32_of(bits | (left(code, to_sign) & SIGN))
+    highest = np.int32(0)
+    for n in range(F):
+        highest = max(highest, most[n])
+    if highest < first:
+        return False
+    for j in range(len(places)):
+        words, by, values = raw[places[j, 0] * F : (places[j, 0] + 1) * F], places[j, 1], v[j * F : (j + 1) * F]
+        for n in range(F):
+            magnitude = np.int32(right(np.int32(words[n]), by) & mask)
             if magnitude >= first:
-                size = np.float32(np.inf) if magnitude == infinity else np.float32(np.nan)
-                v[n], e[n] = np.copysign(size, v[n]), NONE
-    return odd
+                values[n] = np.copysign(np.float32(np.inf) if magnitude == infinity else np.float32(np.nan), values[n])
+    return True
 
 
 @numba.njit(**UNCOUNTED)
-def _codes(v: Any, half: Any, raw: Any) -> None:
-    """Encode F values as `tcsim.engines.decoding.encoded` does."""
+def _exponents(v: Any, lowest: Any, e: Any) -> None:
+    """The exponents of values: none of zeros, infinities and NaN, and no lower one than that of subnormals."""
     widest()
-    if half:
-        shift = f32_of(np.int32(15 << 23))
-        for n in range(F):
-            bits = bits32(v[n])
-            magnitude = np.int32(bits & np.int32(0x7FFFFFFF))
-            small = np.int32(bits32(f32_of(magnitude) * shift) >> np.int32(13))
-            small = np.int32(0x7C00) if magnitude >= np.int32(0x7F800000) else small
-            found = np.int32(small | ((bits >> np.int32(16)) & np.int32(0x8000)))
-            raw[n] = np.uint32(np.int32(0x7FFF) if magnitude > np.int32(0x7F800000) else found)
-        return
-    for n in range(F):
-        bits = bits32(v[n])
-        magnitude = np.int32(bits & np.int32(0x7FFFFFFF))
-        raw[n] = np.uint32(np.int32(0x7FFFFFFF) if magnitude > np.int32(0x7F800000) else bits)
+    least = np.int32(lowest)
+    for n in range(len(v)):
+        magnitude = bits32(np.float32(v[n])) & SIZE
+        own = max(np.int32((magnitude >> np.int32(23)) - np.int32(127)), least)
+        own = np.int32(NONE) if magnitude == np.int32(0) else own
+        e[n] = np.int16(np.int32(NONE) if magnitude >= INFINITE else own)
+
+
+@numba.njit(**UNCOUNTED)
+def _codes(v: Any, half: Any, places: Any, raw: Any) -> None:
+    """Encode F values for each of some places as `tcsim.engines.decoding.encoded` does, in words that hold zeros."""
+    widest()
+    unit = f32_of(np.int32(15 << 23))
+    for j in range(len(places)):
+        words, by, values = raw[places[j, 0] * F : (places[j, 0] + 1) * F], places[j, 1], v[j * F : (j + 1) * F]
+        if half:
+            for n in range(F):
+                bits = bits32(values[n])
+                magnitude = np.int32(bits & SIZE)
+                small = np.int32(bits32(f32_of(magnitude) * unit) >> np.int32(13))
+                small = np.int32(0x7C00) if magnitude >= INFINITE else small
+                found = np.int32(small | (right(bits, np.int32(16)) & np.int32(0x8000)))
+                found = np.int32(0x7FFF) if magnitude > INFINITE else found
+                words[n] = np.uint32(words[n] | np.uint32(left(found, by)))
+        else:
+            for n in range(F):
+                bits = bits32(values[n])
+                words[n] = np.uint32(SIZE if np.int32(bits & SIZE) > INFINITE else bits)
 
 
 @numba.njit(**UNCOUNTED)
 def _blocks(
-    a: Any, b: Any, c: Any, of_a: Any, of_b: Any, of_c: Any, order: Any, shape: Any, program: Any, separate: Any, most: Any,
-    half: Any, out: Any, first: Any, last: Any,
-    raw: Any, av: Any, ae: Any, bv: Any, be: Any, cv: Any, exponents: Any, scale: Any, part: Any, wide: Any, single: Any,
+    a: Any, b: Any, c: Any, steps: Any, sizes: Any, in_a: Any, in_b: Any, in_c: Any, in_d: Any, of_a: Any, of_b: Any, of_c: Any,
+    shape: Any, program: Any, separate: Any, most: Any, half: Any, out: Any, first: Any, last: Any,
+    raw_a: Any, raw_c: Any, raw_d: Any, av: Any, ae: Any, rows_av: Any, rows_ae: Any, bv: Any, be: Any, cv: Any, exponents: Any, seen: Any, scale: Any, part: Any, wide: Any, single: Any,
 ) -> None:  # fmt: skip
     """What `fragments` does, with arrays that are there to be written to."""
-    m, n, k = shape
-    e, ignored, total, plain, other, fresh = exponents[0], exponents[1], wide[0], wide[1], single[0], single[1]
+    batch, m, n, k = shape
+    e, total, plain, other, fresh = exponents, wide[0], wide[1], single[0], single[1]
     for block in range(first, last):
         start = block * F
-        count = min(F, len(a) - start)
-        odd = 0
-        _transposed(a, start, count, raw)
-        for row in range(m):
-            for j in range(k):
-                at = (row * k + order[j]) * F
-                odd += _values(raw[at : at + F], of_a, av[row * k + j], ae[row * k + j])
-        _transposed(b, start, count, raw)
-        for column in range(n):
-            for j in range(k):
-                at, to = (order[j] * n + column) * F, (column * k + j) * F
-                odd += _values(raw[at : at + F], of_b, bv[to : to + F], be[to : to + F])
-        _transposed(c, start, count, raw)
-        for j in range(m * n):
-            _values(raw[j * F : (j + 1) * F], of_c, cv[j * F : (j + 1) * F], ignored)
-        for row in range(m):
-            values, exponents = av[row * k : (row + 1) * k], ae[row * k : (row + 1) * k]
+        count = min(F, batch - start)
+        _transposed(b, steps[1], start, count, raw_a[: sizes[1] * F])
+        odd_b = _values(raw_a, in_b, of_b, bv, seen)
+        _exponents(bv, of_b[7], be)
+        _transposed(a, steps[0], start, count, raw_a[: sizes[0] * F])
+        _transposed(c, steps[2], start, count, raw_c[: sizes[2] * F])
+        clear(raw_d)
+        for top in range(0, m, BESIDE):  # these rows, and a column of B, stay in the L1 cache
+            rows = min(BESIDE, m - top)
+            odd = odd_b | _values(raw_a, in_a[top * k : (top + rows) * k], of_a, av, seen)
+            _exponents(av, of_a[7], ae)
+            _values(raw_c, in_c[top * n : (top + rows) * n], of_c, cv, seen)
             for column in range(n):
-                place = row * n + column
-                own = cv[place * F : (place + 1) * F]
-                acc = other if separate else own
-                run_steps(
-                    values, exponents, bv[column * k * F : (column + 1) * k * F], be[column * k * F : (column + 1) * k * F], F,
-                    own, acc, odd > 0, program, most, e, scale, part, total, plain, fresh,
-                )  # fmt: skip
-                if separate:
-                    copy(acc, own)
-        for j in range(m * n):
-            _codes(cv[j * F : (j + 1) * F], half, raw[j * F : (j + 1) * F])
-        _put(raw, start, count, out)
+                first_b, end_b = column * k * F, (column + 1) * k * F
+                for row in range(rows):
+                    place = row * n + column
+                    own = cv[place * F : (place + 1) * F]
+                    acc = other if separate else own
+                    run_steps(
+                        rows_av[row * k : (row + 1) * k], rows_ae[row * k : (row + 1) * k], bv[first_b:end_b],
+                        be[first_b:end_b], F, own, acc, odd, program, most, e, scale, part, total, plain, fresh,
+                    )  # fmt: skip
+                    if separate:
+                        copy(acc, own)
+            _codes(cv, half, in_d[top * n : (top + rows) * n], raw_d)
+        _put(raw_d, start, count, out)
 
 
 @numba.njit(**OPTIONS)
 def fragments(
-    a: Any, b: Any, c: Any, of_a: Any, of_b: Any, of_c: Any, order: Any, shape: Any, program: Any, separate: Any, most: Any,
-    partial: Any, like: Any, half: Any, out: Any, first: Any, last: Any,
+    a: Any, b: Any, c: Any, steps: Any, sizes: Any, in_a: Any, in_b: Any, in_c: Any, in_d: Any, of_a: Any, of_b: Any, of_c: Any,
+    shape: Any, program: Any, separate: Any, most: Any, partial: Any, like: Any, half: Any, out: Any, first: Any, last: Any,
 ) -> None:  # fmt: skip
-    """Blocks `first` to `last` of F fragments: codes a (T, M * K), b (T, K * N), c and out (T, M * N); shape: M, N, K."""
-    m, n, k = shape
-    raw = np.empty(max(m * k, n * k, m * n) * F, np.uint32)
-    av, ae = np.empty((m * k, F), like.dtype), np.empty((m * k, F), np.int16)
-    bv, be, cv = np.empty(n * k * F, like.dtype), np.empty(n * k * F, np.int16), np.empty(m * n * F, np.float32)
-    exponents, scale, part = np.empty((2, F), np.int16), np.empty(F, like.dtype), np.empty(F, partial.dtype)
+    """Blocks `first` to `last` of F fragments; shape: fragments, M, N, K.
+
+    a, b, c: words, of which each fragment has some, `steps` after those of the one before it; `sizes` of them count, and of d. in_a (M * K, 2),
+    in_b (N * K, 2), in_c and in_d (M * N, 2): the word and the shift of each element, of a row of A and of a column of B in the order of the steps. out: words of d.
+    """
+    batch, m, n, k = shape
+    raw_a, raw_c = np.zeros(max(sizes[0], sizes[1]) * F, np.uint32), np.zeros(sizes[2] * F, np.uint32)
+    av, ae = np.zeros(BESIDE * k * F, like.dtype), np.empty(BESIDE * k * F, np.int16)
+    bv, be, cv = np.empty(n * k * F, like.dtype), np.empty(n * k * F, np.int16), np.empty(BESIDE * n * F, np.float32)
     _blocks(
-        a, b, c, of_a, of_b, of_c, order, shape, program, separate, most, half, out, first, last,
-        raw, av, ae, bv, be, cv, exponents, scale, part, np.empty((2, F)), np.empty((2, F), np.float32),
+        a, b, c, steps, sizes, in_a, in_b, in_c, in_d, of_a, of_b, of_c, shape, program, separate, most, half, out, first, last,
+        raw_a, raw_c, np.empty(sizes[3] * F, np.uint32), av, ae, av.reshape(BESIDE * k, F), ae.reshape(BESIDE * k, F), bv, be, cv,
+        np.empty(F, np.int16), np.empty(F, np.int32), np.empty(F, like.dtype), np.empty(F, partial.dtype),
+        np.empty((2, F)), np.empty((2, F), np.float32),
     )  # fmt: skip

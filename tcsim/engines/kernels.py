@@ -56,6 +56,21 @@ f64_of, bits64 = _reinterpreted(types.int64, types.float64), _reinterpreted(type
 f32_of, bits32 = _reinterpreted(types.int32, types.float32), _reinterpreted(types.float32, types.int32)
 
 
+def _shift(name: str) -> Any:
+    @intrinsic
+    def shift(context: Any, value: Any, by: Any) -> Any:
+        def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return getattr(builder, name)(*arguments)
+
+        return types.int32(types.int32, types.int32), build
+
+    return shift
+
+
+left, right = _shift("shl"), _shift("lshr")
+"""Shifts of 32 bits by fewer than 32; those of numba have 64."""
+
+
 @numba.njit(**OPTIONS)
 def _power(exponent: Any) -> Any:
     """2.0**exponent, of normal numbers."""
@@ -192,6 +207,14 @@ def copy(source: Any, target: Any) -> None:
     widest()
     for n in range(len(target)):
         target[n] = source[n]
+
+
+@numba.njit(**UNCOUNTED)
+def clear(target: Any) -> None:
+    """What `target[:] = 0` does."""
+    widest()
+    for n in range(len(target)):
+        target[n] = 0
 
 
 def _scales(e: Any, c: Any, minimum_exponent: Any, shift: Any, fraction_bits: Any, scale: Any) -> Any:

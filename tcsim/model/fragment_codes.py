@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tcsim.core.errors import OperandError
+from tcsim.engines.places import Places, at_bits
+from tcsim.layouts.layout import FragmentLayout
 from tcsim.model.operand import Fragment
 from tcsim.model.row import check_registers
 from tcsim.numbers.codec import as_codes
-from tcsim.numbers.packing import pack, unpack
+from tcsim.numbers.formats import Format
+from tcsim.numbers.packing import field_shift, pack, unpack
 
 
 def codes_of(operand: Fragment, registers: Any, call: str) -> npt.NDArray[Any]:
@@ -39,6 +43,21 @@ def registers_of(operand: Fragment, codes: Any, call: str) -> npt.NDArray[np.uin
     values = array.reshape(*batch, layout.flat_holder.size).take(layout.flat_element, axis=-1)
     values = values.reshape(*batch, layout.lanes, layout.value.size)
     return pack(values, operand.format, layout.element_bits).astype(np.uint32, copy=False)
+
+
+@lru_cache(maxsize=1024)
+def places_of(layout: FragmentLayout, format: Format) -> Places | None:
+    """Where the elements lie in the registers of all lanes, lane by lane; None where one takes two registers, or there are several matrices.
+
+    >>> b = tcsim.instruction("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", arch="sm_90").operands["b"]
+    >>> found = places_of(b.layout, b.format)
+    >>> found.word[:4, 0].tolist(), found.shift[:4, 0].tolist()  # k 2 and 3 are the next lane's
+    ([0, 0, 2, 2], [0, 16, 0, 16])
+    """
+    if layout.matrices > 1 or layout.element_bits > 32:
+        return None
+    bit = layout.holder[0] * layout.element_bits + field_shift(format, layout.element_bits)
+    return at_bits(bit, layout.lanes * layout.registers)
 
 
 def _inner(operand: Fragment) -> tuple[int, ...]:

@@ -31,7 +31,7 @@ class MatrixMultiply(MatrixProduct, RegisterInstruction):
         8.0
         """
         call = f"{self!r}.execute"
-        return self.registers("d", self._product(self._fragments(call, a=a, b=b, c=c), call))
+        return self._executed(call, a=a, b=b, c=c)
 
     def matmul(self, a: Any, b: Any, c: Any) -> npt.NDArray[Any]:
         """Codes in, codes out: a (..., M, K), b (..., K, N), c and the result (..., M, N); leading dimensions broadcast.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,9 +13,10 @@ import numpy.typing as npt
 
 from tcsim.core.arguments import broadcast, spread
 from tcsim.core.errors import OperandError
-from tcsim.engines.choice import multiply
-from tcsim.engines.contract import Matrices, Work
-from tcsim.model.fragment_codes import codes_of, registers_of
+from tcsim.engines.choice import execute, multiply
+from tcsim.engines.contract import Matrices, Stored, Words, Work
+from tcsim.engines.places import Places
+from tcsim.model.fragment_codes import codes_of, places_of, registers_of
 from tcsim.model.instruction import Instruction
 from tcsim.model.row import check_registers
 from tcsim.numbers.codec import as_codes
@@ -102,6 +104,35 @@ class MatrixProduct(Instruction):
         kept = self.operands["a"].shape[1]
         return Work(self.lowering.steps, formats, self.operands["d"].format, k, kept, scale, self.blocks)
 
+    @cached_property
+    def _places(self) -> tuple[Places, Places, Places, Places] | None:
+        """Where the elements of a, b, c and d lie in registers; None where engines are not told."""
+        found = [places_of(self.operands[name].layout, self.operands[name].format) for name in "abcd"]
+        a, b, c, d = found
+        if a is None or b is None or c is None or d is None or self.operands["d"].layout.copies > 1:
+            return None
+        return a, b, c, d
+
+    def _executed(self, call: str, **given: Any) -> npt.NDArray[np.uint32]:
+        """The registers of d of those of a, b and c; leading dimensions broadcast."""
+        arrays = {name: np.asarray(registers) for name, registers in given.items()}
+        for name, registers in arrays.items():
+            check_registers(registers, self.operands[name], call)
+        batch = broadcast([registers.shape[:-2] for registers in arrays.values()], call)
+        if self._places is None:
+            return self.registers("d", self._product(self._fragments(call, **given), call))
+        a, b, c = (_as_words(registers, batch) for registers in arrays.values())
+        d = self.operands["d"]
+
+        def matrices() -> Matrices:
+            return _matrices([self.matrix(name, registers) for name, registers in arrays.items()], batch)
+
+        def packed(codes: Array) -> Words:
+            return self.registers("d", codes).reshape(len(codes), -1)
+
+        found = execute(self.work, Stored((prod(batch), *d.shape), (a, b, c), self._places, matrices, packed))
+        return found.reshape(*batch, d.lanes, d.registers)
+
     def _product(
         self, arrays: Sequence[Array], call: str, columns: Array | None = None, order: Sequence[int] = (0,)
     ) -> Array:
@@ -109,10 +140,23 @@ class MatrixProduct(Instruction):
 
         `columns`, of a sparse A: the row of B that each kept element meets. `order`: of the instructions, where A and B are of several.
         """
-        given = dict(zip(("a", "b", "c", "scale_a", "scale_b"), arrays, strict=False))
-        if columns is not None:
-            given["columns"] = columns
-        batch = broadcast([x.shape[:-2] for x in given.values()], call)
-        flat = {name: spread(x, (*batch, *x.shape[-2:])).reshape(-1, *x.shape[-2:]) for name, x in given.items()}
-        d = multiply(self.work, Matrices(**flat), order)
+        batch = broadcast([x.shape[:-2] for x in (*arrays, *(() if columns is None else (columns,)))], call)
+        d = multiply(self.work, _matrices(arrays, batch, columns), order)
         return d.reshape(*batch, *self.operands["d"].shape)
+
+
+def _matrices(arrays: Sequence[Array], batch: tuple[int, ...], columns: Array | None = None) -> Matrices:
+    """The operands of a product with one leading dimension."""
+    given = dict(zip(("a", "b", "c", "scale_a", "scale_b"), arrays, strict=False))
+    if columns is not None:
+        given["columns"] = columns
+    flat = {name: spread(x, (*batch, *x.shape[-2:])).reshape(-1, *x.shape[-2:]) for name, x in given.items()}
+    return Matrices(**flat)
+
+
+def _as_words(registers: Array, batch: tuple[int, ...]) -> Words:
+    """Registers (..., lanes, registers) as (T, words); as (1, words) where all of the batch share them."""
+    size = registers.shape[-2] * registers.shape[-1]
+    if registers.shape[:-2] != batch and registers.size != size:
+        registers = np.broadcast_to(registers, (*batch, *registers.shape[-2:]))
+    return np.ascontiguousarray(registers, np.uint32).reshape(-1, size)
