@@ -185,8 +185,8 @@ def _rule(pitch: int, off: int, length: int, size: int, what: str) -> Rule:
     if off % length:
         return Rule(_POINTER, said, _FIRST, where, 4 + (off < 0))
     lines = abs(off) // length
-    said += f": {lines} {what}, as an offset that is added twice, or an index that is {lines} too {'high' if off > 0 else 'low'} with zeros behind the end"
+    said += f": {lines} {what}, as an offset that is added twice, or a block that begins {lines} too {'late' if off > 0 else 'early'} with zeros behind the end"
     tile = order == ALONG and lines >= _BLOCK and lines & (lines - 1) == 0  # then its index is likelier to be off
     return Rule(
-        _POINTER, said, _FIRST, where, 1 + (tile or order == ACROSS) + 3 * (off < 0)
+        _POINTER, said, _FIRST, where, 1 + 2 * tile + (order == ACROSS) + 3 * (off < 0)
     )  # late ones are commoner, also of stores
