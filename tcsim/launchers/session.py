@@ -77,8 +77,8 @@ class Session:
         with memory.lent(pointers, scratch) as taken, bar(kernel.name, self.log) as told:
             given = [*params(), *(own.to_bytes(8, "little") for own in taken)]
             shows = self.timeline and (self.shown is None or self.shown[1].hazard_block is None)
-            recorded = shows or self.save is not None or self.witnesses
-            if recorded:
+            recorded = shows or self.save is not None
+            if recorded or self.witnesses:
                 memory.keep()
             run = kernel.launch(
                 memory, given, grid, block, cluster, dynamic_smem, self.arch, self.schedule, self.check, self.limits,
@@ -87,7 +87,7 @@ class Session:
             )  # fmt: skip
             if memory.reached:
                 notes += (f"{memory.reached} tensors reached through pointers in memory",)
-            if recorded:
+            if recorded or (self.witnesses and run.errors):
                 launch = Recording(
                     kernel.module.text.encode(), kernel.name, grid, block, tuple(given), memory.buffers(given), cluster, dynamic_smem, output=run.output,
                     arch=self.arch, launcher="tcsim", notes=("the model, not a GPU", *notes),

@@ -119,9 +119,7 @@ class Party:
         self.number, self.warps = len(races.parties), checker.clocks.warps - 1
         self.first = self.number * self.warps
         self.outside = 1 + self.warps  # the column of the clocks that counts releases
-        self.released: list[
-            tuple[int, Array]
-        ] = []  # each release: its number, and the clocks that it publishes, of _KINDS
+        self.released: list[tuple[int, Array]] = []  # each release: its number, and what it publishes, of _KINDS
         self.fenced = np.zeros_like(self.clocks.known[:, _KINDS])  # by warp: what it knew at its last fence for the GPU
         self.heard = np.zeros(
             self.clocks.warps, np.int32
