@@ -128,7 +128,7 @@ class MatrixProduct(Instruction):
             return _matrices([self.matrix(name, registers) for name, registers in arrays.items()], batch)
 
         def packed(codes: Array) -> Words:
-            return self.registers("d", codes).reshape(len(codes), -1)
+            return self.registers("d", codes).reshape(-1, d.lanes * d.registers)
 
         found = execute(self.work, Stored((prod(batch), *d.shape), (a, b, c), self._places, matrices, packed))
         return found.reshape(*batch, d.lanes, d.registers)
