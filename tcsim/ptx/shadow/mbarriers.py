@@ -194,8 +194,9 @@ class Objects:
 
     def fenced(self, warps: Array) -> None:
         """Warps fence what they initialised."""
+        some = warps.tolist()
         for found in self.live.values():
-            found.fenced |= found.warp in warps
+            found.fenced |= found.warp in some
 
     def told(self, operation: Operation, keys: list[int], index: Any) -> None:
         """An operation will tell mbarriers when it is done."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -20,6 +20,14 @@ def _each(numbers: Array, count: int) -> Array:
     found = np.zeros(count, bool)
     found[numbers] = True
     return np.flatnonzero(found)
+
+
+@lru_cache(64)
+def _flags(count: int, value: bool) -> Array:
+    """One value for each of some threads."""
+    found = np.full(count, value)
+    found.flags.writeable = False
+    return found
 
 
 @dataclass(eq=False)
@@ -57,7 +65,8 @@ class Operation:
         begin, end = int(self.threads[0]) // LANES, int(self.threads[-1]) // LANES + 1
         if len(self.threads) != LANES * (end - begin):
             return None
-        return begin, end, int(self.groups.min()), int(self.groups.max())
+        groups = self.groups.tolist()
+        return begin, end, min(groups), max(groups)
 
 
 class Operations:
@@ -84,7 +93,7 @@ class Operations:
             self._seen = np.concatenate([self._seen, np.full_like(self._seen, NEVER)], axis=1)
             self._learnt = np.concatenate([self._learnt, np.zeros_like(self._learnt)], axis=1)
             self._after = np.concatenate([self._after, np.zeros_like(self._after)], axis=1)
-        left = list(np.ones((2, len(threads)), bool))
+        left = [_flags(len(threads), True)] * 2
         made = Operation(number, kind, line, rank, warps, threads, groups, self.clocks.now[warps], left, proxy)
         self.all.append(made)
         if kind not in ("", "mbarrier"):
@@ -155,7 +164,7 @@ class Operations:
                 over = last < min(least[begin:end])
                 if over and own.each and end == begin + 1:
                     for each in (READ, WRITTEN)[: part + 1]:
-                        own.left[each][:] = False
+                        own.left[each] = _flags(LANES, False)
                     own.depended = False
                     done.append(own)
                     if part == READ and own.left[WRITTEN].any():
@@ -172,7 +181,7 @@ class Operations:
                         continue
                     own.passed_over = True
             for each in (READ, WRITTEN)[: part + 1]:
-                own.left[each] &= more
+                own.left[each] = own.left[each] & more
             if not own.left[part].any():
                 own.depended = False
                 self.seen(own, own.warps, part, np.uint32(0) if own.each else EVERY)
@@ -192,7 +201,7 @@ class Operations:
         """Some threads read registers that operations write: once all have, the operation has read its sources."""
         for own in self.flying.get((kind, rank), []):
             if own.left[READ].any() and not own.registers.isdisjoint(numbers):
-                own.left[READ] &= ~mask[own.threads]
+                own.left[READ] = own.left[READ] & ~mask[own.threads]
                 if not own.left[READ].any():
                     own.depended = True
                     self.seen(own, own.warps, READ)

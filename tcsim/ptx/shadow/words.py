@@ -113,7 +113,7 @@ class Words:
                     if lanes is not None and self.lanes.loose(warps, LEARNS):
                         found += self._known_apart("landed", at, own, numbers, warps, lanes, WRITTEN)
         if lanes is not None:
-            found += self._apart(at, warps, lanes, writes)
+            found += self._apart(at, who if most > 0 and least <= clocks.warps else EMPTY, warps, lanes, writes)
         if not writes:
             return found
         found += self._reads(at, clocks.known[warps, ORDERED, 1:-1] if self.was_read else EMPTY)
@@ -140,19 +140,23 @@ class Words:
                 found.append(Conflict(name, places[bad], numbers[bad], np.zeros(int(bad.sum()), np.int64)))
         return found
 
-    def _apart(self, at: Array, warps: Array, lanes: Array, writes: bool) -> list[Conflict]:
-        """What other lanes of the same warps did, and what only other lanes were told, or told. One warp and lane may stand for all words."""
+    def _apart(self, at: Array, who: Array, warps: Array, lanes: Array, writes: bool) -> list[Conflict]:
+        """What other lanes of the same warps did, and what only other lanes were told, or told. One warp and lane may stand for all words.
+
+        who: wrote the words; EMPTY: no warp wrote any.
+        """
         knows, found = self.lanes, []
-        if knows.loose(warps, WRITES):
-            found += self._in_warp("written", at, self.who[at] == warps + 1, self.when[at], self.what[at], warps, lanes)
+        if len(who) and knows.loose(warps, WRITES):
+            found += self._in_warp("written", at, who == warps + 1, self.when[at], self.what[at], warps, lanes)
         if writes and self.was_read and knows.loose(warps, READS):
             found += self._in_warp("read", at, True, self.read[at, warps], self.reader[at, warps], warps, lanes)
             if len(self.other):
                 found += self._in_warp("read", at, True, self.other[at, warps], self.otherwise[at, warps], warps, lanes)
         missed = knows.missed(warps, lanes)
-        if missed or knows.windows:
+        if (missed or knows.windows) and (len(who) or (writes and self.was_read)):
             warps, lanes = np.broadcast_to(warps, at.shape), np.broadcast_to(lanes, at.shape)
-            found += self._between_lanes("written", self.who[at] - 1, self.when[at], self.what[at], warps, lanes)
+            if len(who):
+                found += self._between_lanes("written", who - 1, self.when[at], self.what[at], warps, lanes)
             for reader in np.nonzero(self.read[at].any(0))[0].tolist() if writes and self.was_read else ():
                 if not missed and reader not in knows.windows:  # these lanes know all of it that is known
                     continue
@@ -179,8 +183,6 @@ class Words:
         self, kind: str, who: Array, when: Array, what: Array, warps: Array, lanes: Array
     ) -> list[Conflict]:
         """Accesses by another warp each (-1, or too large a number: none) that are in order for warps, and not for their lanes."""
-        if int(who.min()) >= self.clocks.warps:  # all by operations, of which no clock knows
-            return []
         knows, lane = self.lanes, what & _LANE
         column = np.clip(who + 1, 0, self.clocks.warps + 1)
         ordered = (column > 0) & (who != warps) & (self.clocks.known[warps, ORDERED, column] >= when)
@@ -296,7 +298,7 @@ class Words:
                     kind = "unfenced write" if writes else "unfenced"
                     found.append(Conflict(kind, own, self.what[at[own]] >> LANE_BITS, who[own] - 1))
         if lanes is not None:
-            found += self._apart(at, by.warps[:1], lanes, writes)
+            found += self._apart(at, EMPTY if landed or not most else who, by.warps[:1], lanes, writes)
         if not writes:
             return found
         fence = known[self.fence, 1:-1] if by.proxy == "async" else None
