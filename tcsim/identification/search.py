@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from tcsim.identification.codes import most
 from tcsim.identification.machine import Array, Batch, Machine, Unknown, answer
 from tcsim.identification.order import joined
-from tcsim.identification.questions import Questions, most
+from tcsim.identification.questions import Questions
 from tcsim.numbers.formats import FORMATS
 
 _FEW = 120  # of those answered wrongly and of the others, to choose what is asked all

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from tcsim.identification.codes import code, most
 from tcsim.identification.machine import NOT_OBSERVABLE, Array, Batch, Machine, Unknown, answer
 from tcsim.identification.order import Order, joined
-from tcsim.identification.questions import KINDS, Questions, code, most
+from tcsim.identification.questions import KINDS, Questions
 from tcsim.identification.result import Evidence, Identified, Mismatch
 from tcsim.identification.search import KEYS, Search, changed, choices, descended, moves_near, pairs_of
 from tcsim.numbers.formats import FORMATS
