@@ -7,12 +7,13 @@ import math
 import numpy as np
 
 from tcsim.identification.machine import Array
-from tcsim.numbers.formats import FORMATS, Format
+from tcsim.numbers.formats import Format
 
 
 def code(format_: Format, exponent: Array, significand: Array, sign: Array) -> Array:
     """Codes of (-1)**sign * significand * 2**exponent, cut to the format; significands in [1, 2).
 
+    >>> from tcsim.numbers.formats import FORMATS
     >>> code(FORMATS["f16"], np.array([0, -15]), np.array([1.5, 1.0]), np.array([0, 1])).tolist()
     [15872, 33280]
     """

@@ -65,6 +65,7 @@ class Order:
         if contexts is not None:
             found = self._divided(contexts, found)
         quiet = 0
+        early = {members[0] for members in found}
         for others in (1, 3) * _ROUNDS:
             wrong = self._refuted(found, others)
             quiet = 0 if wrong is not None else quiet + 1
@@ -72,8 +73,24 @@ class Order:
                 break
             if wrong is None:
                 continue
+            contexts = wrong if contexts is None else joined([wrong, contexts])
             found = self._divided(wrong, found)
+            found = self._united(contexts[: 96 * self.effort], found, early)
         return found
+
+    def _united(self, contexts: Batch, classes: list[tuple[int, ...]], early: set[int]) -> list[tuple[int, ...]]:
+        """Classes that were divided late, with the one that they may change places with: a product may have lain in a wrong class."""
+        base, found = self.ask(contexts), [members for members in classes if members[0] in early]
+        for members in classes:
+            if members[0] in early:
+                continue
+            apart = self._apart(contexts, base, members[0], [other[0] for other in found])
+            if all(apart):
+                found.append(members)
+            else:
+                place = apart.index(False)
+                found[place] = tuple(sorted(found[place] + members))
+        return sorted(found)
 
     def _divided(self, contexts: Batch, classes: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
         """Classes divided where a swap of two members changes an answer."""
@@ -153,13 +170,19 @@ class Order:
             for step in steps:
                 order = np.arange(signature.k)
                 order[list(other)], order[step[:length]] = step[:length], other
-                if (self.ask(_permuted(contexts, order)) == base).all():
+                if (self.ask(_permuted(contexts, order)) == base).all() and self._alike(order, [*step, *other]):
                     step.extend(other)
                     break
             else:
                 steps.append(list(other))
         grouped = any(len(step) > length for step in steps)
         return [tuple(step) for step in steps], length if grouped else 0
+
+    def _alike(self, order: Array, within: list[int]) -> bool:
+        """Whether sums of few products in some columns stay as they are in another order."""
+        asked = joined([self.questions.ask(kind, 30, within) for kind in _KINDS])
+        self._same_scales(asked)
+        return bool((self.ask(asked) == self.ask(_permuted(asked, order))).all())
 
 
 def _permuted(batch: Batch, order: Array) -> Batch:

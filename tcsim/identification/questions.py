@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tcsim.identification import aimed
 from tcsim.identification.codes import code, most
 from tcsim.identification.machine import Array, Batch, Machine, Signature
 from tcsim.numbers.formats import FORMATS
@@ -26,6 +27,7 @@ KINDS = (
     "cut",
     "tie",
     "below",
+    "aimed",
 )
 
 
@@ -451,3 +453,7 @@ class Questions:
         infinite = rng.random(n) < 0.3
         special_c = (self.c.infinity_code or 0) | (self._signs((n,)) << self.c.sign_shift)
         batch.c[infinite] = special_c.astype(batch.c.dtype)[infinite]
+
+    def _aimed(self, batch: Batch, within: Sequence[int], hint: Machine | None) -> None:
+        """Terms placed for one purpose each, round what a hypothesis keeps."""
+        aimed.fill(self.rng, batch, within, hint)

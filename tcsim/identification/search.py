@@ -149,6 +149,7 @@ def _settled(search: Search, machine: Machine, wrong: int) -> tuple[Machine, int
             before = wrong
             for key in KEYS:
                 machine, wrong = _best(search, machine, wrong, [key])
+            machine, wrong = _chosen(search, machine, wrong, windows(search, machine))
             machine, wrong = _ordered(search, machine, wrong)
             if wrong in (0, before):
                 break
@@ -177,6 +178,25 @@ def moves_near(search: Search, machine: Machine) -> list[tuple[str, Any]]:
     return found
 
 
+def windows(search: Search, machine: Machine) -> list[Machine]:
+    """Machines with other fraction bits and a floor as far from them: small sums lose the same bits, so neither changes alone."""
+    if machine.fraction_bits is None or machine.floor is None:
+        return []
+    away = machine.floor - machine.fraction_bits
+    return [
+        replace(machine, fraction_bits=bits, floor=bits + away)
+        for bits in search.choices["fraction_bits"]
+        if bits not in (None, machine.fraction_bits) and bits + away in search.choices["floor"]
+    ]
+
+
+def cut_anywhere(search: Search, machine: Machine) -> list[Machine]:
+    """Machines that do lose bits, for one that loses none: every number of fraction bits."""
+    if machine.fraction_bits is not None:
+        return []
+    return [replace(machine, fraction_bits=bits) for bits in search.choices["fraction_bits"] if bits is not None]
+
+
 def pairs_of(moves: list[tuple[str, Any]]) -> Iterator[dict[str, Any]]:
     """Changes of two keys at once."""
     for place, (one, x) in enumerate(moves):
@@ -193,6 +213,8 @@ def _paired(search: Search, machine: Machine, wrong: int) -> tuple[Machine, int]
         found: list[tuple[int, int, Machine]] = []
         for base in beam:
             bad = np.flatnonzero(share.refuted(base))
+            if not len(bad):
+                continue
             few = bad[:: max(1, len(bad) // 60)]
             failing, answers = share.pool[few], share.answers[few]
             for values in pairs_of(moves_near(search, base)):

@@ -14,12 +14,23 @@ from tcsim.identification.machine import NOT_OBSERVABLE, Array, Batch, Machine, 
 from tcsim.identification.order import Order, joined
 from tcsim.identification.questions import KINDS, Questions
 from tcsim.identification.result import Evidence, Identified, Mismatch
-from tcsim.identification.search import KEYS, Search, changed, choices, descended, moves_near, pairs_of
+from tcsim.identification.search import (
+    KEYS,
+    Search,
+    changed,
+    choices,
+    cut_anywhere,
+    descended,
+    moves_near,
+    pairs_of,
+    windows,
+)
 from tcsim.numbers.formats import FORMATS
 
 _ROUNDS = 10
 _PER_KIND = 160
 _CHECKED = 600  # of each kind, in the final check
+_AIMED = 5  # times that more questions are made for keys that show nothing
 _FAR = 0.08  # of the answers wrong: no better order of the steps will explain them
 
 
@@ -105,7 +116,7 @@ def _attempt(unknown: Unknown, seed: int, effort: int) -> tuple[Search, Machine]
         nan=nan,
         scaled=None if sig.scale is None else ("group", group) if group else search.choices["scaled"][1],
     )
-    machine = descended(search, first, again=effort > 1)
+    machine = descended(search, first, again=True)
     for number in range(_ROUNDS):
         if search.wrong(machine):
             break
@@ -128,19 +139,18 @@ def _separated(search: Search, machine: Machine) -> Machine:
     sig, quiet = search.questions.signature, 0
     while quiet < 3:
         quiet += 1
-        batch = joined(
-            [
-                search.questions.ask(kind, 400, range(sig.k), machine)
-                for kind in (*KINDS, "edge", "floor", "floor", "cut", "cut")
-            ]
-        )
+        others = _fitting(search, machine)
+        some = others[:: max(1, len(others) // 8)]
+        kinds = (*KINDS, "edge", "floor", "floor", "cut", "cut", *["aimed"] * 4)
+        hints = [(kind, 400, machine) for kind in kinds] + [("aimed", 300, other) for other in some]
+        batch = joined([search.questions.ask(kind, count, range(sig.k), hint) for kind, count, hint in hints])
         mine, chosen = answer(machine, batch), []
-        for other in _fitting(search, machine):
+        for other in others:
             differ = np.flatnonzero(answer(other, batch) != mine)
             chosen.extend(differ[:6].tolist())
         if chosen:
-            some = batch[np.unique(chosen)]
-            search.add(some, search.ask(some))
+            asked = batch[np.unique(chosen)]
+            search.add(asked, search.ask(asked))
             quiet = 0
             if search.wrong(machine):
                 machine = descended(search, machine)
@@ -163,7 +173,8 @@ def _fitting(search: Search, machine: Machine) -> list[Machine]:
     pairs = [
         changed(machine, values) for values in pairs_of(moves) if not hidden & set(values.items()) or len(hidden) < 6
     ]
-    return [alone[move] for move in moves if move in hidden] + [other for other in pairs if fits(other)][:60]
+    along = [other for other in [*windows(search, machine), *cut_anywhere(search, machine)] if fits(other)]
+    return along + [alone[move] for move in moves if move in hidden] + [other for other in pairs if fits(other)][:60]
 
 
 def _places(steps: list[tuple[int, ...]], k: int) -> Iterator[tuple[int, ...]]:
@@ -215,7 +226,9 @@ def _concluded(search: Search, machine: Machine, left: int = 4) -> Identified:
     places = [(1500, tuple(range(sig.k)))]
     if len(machine.step) > 1:
         places.append((400, machine.step[0]))  # all of it beside c
-    more = joined([search.questions.ask(kind, count, where, machine) for kind in KINDS for count, where in places])
+    batches = [search.questions.ask(kind, count, where, machine) for kind in KINDS for count, where in places]
+    more = joined([*batches, search.questions.ask("aimed", 6000, range(sig.k), machine)])
+    more = joined([more, *_aimed_at_hidden(search, machine, more)])
     mine = answer(machine, more)
     rows = np.random.default_rng(0).permutation(len(more))
     parts = [(part, more[part]) for part in np.split(rows, [1000, 4000])]
@@ -259,6 +272,22 @@ def _concluded(search: Search, machine: Machine, left: int = 4) -> Identified:
             return _refused(search, machine)
     found["nan"] = machine.nan
     return Identified(sig, found, machine, tuple(evidence), search.asked, None, tied)
+
+
+def _aimed_at_hidden(search: Search, machine: Machine, batch: Batch) -> list[Batch]:
+    """Questions that tell a key from its rivals, where those of a batch tell it from none."""
+    hidden = {key: [changed(machine, {key: rival}) for rival in _rivals(search, machine, key)] for key in KEYS}
+    found, mine = [], answer(machine, batch)
+    for number in range(_AIMED):
+        told = {key: [np.flatnonzero(answer(x, batch) != mine)[:4] for x in rivals] for key, rivals in hidden.items()}
+        if number:
+            found += [batch[rows] for of_key in told.values() for rows in of_key if len(rows)]
+        hidden = {key: rivals for key, rivals in hidden.items() if not any(map(len, told[key]))}
+        if not any(hidden.values()) or number == _AIMED - 1:
+            break
+        batch = search.questions.ask("aimed", 6000, range(search.questions.signature.k), machine)
+        mine = answer(machine, batch)
+    return found
 
 
 def _differing(machine: Machine, parts: list[tuple[Array, Batch]], answers: Array) -> Array:
