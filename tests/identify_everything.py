@@ -10,7 +10,6 @@ import json
 import signal
 import time
 from collections.abc import Sequence
-from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ import numpy as np
 from hwkernels.identify.run import chosen, on_model
 from tcsim.identification.machine import NOT_OBSERVABLE, Signature
 from tcsim.identification.solver import identify
-from tests.random_machines import Machine, agrees, outside_machines, random_machines
+from tests.random_machines import Machine, agrees, outside_machines, random_machine
 
 ARCHS = ("sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 LIMIT = 100
@@ -40,15 +39,9 @@ class Asked:
         return self._machine.dot(*(x for x in operands if x is not None))
 
 
-@cache
-def machines() -> list[Machine]:
-    """The random machines."""
-    return list(random_machines(200, seed=1))
-
-
-def cases() -> list[tuple[str, str]]:
-    """What is tried: (group, name)."""
-    random = [("random", str(number)) for number in range(200)]
+def cases(seed: int = 1, count: int = 200) -> list[tuple[str, str]]:
+    """What is tried: (group, name); a random machine's name is "seed/number"."""
+    random = [("random", f"{seed}/{number}") for number in range(count)]
     rows = [(arch, item.mnemonic) for arch in ARCHS for item in chosen(arch, scaled=True)]
     return [("outside", name) for name in outside_machines()] + random + rows
 
@@ -84,7 +77,7 @@ def _tried(group: str, name: str) -> dict[str, Any]:
         verdict = "right" if right else f"wrong: {sorted(result.differs)}"
         refused = result.found.outside
         return {"verdict": verdict, "refused": refused, "asked": result.found.asked, "solver": round(result.seconds, 2)}
-    machine = outside_machines()[name] if group == "outside" else machines()[int(name)]
+    machine = outside_machines()[name] if group == "outside" else _random(name)
     begun = time.monotonic()
     found = identify(Asked(machine))
     told: dict[str, Any] = {
@@ -104,14 +97,23 @@ def _tried(group: str, name: str) -> dict[str, Any]:
     return told | {"verdict": f"wrong: {keys or 'not observable'}"}
 
 
+def _random(name: str) -> Machine:
+    seed, number = map(int, name.split("/"))
+    return random_machine(number, seed)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Try all, write a line of JSON for each as it ends."""
     made = argparse.ArgumentParser(prog="python -m tests.identify_everything")
     made.add_argument("--jobs", type=int, default=2)
     made.add_argument("--json", type=Path, required=True)
     made.add_argument("--only", nargs="+", default=[], metavar="GROUP", help="random, outside, or archs")
+    made.add_argument("--seed", type=int, default=1, help="of the random machines")
+    made.add_argument("--machines", type=int, default=200, help="how many of them")
     options = made.parse_args(arguments)
-    chosen_cases = [case for case in cases() if not options.only or case[0] in options.only]
+    chosen_cases = [
+        case for case in cases(options.seed, options.machines) if not options.only or case[0] in options.only
+    ]
     wrong = 0
     with get_context("spawn").Pool(options.jobs) as pool, options.json.open("w") as file:
         for told in pool.imap_unordered(tried, chosen_cases):
