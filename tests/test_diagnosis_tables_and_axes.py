@@ -38,6 +38,18 @@ def ones(lines: int) -> np.ndarray[Any, Any]:
     return np.full((lines, BLOCKS), 127, np.uint8)
 
 
+@pytest.mark.parametrize(("operand", "constant"), [("a", 1.0), ("b", -8.0)])
+def test_a_zero_point_is_no_bias(operand: str, constant: float) -> None:
+    """A constant in every element of an operand is named, though it comes to a number for each row or column."""
+    random = np.random.default_rng(5)
+    a, b = (random.integers(-8, 9, shape).astype(np.float16) for shape in ((M, K), (K, N)))
+    c = np.zeros((M, N), np.float32)
+    left, right = (x + np.float16(constant) if name == operand else x for name, x in (("a", a), ("b", b)))
+    found = tcsim.diagnose(MMA, a=a, b=b, c=c, observed=tcsim.gemm(left, right, c, instruction=MMA).view(np.float32))
+    assert found.verdict == "explained"
+    assert found.mistake == f"constant added to {operand}"
+
+
 def test_scales_exchanged_where_m_and_n_differ() -> None:
     """Rows behind the other table's end count as 1."""
     given = scaled()

@@ -161,7 +161,13 @@ def described(lines: Ints, what: str) -> str:
     'rows 4-7 are rows 0-3'
     >>> described(np.array([0, 3, 2, 1]), "rows")
     'rows 1 and 3 exchanged'
+    >>> described(np.array([0, 1, 2, 3, 3, 4, 5, 6, 6, 7, 8, 9]), "rows")
+    'block i of 4 rows starts at 3 i: its stride is that of 3 rows'
+    >>> described(np.arange(12).reshape(3, 4).T.reshape(-1), "rows")
+    'rows transposed as an array of 3 x 4: row i * 4 + j stands at j * 3 + i'
     """
+    if found := _strided(lines, what) or _transposed(lines, what):
+        return found
     for group in _GROUPS:
         inner = lines[:group]
         again = np.arange(len(lines)) // group * group + np.resize(inner, len(lines))
@@ -182,7 +188,36 @@ def described(lines: Ints, what: str) -> str:
             parts.append(f"{what} {_range(*own)} are {what} {_range(*other)}")
         elif own < other:
             parts.append(f"{what} {_range(*own)} and {_range(*other)} exchanged")
-    return ", ".join(parts[:4]) + (f" and {len(parts) - 4} more runs" if len(parts) > 4 else "")
+    if len(parts) <= 4:
+        return ", ".join(parts)
+    whole = ", a permutation of all, as of what was sorted or gathered and not put back"
+    every = np.array_equal(np.sort(lines), np.arange(len(lines)))
+    return ", ".join(parts[:4]) + f" and {len(parts) - 4} more runs" + whole * every
+
+
+def _strided(lines: Ints, what: str) -> str:
+    """Blocks that start at multiples of another number than their size: of at least two, all moved but the first."""
+    moved = np.flatnonzero(lines != np.arange(len(lines)))
+    size = int(moved[0]) if len(moved) else 0
+    if size < 2 or len(lines) < 2 * size:
+        return ""
+    at, stride = np.arange(len(lines)), int(lines[size])
+    if stride < 1 or not np.array_equal(lines, at // size * stride + at % size):
+        return ""
+    return f"block i of {size} {what} starts at {stride} i: its stride is that of {stride} {what}"
+
+
+def _transposed(lines: Ints, what: str) -> str:
+    """All lines in the order of an array of them that is transposed, as heads and tokens that are exchanged."""
+    count = len(lines)
+    inner, at = int(lines[1 % count]), np.arange(count)
+    if inner < 2 or inner == count or count % inner:
+        return ""
+    outer = count // inner
+    if not np.array_equal(lines, at % outer * inner + at // outer):
+        return ""
+    line = what.removesuffix("s")
+    return f"{what} transposed as an array of {outer} x {inner}: {line} i * {inner} + j stands at j * {outer} + i"
 
 
 def _range(first: int, last: int) -> str:

@@ -133,6 +133,7 @@ def vector(reals: Reals) -> Line | None:
         if reals.near(values)[reals.finite].all() and np.ptp(off) > 0:
             said = f"one number for each {line}, from {off.min():.4g} to {off.max():.4g}"
             relation = Relation("bias added", said, f"the epilogue adds a vector along the {other}")
+            relation = _of_an_operand(reals, off, axis) or relation
             return Line(relation, np.maximum(values, 0) if reals.floor else values, axis, True)
     if reals.floor:
         return None
@@ -156,6 +157,24 @@ def vector(reals: Reals) -> Line | None:
                 relation = Relation(f"{what} scaled", said, f"the epilogue multiplies each of the {what} by a number")
                 return Line(relation, factors * base + rest, axis, False, with_c)
     return None
+
+
+def _of_an_operand(reals: Reals, off: Numbers, axis: int) -> Relation | None:
+    """What is added, if it is what a constant in each element of an operand comes to: that times the sums of the other's lines."""
+    own, other = ("b", "a") if axis == 2 else ("a", "b")
+    sums = reals.lines(other).sum(axis=2)
+    sums = np.expand_dims(sums, axis)
+    size = float((sums**2).sum())
+    constant = float((off * sums).sum()) / size if size else 0.0
+    if not constant or not reals.near(reals.right + constant * sums)[reals.finite].all():
+        return None
+    line = "row" if other == "a" else "column"
+    return Relation(
+        f"constant added to {own}",
+        f"every element of {own} is {abs(constant):.4g} too {'large' if constant > 0 else 'small'}: each {line} is off by that "
+        f"times the sum of the {line} of {other}",
+        f"the zero point of {own} is not subtracted, or subtracted twice",
+    )
 
 
 def _near_with(reals: Reals, factor: Any, base: Numbers, rest: Any) -> bool:

@@ -103,8 +103,8 @@ BUFFERS = 8
 def buffers(parts: list[Floats]) -> Floats:
     """The last part, then in ascending order 8 sums: part p of the others was added to sum p mod 8.
 
-    >>> p = [np.float32(each) for each in (1, 2**24, 3, 4, 5, 6, 7, 8, 9, 2**24)]
-    >>> buffers(p) == (p[9] + (p[0] + p[8])) + p[1] + p[2] + p[3] + p[4] + p[5] + p[6] + p[7] != ascending(p)
+    >>> p = [np.float32(each) for each in (1, 2**24, 3, 4, 5, 6, 7, 8, 9, -(2**24))]
+    >>> bool(buffers(p) == (p[9] + (p[0] + p[8])) + p[1] + p[2] + p[3] + p[4] + p[5] + p[6] + p[7] != ascending(p))
     True
     """
     *others, last = parts
