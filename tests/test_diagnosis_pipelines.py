@@ -97,7 +97,7 @@ CASES: dict[str, tuple[Callable[[], np.ndarray], str]] = {
     "buffers": (overlaid, "a: overwritten by b.*rows 24-31 of every tile of 32 hold columns 0-7"),
     "pitch too small": (lambda: stored(N - 4, 0, 0.0), "d: pitch wrong .44 elements for 48"),
     "pitch and nothing": (lambda: stored(N + 4, 0, np.nan), "d: pitch wrong .52 elements for 48"),
-    "first address": (lambda: stored(N, 4, np.nan), "d: pointer off .by -4 elements"),
+    "first address": (lambda: stored(N, 4, np.nan), "d: pointer off .by 4 elements: what is stored lies too late"),
     "8 bytes": (lambda: chunks(half), "the last 8 of every 16 bytes along K are zero"),
     "ldmatrix": (lambda: chunks(first_again), "a: 8 x 8 matrices repeated .the second 16 bytes of each 32"),
     "major": (major, "a: tile transposed .tiles of 16 x 32 lie MN-major"),

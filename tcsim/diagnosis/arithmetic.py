@@ -28,9 +28,10 @@ def attempts(problem: Problem) -> Iterator[Attempt]:
     """Other instructions that take the same registers, the same on other archs, and work that no tensor core does."""
     multiply = problem.machine.instruction
     yield from _descriptors(problem)
-    for mnemonic in _kin(problem):
-        said = "look at the element types and modifiers of the instruction that was emitted"
-        yield Attempt("another instruction", mnemonic, said, partial(_replaced, problem, mnemonic, multiply.arch.name))
+    for row in _kin(problem):
+        said = f"look at the element types and modifiers of the instruction that was emitted{_reads(problem, row)}"
+        run = partial(_replaced, problem, row.mnemonic, multiply.arch.name)
+        yield Attempt("another instruction", row.mnemonic, said, run)
     for arch in ARCHS:
         if arch != multiply.arch.name:
             said = "the result is another generation's: look at the arch that was asked for"
@@ -67,14 +68,22 @@ def attempts(problem: Problem) -> Iterator[Attempt]:
         )
 
 
-def _kin(problem: Problem) -> Iterator[str]:
+def _kin(problem: Problem) -> Iterator[Row]:
     """Instructions of the family and arch whose operands take the same registers."""
     row = problem.machine.instruction.row
     if not row.operands:
         return  # tcgen05.mma: the instruction descriptor says what it is
     for other in on_arch(problem.machine.instruction.arch.name, row.family):
         if other is not row and other.shape == row.shape and _places(other) == _places(row):
-            yield other.mnemonic
+            yield other
+
+
+def _reads(problem: Problem, row: Row) -> str:
+    """Which operands an instruction takes for other numbers than they are."""
+    known = (name for name in "ab" if name in row.operands)
+    pairs = ((name, row.operands[name].format.name, problem.machine.formats[name].name) for name in known)
+    found = [f"operand {name} as {other}, not {own}" for name, other, own in pairs if other != own]
+    return f": it reads {' and '.join(found)}" if found else ""
 
 
 def _places(row: Row) -> dict[str, tuple[int, str]]:

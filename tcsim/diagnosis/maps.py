@@ -191,6 +191,14 @@ def depth_rules(depth: int, step: int, chunk: int = 0) -> Iterator[Rule]:
                     if 0 <= other <= last:
                         said = f"in block {number} of {size} (K {number * size}-{number * size + size - 1}) that of block {other}"
                         yield rule(late, said, _STAGE, partial(_one, size, number, other), 3)
+    for parts in range(2, min(depth // 2, _MOST_PARTS) + 1):
+        if depth % parts == 0:
+            for outer in {parts, depth // parts}:
+                said = f"K transposed as an array of {outer} x {depth // outer}: the operands' layouts of K differ"
+                advice = (
+                    "channels and taps, or groups and elements: K goes through one first in A, through the other in B"
+                )
+                yield rule("K of {x} in another order", said, advice, partial(_as_array, outer, depth), 3)
     for size in [*sizes, depth]:
         for part in (step // 2, step, 2 * step, *((4 * step, 8 * step, 16 * step) if size == depth else ())):
             for number, over in ((1, 2), (1, 4), (2, 1), (4, 1)):
@@ -199,6 +207,13 @@ def depth_rules(depth: int, step: int, chunk: int = 0) -> Iterator[Rule]:
                     place = f"inside each tile of {size}: " if size < depth else ""
                     much = f"{moved} for every {part}"
                     yield rule(advance, f"{place}{much}", _ADVANCE, partial(_inner, size, part, moved), 3)
+
+
+_MOST_PARTS = 32  # of K, as the taps of a filter
+
+
+def _as_array(outer: int, depth: int, k: Ints) -> Ints:
+    return k % outer * (depth // outer) + k // outer
 
 
 def _inside(k: Ints, depth: int) -> Ints:
@@ -254,6 +269,14 @@ def memory_rules(count: int, depth: int, others: int, chunk: int, step: int) -> 
                 said = f"begins again every {power} elements ({order})"
                 advice = "an offset that is kept in too few bits overflows: look at the type of the index"
                 yield Rule("{x}: addresses wrap", said, advice, partial(_wrapped, power, length, k_first), 4)
+        for deep in sorted({step, 2 * step, 4 * step, 8 * step}):
+            if deep < depth:
+                said = (
+                    f"each K tile of {deep} begins {deep} lines along M or N further on, not {deep} along K ({order})"
+                )
+                advice = "the pointer is advanced by the stride of the other axis"
+                sideways = partial(_sideways, deep, length, size, k_first)
+                yield Rule("{x}: K advance along the other axis", said, advice, sideways, 4)
     said = "look at the order in memory that {x} is given in, and at .row and .col"
     detail = "the whole matrix, row-major taken for column-major"
     for where, rank in ((_turned, 2), (_turned_back, 3)):
@@ -280,6 +303,11 @@ def flat_place(
     place = np.where((place >= 0) & (place < size), place, -1)
     outer, inner = np.where(place < 0, -1, place // length), place % length
     return (outer, inner) if k_first else (np.where(outer < 0, -1, inner), outer)
+
+
+def _sideways(deep: int, length: int, size: int, k_first: bool, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    """The first tile of K, of lines as many further on as the tile is long for each tile."""
+    return flat_place(length, 0, length, size, k_first, r + k // deep * deep, k % deep, o)
 
 
 def _wrapped(power: int, length: int, k_first: bool, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:

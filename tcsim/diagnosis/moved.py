@@ -166,7 +166,7 @@ def described(lines: Ints, what: str) -> str:
     >>> described(np.arange(12).reshape(3, 4).T.reshape(-1), "rows")
     'rows transposed as an array of 3 x 4: row i * 4 + j stands at j * 3 + i'
     """
-    if found := _strided(lines, what) or _transposed(lines, what):
+    if found := _strided(lines, what) or _transposed(lines, what) or _parts_of_blocks(lines, what):
         return found
     for group in _GROUPS:
         inner = lines[:group]
@@ -193,6 +193,31 @@ def described(lines: Ints, what: str) -> str:
     whole = ", a permutation of all, as of what was sorted or gathered and not put back"
     every = np.array_equal(np.sort(lines), np.arange(len(lines)))
     return ", ".join(parts[:4]) + f" and {len(parts) - 4} more runs" + whole * every
+
+
+def _parts_of_blocks(lines: Ints, what: str) -> str:
+    """Parts of every block that are other parts of it, the same in all blocks.
+
+    >>> _parts_of_blocks(np.array([2, 3, 4, 5, 4, 5, 8, 9, 10, 11, 10, 11]), "rows")
+    'in every 6 rows the parts of 2 are parts 1, 2, 2: each is overwritten by the next one'
+    """
+    at = np.arange(len(lines))
+    for size in range(3, len(lines) + 1):
+        if len(lines) % size or not np.array_equal(lines, at // size * size + lines[at % size]):
+            continue
+        for count in range(3, min(8, size) + 1):
+            part = size // count
+            if part * count != size:
+                continue
+            parts = lines[:size:part] // part
+            if np.array_equal(lines[:size], np.repeat(parts, part) * part + at[:size] % part):
+                following = np.array_equal(parts, np.minimum(np.arange(count) + 1, count - 1))
+                if size == len(lines) and not following:
+                    return ""
+                permuted = ": they are permuted" if len(set(parts.tolist())) == count else ""
+                said = ": each is overwritten by the next one" if following else permuted
+                return f"in every {size} {what} the parts of {part} are parts {', '.join(map(str, parts))}{said}"
+    return ""
 
 
 def _strided(lines: Ints, what: str) -> str:

@@ -16,6 +16,7 @@ from tcsim.numbers.formats import FORMATS, Format
 
 NARROW = "result passed through a narrower format"
 TRUNCATED = "result truncated to a narrower format"
+_LINES, _ALIKE = 8, 0.02  # so many numbers that are another's multiples up to this part are no chance
 _TELLS = 4  # times the reach of rounding: a line that is scaled must have an output beyond it
 _FORMATS = ("e4m3", "e5m2", "bf16", "f16")
 
@@ -166,7 +167,8 @@ def _of_an_operand(reals: Reals, off: Numbers, axis: int) -> Relation | None:
     sums = np.expand_dims(sums, axis)
     size = float((sums**2).sum())
     constant = float((off * sums).sum()) / size if size else 0.0
-    if not constant or not reals.near(reals.right + constant * sums)[reals.finite].all():
+    rest = off - constant * sums  # elements that became larger were rounded: it is small, not nothing
+    if not constant or off.size < _LINES or float((rest**2).mean()) > _ALIKE**2 * float((off**2).mean()):
         return None
     line = "row" if other == "a" else "column"
     return Relation(

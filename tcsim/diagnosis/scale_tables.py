@@ -69,9 +69,18 @@ class ScaleTables(Whole):
             return [("scale_a and scale_b exchanged", "; ".join(filter(None, details[: 2 - same])), _ORDER)]
         if self.a.mistake == self.b.mistake and self.a.detail == self.b.detail:
             both = {"x": "a and scale_b", "y": "the other"}
-            return [(self.a.mistake.format(**both), self.a.detail.format(**both), self.a.advice.format(x="both"))]
+            return [
+                (
+                    self.a.mistake.format(**both, line="line"),
+                    self.a.detail.format(**both),
+                    self.a.advice.format(x="both"),
+                )
+            ]
         return [
-            tuple(text.format(x=x, y=y) for text in (one.mistake, one.detail, one.advice))  # type: ignore[misc]
+            tuple(
+                text.format(x=x, y=y, line="row" if x == "a" else "column")
+                for text in (one.mistake, one.detail, one.advice)
+            )  # type: ignore[misc]
             for one, x, y in ((self.a, "a", "b"), (self.b, "b", "a"))
             if one is not OWN
         ]
@@ -298,21 +307,21 @@ def _indices(blocks: int) -> Iterator[Reading]:
             said = f"a factor is taken for 1 / {by} of its elements: block i takes number {by} i"
             yield reading("block", said, _same, partial(_times, by))
             yield reading(
-                "block", f"block i takes number i mod {by}: that of the first tile", _same, partial(_rest, by)
+                "block", f"block i takes number i mod {by}: always those of the first K tile", _same, partial(_rest, by)
             )
             yield reading("block", f"always the first of every {by}", _same, partial(_first, by))
             yield reading("block", f"always the last of every {by}", _same, partial(_last, by))
     for by in (-1, 1, -2, 2, 4, -4):
         said = f"off by {abs(by)} ({'early' if by > 0 else 'late'})"
         yield reading("block", said, _same, partial(_shifted, by))
-        yield reading("line", said, partial(_shifted, by), _same)
+        yield reading("{line}", said, partial(_shifted, by), _same)
     for size in (8, 16, 32, 64, 128):
-        yield reading("line", f"line i takes that of i mod {size}: the first block's", partial(_rest, size), _same)
-        yield reading("line", f"always the first of every {size}", partial(_first, size), _same)
-        yield reading("line", f"line i takes that of i / {size}", partial(_divided, size), _same)
-    yield reading("line", "always the first", partial(_rest, 1), _same)
+        yield reading("{line}", f"line i takes that of i mod {size}: the first block's", partial(_rest, size), _same)
+        yield reading("{line}", f"always the first of every {size}", partial(_first, size), _same)
+        yield reading("{line}", f"line i takes that of i / {size}", partial(_divided, size), _same)
+    yield reading("{line}", "always the first", partial(_rest, 1), _same)
     yield reading("block", "always the first", _same, partial(_rest, 1))
-    yield reading("line and block", "one factor for all", partial(_rest, 1), partial(_rest, 1))
+    yield reading("{line} and block", "one factor for all", partial(_rest, 1), partial(_rest, 1))
 
 
 def _at(line: Callable[[Ints], Ints], block: Callable[[Ints], Ints], own: Numbers, other: Numbers) -> Numbers:
