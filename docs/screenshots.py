@@ -77,6 +77,12 @@ def _sparse_product() -> str:
     return product_page(tcsim.instruction("mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32", arch="sm_90"))
 
 
+def _sparse_tensor_memory() -> str:
+    ins = tcsim.instruction("tcgen05.mma.sp.cta_group::1.kind::f16", arch="sm_100a")
+    idesc = tcsim.InstructionDescriptor("f16", 128, 64, a_format="bf16", sparse=True)
+    return product_page(ins, Tile(idesc=idesc.encode()))
+
+
 def _diagnosis() -> str:
     random = np.random.default_rng(0)
     a, b = (random.standard_normal(shape).astype(np.float16) for shape in ((128, 32), (32, 128)))
@@ -94,6 +100,7 @@ SHOTS = {
     "page-product-light.png": Shot(_product, "d 8,6", False, (1180, 920)),
     "page-product-dark.png": Shot(_warp_product, "d 8,6", True, (1100, 880)),
     "page-sparse-light.png": Shot(_sparse_product, "d 9,3", False, (760, 975)),
+    "page-sparse-tmem-light.png": Shot(_sparse_tensor_memory, "d 9,3", False, (1180, 980)),
     "page-instruction-dark.png": Shot(_instruction, "d 8,6", True, (1000, 820)),
     "page-tile-dark.png": Shot(_tile, "1,8", True, (1180, 600)),
     "page-descriptor-light.png": Shot(_wrong_descriptor, "16,0", False, (1180, 620)),

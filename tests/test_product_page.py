@@ -168,6 +168,54 @@ def test_metadata_and_what_it_keeps(mnemonic: str, arch: str) -> None:
     np.testing.assert_array_equal(tcsim.decode(d, ins.operands["d"].format), dense.astype(int) @ right)
 
 
+@pytest.mark.parametrize(
+    ("kind", "form", "m", "ctas", "selector"),
+    [("f16", "bf16", 128, 1, 0), ("f16", "f16", 64, 1, 1), ("tf32", "tf32", 128, 1, 0), ("f8f6f4", "e4m3", 256, 2, 0), ("i8", "s8", 128, 2, 0)],
+)  # fmt: skip
+def test_metadata_in_tensor_memory(kind: str, form: str, m: int, ctas: int, selector: int) -> None:
+    """Groups, A and B put where the page says, and multiplied by the descriptors that it names: D, where it says, is the sum over the k that it links."""
+    result = "s32" if kind == "i8" else "f32"
+    desc = tcsim.InstructionDescriptor(
+        kind, m, 32, result, form, form, sparse=True, sparsity_selector=selector, arch="sm_100a"
+    )
+    ins = tcsim.instruction(f"tcgen05.mma.sp.cta_group::{ctas}.kind::{kind}", arch="sm_100a")
+    data = data_of(product_page(ins, Tile(idesc=desc.encode())))
+    (metadata,), (a, b, d) = data["extras"], data["operands"]
+    kept, groups = np.array(data["kept"]), np.array(data["groups"], np.uint32)
+    assert kept.shape == (m, desc.k // 2) and metadata["span"] * metadata["columns"] == desc.k
+    assert (np.diff(kept) > 0).all() and len(set(map(tuple, kept))) > 1
+    random = np.random.default_rng(2)
+    left, right = random.integers(1, 4, kept.shape), random.integers(0, 3, (desc.k, 32))
+    smem = np.zeros((ctas, 1 << 15), np.uint8)
+    for own, values in ((a, left), (b, right)):
+        home = own["homes"][0]
+        codes = tcsim.encode(values, form).astype(np.uint64)
+        row, column = np.indices(values.shape)
+        cta = (column if own is b else row) // (home["rowsOfCta"] or len(kept))
+        for octet in range(home["bits"] // 8):
+            smem[cta, read(own, home) // 8 + octet] = codes >> np.uint64(8 * octet) & np.uint64(255)
+    tmem = tcsim.TensorMemory(ctas=ctas)
+    for rank in range(ctas):
+        tmem.alloc(64, cta_group=ctas, cta=rank)
+    words, written = np.zeros((ctas, 128, 4), np.uint32), np.zeros((ctas, 128, 4), bool)
+    home, shape = metadata["homes"][0], groups.shape
+    at, cta, low = (summed(home[name], *shape) for name in ("at", "cta", "low"))
+    np.bitwise_or.at(words, (cta, at // 65536, at % 65536), groups << low.astype(np.uint32))
+    written[cta, at // 65536, at % 65536] = True
+    for rank, lane, column in np.argwhere(written):
+        tmem.write(lane, 32 + column, words[rank, lane, column], cta=int(rank))
+    one, other = (int(word, 0) for word in data["steps"][0])
+    done = ins.execute(  # type: ignore[attr-defined]
+        tmem, smem if ctas > 1 else smem[0], d=0, a=one, b=other, idesc=desc, metadata=32, enable_input_d=False
+    )
+    home = d["homes"][0]
+    at, cta = (summed(home[name], m, 32) for name in ("at", "cta"))
+    found = done.words[cta, at // 65536, at % 65536]
+    dense = np.zeros((m, desc.k), np.int64)
+    np.put_along_axis(dense, kept, left, 1)
+    np.testing.assert_array_equal(tcsim.decode(found, result), dense @ right)
+
+
 @pytest.mark.parametrize("vectors", [("mxf8f6f4.block_scale.scale_vec::1X.m16n8k32", "e4m3", "ue8m0"), ("mxf4nvf4.block_scale.scale_vec::4X.m16n8k64", "e2m1", "ue4m3")])  # fmt: skip
 def test_scale_factors_in_registers(vectors: tuple[str, str, str]) -> None:
     head, kind, scale = vectors

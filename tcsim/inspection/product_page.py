@@ -18,7 +18,7 @@ from tcsim.descriptors.forms import Major
 from tcsim.descriptors.matrix import CanonicalTile, MatrixDescriptor
 from tcsim.inspection.memory_places import instruction_format
 from tcsim.inspection.page_file import filled
-from tcsim.inspection.product_parts import cells, scale_cells, scale_parts, sparse_parts, sum_of
+from tcsim.inspection.product_parts import cells, metadata_cells, scale_cells, scale_parts, sparse_parts, sum_of
 from tcsim.isa.mma.multiply import MatrixMultiply
 from tcsim.isa.tcgen05.multiply import TensorMemoryMultiply
 from tcsim.isa.tcgen05.multiply_operands import described
@@ -47,7 +47,7 @@ class Tile:
 
 
 def product_page(instruction: Instruction, tile: Tile = Tile()) -> str:
-    """The page of a product: mma.sync or wgmma, sparse or not, with scale factors or not, or dense tcgen05.mma with its instruction descriptor.
+    """The page of a product: mma.sync, wgmma or, with its instruction descriptor, tcgen05.mma; sparse or not, with scale factors or not.
 
     A sparse one is drawn with an example of metadata, in which every pair of increasing indices occurs.
 
@@ -61,11 +61,11 @@ def product_page(instruction: Instruction, tile: Tile = Tile()) -> str:
         made = _warp(instruction, tile)
     elif isinstance(instruction, WarpgroupMultiply):
         made = _warpgroup(instruction, tile)
-    elif isinstance(instruction, TensorMemoryMultiply) and not (instruction.row.sparse or instruction.row.lookup):
+    elif isinstance(instruction, TensorMemoryMultiply) and not instruction.row.lookup:
         made = _tensor_memory(instruction, tile)
     else:
         raise OperandError(
-            f"{instruction!r}: no picture of a product; valid: mma.sync, mma.sp, wgmma.mma_async, and tcgen05.mma whose A is dense"
+            f"{instruction!r}: no picture of a product; valid: mma.sync, mma.sp, wgmma.mma_async, and tcgen05.mma without a lookup table"
         )
     largest = max(one["rows"] * one["columns"] for one in made["operands"])
     if largest > MOST_ELEMENTS:
@@ -159,16 +159,19 @@ def _tensor_memory(instruction: TensorMemoryMultiply, tile: Tile) -> dict[str, A
         )
     plan = described(instruction, tile.idesc)
     desc, ctas = plan.desc, instruction.row.cta_group
-    scaled = bool(instruction.row.block)
-    k = tile.k or (desc.k if scaled else 4 * desc.k)
-    if scaled and k != desc.k:
-        raise OperandError(f"{instruction!r}: K = {k}; valid: {desc.k}, one instruction, whose scale factors are drawn")
+    scaled, sparse = bool(instruction.row.block), instruction.row.sparse
+    k = tile.k or (desc.k if scaled or sparse else 4 * desc.k)
+    if (scaled or sparse) and k != desc.k:
+        drawn = "metadata is" if sparse else "scale factors are"
+        raise OperandError(f"{instruction!r}: K = {k}; valid: {desc.k}, one instruction, whose {drawn} drawn")
+    stored = k // 2 if sparse else k
     formats = {name: instruction_format(instruction, name, tile.idesc) for name in "abd"}
     lies = Tile(k, tile.swizzle, "MN" if desc.transpose_a else "K", "MN" if desc.transpose_b else "K", tile.idesc)
-    homes, steps = _tiles(instruction, lies, (desc.m, desc.n, k), formats, ctas, desc.kind)
+    homes, steps = _tiles(instruction, lies, (desc.m, desc.n, k), formats, ctas, desc.kind, stored)
     homes["d"] = [cells(plan.layout("d"))]
-    made = {"step": desc.k, "operands": _operands((desc.m, desc.n, k), formats, homes), "steps": steps}
-    return made | (scale_cells(plan, instruction.row.block) if scaled else {})
+    made = {"step": desc.k, "operands": _operands((desc.m, desc.n, k), formats, homes, stored), "steps": steps}
+    kept = metadata_cells(plan) if sparse else {}
+    return made | kept | {"extras": [*kept.get("extras", ()), *(scale_cells(plan) if scaled else ())]}
 
 
 def _operands(

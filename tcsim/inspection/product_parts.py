@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.isa.tcgen05.multiply_operands import Described
+from tcsim.layouts.sparsity import Sparsity
 from tcsim.memory.tmem_matrix import TmemLayout
 
 
@@ -53,17 +55,26 @@ def sparse_parts(instruction: Any) -> dict[str, Any]:
     if own is None:
         return {}
     selector = own.selectors[0]
-    row, group = np.indices((own.rows, own.groups))
-    increasing = [pair for pair in own.valid if pair & 3 < pair >> 2]
-    groups = np.array(increasing, np.uint8)[(row + group) % len(increasing)]
     lane, bit = own.places(selector)
     part = _part("metadata", "a", own.group, "4-bit groups", lane.shape, _in_lanes(lane * 8 + bit // 4, 4, own.lanes))
     others = ", ".join(map(str, own.selectors))
-    first = np.arange(own.kept) // (own.group // 2) * own.group  # the k at which the group of a kept element begins
-    return {
-        "kept": (first + own.positions_of(groups)).tolist(), "groups": groups.tolist(),
-        "extras": [part | {"note": f"selector {selector} of {others}"}],
-    }  # fmt: skip
+    return _example(own) | {"extras": [part | {"note": f"selector {selector} of {others}"}]}
+
+
+def _example(own: Sparsity) -> dict[str, Any]:
+    """An example of metadata in which every pair of increasing indices occurs, and the k of each kept element of A."""
+    row, group = np.indices((own.rows, own.groups))
+    increasing = [pair for pair in own.valid if pair & 3 < pair >> 2]
+    groups = np.array(increasing, np.uint8)[(row + group) % len(increasing)]
+    return {"kept": own.columns(own.positions_of(groups)).tolist(), "groups": groups.tolist()}
+
+
+def metadata_cells(plan: Described) -> dict[str, Any]:
+    """Metadata of tcgen05.mma.sp in Tensor Memory: an example, the k that each kept element of A has with it, and the cell of each group."""
+    own, layout = plan.instruction.sparsity(plan.desc), plan.layout("metadata")
+    shape = (layout.rows, layout.columns)
+    part = _part("metadata", "a", plan.desc.k // layout.columns, "4-bit groups", shape, cells(layout))
+    return _example(own) | {"extras": [part | {"note": f"selector {plan.desc.sparsity_selector}{_copies(layout)}"}]}
 
 
 def scale_parts(instruction: Any) -> dict[str, Any]:
@@ -83,14 +94,17 @@ def scale_parts(instruction: Any) -> dict[str, Any]:
     return {"extras": found}
 
 
-def scale_cells(plan: Any, block: int) -> dict[str, Any]:
+def scale_cells(plan: Described) -> list[dict[str, Any]]:
     """Scale factors of tcgen05.mma in Tensor Memory."""
     found = []
     for side in "ab":
         layout = plan.layout(f"scale_{side}")
         home = cells(layout, side == "b")
         shape = (layout.rows, layout.columns) if side == "a" else (layout.columns, layout.rows)
-        part = _part(f"scale_{side}", side, block, plan.formats["scale"].name, shape, home)
-        copies = f"the first of {layout.copies} copies" if layout.copies > 1 else ""
-        found.append(part | {"note": copies})
-    return {"extras": found}
+        part = _part(f"scale_{side}", side, plan.desc.k // layout.columns, plan.formats["scale"].name, shape, home)
+        found.append(part | {"note": _copies(layout).removeprefix("; ")})
+    return found
+
+
+def _copies(layout: TmemLayout) -> str:
+    return f"; the first of {layout.copies} copies" if layout.copies > 1 else ""

@@ -19,6 +19,8 @@ WGMMA = "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16"
 SPARSE = "mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32"
 SCALED = "mma.sync.aligned.kind::mxf4nvf4.block_scale.scale_vec::4X.m16n8k64.row.col.f32.e2m1.e2m1.f32.ue4m3"
 UMMA = "tcgen05.mma.cta_group::2.kind::f16"
+SPARSE_UMMA = "tcgen05.mma.sp.cta_group::1.kind::f16"
+SPARSE_IDESC = tcsim.InstructionDescriptor("f16", 128, 64, a_format="bf16", sparse=True).encode()
 IDESC = tcsim.InstructionDescriptor("f16", 256, 64, a_format="bf16").encode()
 
 
@@ -95,6 +97,29 @@ def test_hover_metadata(browser: Any, tmp_path: Path) -> None:
         assert browser.execute_script("return lit(B).map(([k]) => k)") == kept[row]
 
 
+def test_hover_metadata_in_tensor_memory(browser: Any, tmp_path: Path) -> None:
+    """A kept element names the cell of its group, a group its lane and column; an output lights the metadata of its row, and the rows of B that are kept."""
+    ins = tcsim.instruction(SPARSE_UMMA, arch="sm_100a")
+    page = Page(browser, tmp_path, product_page(ins, Tile(idesc=SPARSE_IDESC)))
+    layout = tensor_memory_operand(ins, "metadata", SPARSE_IDESC)
+    kept = browser.execute_script("return data.kept")
+    for row, column in ((0, 0), (9, 5), (127, 15)):
+        _, lane, at, slot = layout.where(row, column // 2)
+        cell = f"Tensor Memory lane {lane}, column {at}[{4 * slot + 3}:{4 * slot}]"
+        _, table = page.hover("a", row, column)
+        assert f"in {cell}" in table and f"{kept[row][column]}: it meets row {kept[row][column]} of B" in table
+        said, table = page.hover("metadata", row, column // 2)
+        assert said == f"metadata({row},{column // 2}) = {cell}" and "0b" in table
+        _, table = page.hover("d", row, 2)
+        lanes = sorted({int(layout.where(row, group)[1]) for group in range(layout.columns)})
+        text = (
+            f"Tensor Memory lanes {lanes[0]}, " if len(lanes) == 1 else f"Tensor Memory lanes {lanes[0]}, {lanes[1]}, "
+        )
+        assert text in table and "columns 0" in table
+        assert browser.execute_script("return lit(B).map(([k]) => k)") == kept[row]
+        assert browser.execute_script("return lit(operands.get('metadata')).length") == layout.columns
+
+
 def test_hover_scale_factors(browser: Any, tmp_path: Path) -> None:
     ins = tcsim.instruction(SCALED, arch="sm_120")
     page = Page(browser, tmp_path, product_page(ins))
@@ -133,10 +158,11 @@ def test_search_keys_theme_and_a_phone(browser: Any, tmp_path: Path) -> None:
             product_page(tcsim.instruction(MMA, arch="sm_90")),
             product_page(tcsim.instruction(SPARSE, arch="sm_90")),
             product_page(tcsim.instruction(SCALED, arch="sm_120")),
+            product_page(tcsim.instruction(SPARSE_UMMA, arch="sm_100a"), Tile(idesc=SPARSE_IDESC)),
         ):
             page = Page(browser, tmp_path, text)
             assert browser.execute_script("return document.documentElement.scrollWidth <= innerWidth")
-            assert page.hover("d", 3, 5)[0].startswith("D(3,5) = lane ")
+            assert page.hover("d", 3, 5)[0].startswith(("D(3,5) = lane ", "D(3,5) = Tensor Memory lane 3, "))
     finally:
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
     assert browser.get_log("browser") == []

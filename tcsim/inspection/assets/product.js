@@ -366,8 +366,9 @@ function choose(what) {
     if (own === A) tell("k", `${kept[row][column]}: it meets row ${kept[row][column]} of B`);
   }
   if (kept && own === D) {
-    const part = operands.get("metadata"), places = meeting(part).map(([r, c]) => place(part, part.homes[0], r, c));
-    tell(`metadata of row ${row}`, `lanes ${ranges(places.map((p) => p.lane))}; keeps k ${ranges(kept[row])} in the example`);
+    const part = operands.get("metadata"), home = part.homes[0], own = meeting(part);
+    const where = home.kind === "tmem" ? line(part, home, own) : `lanes ${ranges(own.map(([r, c]) => place(part, home, r, c).lane))}`;
+    tell(`metadata of row ${row}`, `${where}; keeps k ${ranges(kept[row])} in the example`);
   }
   for (const other of extras.filter((one) => one !== own && one.span && one.name !== "metadata")) {
     const found = meeting(other);
@@ -405,11 +406,15 @@ function build() {
   corner.style.maxHeight = `${side * depth + 18}px`;
   const above = inside ? [] : boards.slice(3).filter(({ own }) => own.of === "a" && own.rows + 4 < depth); // of A, and there is room
   corner.prepend(...(inside ? [said] : above.map((board) => board.figure)));
-  product.append(corner, boards[1].figure, boards[0].figure, boards[2].figure);
+  const beside = boards.slice(3).filter(({ own }) => own.of === "a" && own.rows === A.rows && own.rows > 32); // row by row
+  const rows = make("div", { class: "rows" });
+  rows.append(...beside.map((board) => board.figure), boards[0].figure);
+  if (beside.length) [corner.style.width, corner.style.minWidth] = ["0", "100%"]; // as wide as these are
+  product.append(corner, boards[1].figure, rows, boards[2].figure);
   const scroll = make("div", { class: "scroll" });
   scroll.append(product);
   const more = make("div", { class: "homes extras" });
-  more.append(...boards.slice(3).filter((board) => !above.includes(board)).map((board) => board.figure));
+  more.append(...boards.slice(3).filter((board) => !above.includes(board) && !beside.includes(board)).map((board) => board.figure));
   scroll.append(more);
   const where = make("div", { class: "homes" });
   for (const own of operands.values()) for (const home of own.homes) homes.push(new Home(own, home));
