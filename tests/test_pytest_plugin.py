@@ -286,7 +286,7 @@ def test_the_marker(
         assert (arch, options) == ("sm_90", {"log": None, "timeline": False})
         run = Run(True, [Hazard(hazard, "a mistake", 1)] if hazard else [], Counter(), kernel="k")
         launched = Launched("k", (1, 1, 1), (32, 1, 1), (1, 1, 1), 0, run, 0.0)
-        yield SimpleNamespace(schedule="late", shown=None, launches=[] if hazard == "nothing" else [launched])
+        yield SimpleNamespace(schedule="late", shown=None, launches=[] if hazard == "nothing" else [launched], kept=[])
 
     monkeypatch.setattr(checking_triton, "triton", session)
     mark = f"@pytest.mark.tcsim({marker})" if marker is not None else ""

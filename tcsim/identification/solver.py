@@ -38,7 +38,7 @@ def identify(unknown: Unknown, seed: int = 0) -> Identified:
     """Ask an unknown machine until one hypothesis is left, and check it on questions of all kinds.
 
     `unknown` has a `signature` and a `dot` (`tcsim.identification.machine.Unknown`); nothing else of it is used. About 3 * 10**4 dot products
-    are asked, up to 2 * 10**5 where the order of the steps hardly shows. The result says for each key what was found, and by which question; or that no hypothesis fits, with the
+    are asked, up to 6 * 10**5 where the order of the steps hardly shows. The result says for each key what was found, and by which question; or that no hypothesis fits, with the
     smallest question that shows it.
     """
     asked, refused = _first_look(unknown, seed)
