@@ -26,7 +26,33 @@ _USUAL = 24
 def fill(rng: Rng, batch: Batch, within: Sequence[int], hint: Machine | None) -> None:
     """Put questions into an empty batch, in place; products lie in the columns `within`."""
     for start in range(0, len(batch), _ALIKE):
-        _Plan(rng, batch[start : start + _ALIKE], hint).fill(_places(rng, within, hint))
+        if hint is not None and len(hint.step) > 1 and rng.random() < 0.1:
+            _heaps(rng, batch[start : start + _ALIKE], hint)
+        else:
+            _Plan(rng, batch[start : start + _ALIKE], hint).fill(_places(rng, within, hint))
+
+
+def _heaps(rng: Rng, batch: Batch, hint: Machine) -> None:
+    """Equal products of one step, as many of the other sign in a later one, and a small product: the sum between lifts the alignment.
+
+    Where c is added last, nothing else is larger than the largest product.
+    """
+    sig, n = batch.signature, len(batch)
+    formats = FORMATS[sig.a], FORMATS[sig.b]
+    first, later = sorted(rng.choice(len(hint.step), 2, replace=False).tolist())
+    one, other = (rng.permutation(hint.step[number]) for number in (first, later))
+    count = int(rng.integers(1, max(1, min(len(one), len(other) - 1)) + 1))
+    sign, minus = rng.integers(0, 2, n), rng.integers(0, 2, n)
+    none = np.zeros(n, int)
+    for codes, format_, signs in ((batch.a, formats[0], (sign, 1 - sign)), (batch.b, formats[1], (none, none))):
+        exponent = most(format_) - (rng.random(n) ** 3 * (most(format_) - format_.minimum_exponent + 1)).astype(int)
+        significand = rng.choice([1.0, 1.25, 1.5, 1.75], n)
+        for columns, turned in zip((one, other), signs, strict=True):
+            codes[:, columns[:count]] = code(format_, exponent, significand, turned)[:, None]
+    for codes, format_, turned in ((batch.a, formats[0], minus), (batch.b, formats[1], none)):
+        low = format_.minimum_exponent - format_.fraction_bits
+        exponent = low + (rng.random(n) ** 2 * (most(format_) - low)).astype(int)
+        codes[:, other[-1]] = code(format_, exponent, np.ones(n), turned)
 
 
 def _places(rng: Rng, within: Sequence[int], hint: Machine | None) -> Array:

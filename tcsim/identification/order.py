@@ -6,6 +6,7 @@ steps, or in different groups of one step (scaled sums of groups), which may cha
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ class Order:
     def __init__(self, unknown: Unknown, questions: Questions, effort: int = 1) -> None:
         self.unknown, self.questions, self.effort = unknown, questions, effort
         self.asked = 0
-        self.evidence: list[tuple[str, Batch, Array]] = []
+        self.known: set[tuple[int, int]] = set()  # products of which a question showed that they may not change places
 
     def ask(self, batch: Batch) -> Array:
         """Answers, counted."""
@@ -84,13 +85,17 @@ class Order:
         for members in classes:
             if members[0] in early:
                 continue
-            apart = self._apart(contexts, base, members[0], [other[0] for other in found])
+            free = [place for place, other in enumerate(found) if not self._known(members, other)]
+            apart = self._apart(contexts, base, members[0], [found[place][0] for place in free])
             if all(apart):
                 found.append(members)
             else:
-                place = apart.index(False)
+                place = free[apart.index(False)]
                 found[place] = tuple(sorted(found[place] + members))
         return sorted(found)
+
+    def _known(self, members: Sequence[int], others: Sequence[int]) -> bool:
+        return any((i, j) in self.known or (j, i) in self.known for i in members for j in others)
 
     def _divided(self, contexts: Batch, classes: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
         """Classes divided where a swap of two members changes an answer."""
@@ -136,13 +141,13 @@ class Order:
         return asked[differ[:64]] if len(differ) else None
 
     def _apart(self, contexts: Batch, base: Array, first: int, others: list[int]) -> list[bool]:
-        apart = [False] * len(others)
-        share = max(12, min(len(contexts), 96 * self.effort) // 4)
-        for start in range(0, min(len(contexts), 4 * share), share):
+        """Which of some products may not change places with the first one: a few questions, then twice as many."""
+        apart = [self._known([first], [other]) for other in others]
+        end, size = min(len(contexts), 96 * self.effort), 3
+        start = 0
+        while start < end and not all(apart):
             left = [i for i, far in enumerate(apart) if not far]
-            if not left:
-                break
-            some = contexts[start : start + share]
+            some = contexts[start : min(start + size, end)]
             swapped = []
             for i in left:
                 order = np.arange(self.questions.signature.k)
@@ -150,7 +155,9 @@ class Order:
                 swapped.append(_permuted(some, order))
             answers = self.ask(joined(swapped)).reshape(len(left), len(some))
             for i, row in zip(left, answers, strict=True):
-                apart[i] = bool((row != base[start : start + share]).any())
+                apart[i] = bool((row != base[start : start + len(some)]).any())
+            self.known |= {(first, others[i]) for i in left if apart[i]}
+            start, size = start + size, 2 * size
         return apart
 
     def merged(self, classes: list[tuple[int, ...]]) -> tuple[list[tuple[int, ...]], int]:
@@ -160,7 +167,9 @@ class Order:
         runs = all(c == tuple(range(c[0], c[0] + length)) for c in classes)
         if signature.scale is not None and any(len(c) != length for c in classes) and self.effort == 1:
             return [tuple(range(signature.k))], 0  # groups of one step, seen in part: the search finds their length
-        if signature.scale is None or len(classes) == 1 or not runs:
+        if signature.scale is not None and len(classes) == 1:
+            return self._blocks(signature.scale[1]), 0
+        if signature.scale is None or not runs:
             return classes, 0
         contexts = self.sensitive()
         if contexts is None:
@@ -178,6 +187,26 @@ class Order:
         grouped = any(len(step) > length for step in steps)
         return [tuple(step) for step in steps], length if grouped else 0
 
+    def _blocks(self, width: int) -> list[tuple[int, ...]]:
+        """Steps of whole blocks that take their scales with them: sums under one scale may be too short to show a step."""
+        questions, k = self.questions, self.questions.signature.k
+        steps: list[list[int]] = [[0]]
+        batches = [questions.ask(kind, 60, range(k)) for kind in (*_KINDS, *["aimed"] * 6) if k > width]
+        if not batches:
+            return [tuple(range(k))]
+        contexts = joined(batches)
+        base = self.ask(contexts)
+        for block in range(1, k // width):
+            for step in steps:
+                order = np.arange(k // width)
+                order[[step[0], block]] = block, step[0]
+                if (self.ask(_permuted(contexts, order, width)) == base).all():
+                    step.append(block)
+                    break
+            else:
+                steps.append([block])
+        return [tuple(k for block in step for k in range(block * width, (block + 1) * width)) for step in steps]
+
     def _alike(self, order: Array, within: list[int]) -> bool:
         """Whether sums of few products in some columns stay as they are in another order."""
         asked = joined([self.questions.ask(kind, 30, within) for kind in _KINDS])
@@ -185,8 +214,12 @@ class Order:
         return bool((self.ask(asked) == self.ask(_permuted(asked, order))).all())
 
 
-def _permuted(batch: Batch, order: Array) -> Batch:
-    return Batch(batch.signature, batch.a[:, order], batch.b[:, order], batch.c, batch.scale_a, batch.scale_b)
+def _permuted(batch: Batch, order: Array, width: int = 0) -> Batch:
+    """Products in another order; `width`: it is one of blocks of so many, with their scales."""
+    scales = [s if s is None or not width else s[:, order] for s in (batch.scale_a, batch.scale_b)]
+    if width:
+        order = (order[:, None] * width + np.arange(width)).ravel()
+    return Batch(batch.signature, batch.a[:, order], batch.b[:, order], batch.c, *scales)
 
 
 def joined(batches: list[Batch]) -> Batch:
