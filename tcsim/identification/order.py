@@ -14,7 +14,7 @@ import numpy as np
 from tcsim.identification.machine import Array, Batch, Unknown
 from tcsim.identification.questions import Questions
 
-_KINDS = ("dense", "cancel", "addend", "edge", "low", "high", "wide")
+_KINDS = ("dense", "long", "cancel", "addend", "edge", "low", "high", "wide")
 _ROUNDS = 4
 
 

@@ -15,6 +15,7 @@ Rng = np.random.Generator
 KINDS = (
     "bits",
     "dense",
+    "long",
     "cancel",
     "addend",
     "edge",
@@ -182,6 +183,19 @@ class Questions:
         centre = np.where(gentle, rng.integers(-3, 6, n).clip(self.lowest, self.highest), centre)
         addend = centre + rng.integers(-12, 32, n)
         self._spread(batch, within, centre, rng.choice([1, 4, 10, 30], n), addend)
+
+    def _long(self, batch: Batch, within: Sequence[int], hint: Machine | None) -> None:
+        """Many products of about one size, often of one sign, under scales of full length: sums of as many bits as there can be."""
+        n, rng, t = len(batch), self.rng, len(within)
+        exponent = rng.integers(max(self.highest - 24, self.lowest), self.highest + 1, (n, 1)) - rng.integers(0, 5, (n, t))
+        sign = self._signs((n, t)) * (rng.random((n, 1)) < 0.5) ^ self._signs((n, 1))
+        batch.a[:, within], batch.b[:, within] = self.products(exponent, rng.choice([2, 2, 3], (n, t)), sign)
+        batch.c[:] = self.addends(exponent[:, 0] - rng.integers(-4, 20, n), np.full(n, 2), self._signs((n,)))
+        batch.c[rng.random(n) < 0.7] = 0
+        if self.signature.scale is not None and FORMATS[self.signature.scale[0]].fraction_bits:
+            for scale in (batch.scale_a, batch.scale_b):
+                assert scale is not None
+                scale |= 1
 
     def _wide(self, batch: Batch, within: Sequence[int], hint: Machine | None) -> None:
         """A few products, or all, over all exponents of narrow formats, over more than a significand's of others."""

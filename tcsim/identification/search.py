@@ -191,10 +191,12 @@ def windows(search: Search, machine: Machine) -> list[Machine]:
 
 
 def cut_anywhere(search: Search, machine: Machine) -> list[Machine]:
-    """Machines that do lose bits, for one that loses none: every number of fraction bits."""
-    if machine.fraction_bits is not None:
-        return []
-    return [replace(machine, fraction_bits=bits) for bits in search.choices["fraction_bits"] if bits is not None]
+    """Machines with every other number of fraction bits: where no bit was seen to be lost, the right one may be far away."""
+    return [
+        replace(machine, fraction_bits=bits)
+        for bits in search.choices["fraction_bits"]
+        if bits not in (None, machine.fraction_bits)
+    ]
 
 
 def pairs_of(moves: list[tuple[str, Any]]) -> Iterator[dict[str, Any]]:

@@ -140,7 +140,8 @@ def _separated(search: Search, machine: Machine) -> Machine:
     while quiet < 3:
         quiet += 1
         others = _fitting(search, machine)
-        some = others[:: max(1, len(others) // 8)]
+        every = max(1, len(others) // 8)
+        some = others[search.questions.rng.integers(every) :: every]
         kinds = (*KINDS, "edge", "floor", "floor", "cut", "cut", *["aimed"] * 4)
         hints = [(kind, 400, machine) for kind in kinds] + [("aimed", 300, other) for other in some]
         batch = joined([search.questions.ask(kind, count, range(sig.k), hint) for kind, count, hint in hints])
