@@ -102,7 +102,8 @@ def _first_look(unknown: Unknown, seed: int) -> tuple[int, Identified | None]:
 def _attempt(unknown: Unknown, seed: int, effort: int) -> tuple[Search, Machine]:
     questions = Questions(unknown.signature, seed)
     order = Order(unknown, questions, effort)
-    steps, group = order.merged(order.classes())
+    classes = order.classes()
+    steps, group = order.merged(classes)
     sig = unknown.signature
     batches = [questions.ask(kind, _PER_KIND, within) for kind in KINDS for within in _places(steps, sig.k)]
     search = Search(unknown, questions, joined(batches), np.zeros(0), order.asked)
@@ -117,6 +118,9 @@ def _attempt(unknown: Unknown, seed: int, effort: int) -> tuple[Search, Machine]
         scaled=None if sig.scale is None else ("group", group) if group else search.choices["scaled"][1],
     )
     machine = descended(search, first, again=True)
+    if steps != classes and search.wrong(machine):  # what looked like groups of one step may be steps
+        other = descended(search, replace(first, step=tuple(classes), scaled=search.choices["scaled"][1]), again=True)
+        machine = min(machine, other, key=search.wrong)
     for number in range(_ROUNDS):
         if search.wrong(machine):
             break
