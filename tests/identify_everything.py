@@ -75,8 +75,8 @@ def _tried(group: str, name: str) -> dict[str, Any]:
         assert result.found is not None
         right = not result.differs and result.found.outside == (not result.row)
         verdict = "right" if right else f"wrong: {sorted(result.differs)}"
-        refused = result.found.outside
-        return {"verdict": verdict, "refused": refused, "asked": result.found.asked, "solver": round(result.seconds, 2)}
+        told = {"verdict": verdict, "refused": result.found.outside, "asked": result.found.asked}
+        return told | {"open": result.found.open, "solver": round(result.seconds, 2)}
     machine = outside_machines()[name] if group == "outside" else _random(name)
     begun = time.monotonic()
     found = identify(Asked(machine))
@@ -84,6 +84,8 @@ def _tried(group: str, name: str) -> dict[str, Any]:
         "asked": found.asked,
         "refused": found.outside,
         "solver": round(time.monotonic() - begun, 2),
+        "open": found.open,
+        "spent": found.spent,
     }
     told["truth"], told["found"], told["lines"] = machine.truth, found.keys, found.lines()[:3]
     if group == "outside":
@@ -91,9 +93,11 @@ def _tried(group: str, name: str) -> dict[str, Any]:
         return told | {"verdict": "right" if right else "wrong: identified"}
     if found.outside:
         return told | {"verdict": "wrong: refused"}
-    if agrees(machine.signature, machine.truth, found.keys):
+    if found.undecided:
+        return told | {"verdict": "undecided"}
+    if agrees(machine.signature, machine.truth, found.answer):
         return told | {"verdict": "right"}
-    keys = [key for key, value in found.keys.items() if value not in (machine.truth[key], NOT_OBSERVABLE)]
+    keys = [key for key, value in found.answer.items() if value not in (machine.truth[key], NOT_OBSERVABLE)]
     return told | {"verdict": f"wrong: {keys or 'not observable'}"}
 
 

@@ -20,9 +20,10 @@ from hwkernels.identify.registry import differences, registered, steps_of
 from hwkernels.identify.run import chosen, main
 from hwkernels.identify.sources import GpuTiles, ModelTiles
 from tcsim.arithmetic.steps import Lowering
-from tcsim.identification.machine import NOT_OBSERVABLE, Batch, Machine, Signature, answer
+from tcsim.identification.machine import NOT_OBSERVABLE, OPEN, Batch, Machine, Signature, answer
+from tcsim.identification.proof import alike
 from tcsim.identification.questions import KINDS, Questions
-from tcsim.identification.solver import identify
+from tcsim.identification.solver import LIMIT, identify
 from tcsim.numbers.formats import FORMATS
 from tests.identify_everything import ARCHS
 
@@ -59,7 +60,7 @@ def test_the_model_is_identified_as_its_rows_say(mnemonic: str, arch: str) -> No
     """Every key that can be observed is the registry's; rows that are no machine of the hypotheses are refused."""
     result = on_model(mnemonic, arch)
     assert result.found is not None
-    assert result.found.asked <= 100_000
+    assert result.found.asked <= LIMIT
     assert not result.differs, "\n".join(result.lines())
     assert result.found.outside == (not result.row)
 
@@ -81,7 +82,7 @@ def test_each_conclusion_has_a_question_that_its_rival_answers_otherwise() -> No
     found = on_model(*ALWAYS[1]).found
     assert found is not None
     keys = {item.key for item in found.evidence}
-    observable = {key for key, value in found.found.items() if value != NOT_OBSERVABLE}
+    observable = {key for key, value in found.found.items() if value not in (NOT_OBSERVABLE, OPEN)}
     assert keys >= observable - {"nan", "scaled", "widened"} and "floor" in keys
     for item in found.evidence:
         codes = (np.array([x]) for x in (item.question.a, item.question.b, item.question.c))
@@ -196,6 +197,53 @@ def test_a_key_that_shows_only_with_another_is_not_called_hidden() -> None:
     assert found.tied == ("widened",)
     assert not differences(found, replace(machine, subnormal_in="kept"))
     assert set(differences(found, machine)) == {"subnormal_in"}
+
+
+@pytest.mark.parametrize("limit", [1_000, 30_000])
+def test_a_limit_of_questions_is_kept(limit: int) -> None:
+    """No dot product more is asked; what was not reached is said."""
+
+    class Counting(Known):
+        asked = 0
+
+        def dot(self, *operands: Any) -> Any:  # type: ignore[override]
+            self.asked += len(operands[2])
+            return super().dot(*operands)
+
+    known = Counting(Machine((tuple(range(4)),), floor=-133), Signature(4, "bf16", "bf16", "f32", "f32"))
+    found = identify(known, limit=limit)
+    assert found.asked == known.asked <= limit
+    assert found.spent and found.undecided == (limit == 1_000) and not found.outside
+    assert ("limit of questions" in found.lines()[0]) and found.to_dict()["verdict"] == found.verdict
+
+
+def test_not_observable_is_proven_and_what_is_not_is_open() -> None:
+    """Pairs that the formats cannot tell, and pairs that a question does tell: a proof holds of the first ones only."""
+    f16 = Signature(8, "f16", "f16", "f32", "f32")
+    small = Signature(8, "e2m1", "e2m1", "f32", "f32")
+    whole = Machine((tuple(range(8)),), "last", 24)
+    same = [
+        (f16, whole, {"floor": -133}),
+        (small, whole, {"fraction_bits": 30}),
+        (small, whole, {"products": "normalised", "truncation": "down"}),
+        (small, whole, {"rounding": "rne", "overflow": "largest", "zero": "ieee", "subnormal_out": "zero"}),
+        (small, replace(whole, widened="f16"), {"subnormal_in": "zero"}),
+    ]
+    different = [
+        (f16, whole, {"floor": -20}),
+        (f16, whole, {"fraction_bits": 25}),
+        (f16, whole, {"rounding": "rne"}),
+        (small, whole, {"fraction_bits": 4}),
+        (small, whole, {"subnormal_in": "zero"}),
+        (small, replace(whole, addend="first"), {"zero": "ieee"}),
+    ]
+    for told, pairs in ((True, same), (False, different)):
+        for signature, machine, change in pairs:
+            other = replace(machine, **change)
+            questions = Questions(signature, 5)
+            batches = [questions.ask(kind, 1500, range(8), hint) for kind in KINDS for hint in (machine, other)]
+            equal = all((answer(machine, batch) == answer(other, batch)).all() for batch in batches)
+            assert (alike(signature, machine, other), equal) == (told, told), (signature, change)
 
 
 def test_a_wrong_row_is_seen() -> None:

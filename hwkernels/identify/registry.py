@@ -7,7 +7,7 @@ from typing import Any
 
 from tcsim.arithmetic.dot import Datapath
 from tcsim.arithmetic.steps import Arithmetic, DotAdd, Lowering, ScaledDotAdd, Step, Widen
-from tcsim.identification.machine import NOT_OBSERVABLE, Machine, Signature
+from tcsim.identification.machine import NOT_OBSERVABLE, OPEN, Machine, Signature
 from tcsim.identification.result import Identified
 from tcsim.numbers.formats import FORMATS
 
@@ -49,7 +49,9 @@ def registered(lowering: Lowering, signature: Signature) -> Machine | None:
 
 
 def differences(found: Identified, row: Machine | None) -> dict[str, tuple[Any, Any]]:
-    """Keys whose found value is not the registry's: (found, registry). Keys that are not observable, or not alone, cannot differ."""
+    """Keys whose found value is not the registry's: (found, registry). Keys that are open or not observable, or not alone, cannot differ."""
+    if found.undecided:
+        return {"row": ("undecided", "row" if row else "none")}
     if row is None or found.outside:
         return (
             {}
@@ -58,7 +60,7 @@ def differences(found: Identified, row: Machine | None) -> dict[str, tuple[Any, 
         )
     names = [field.name for field in fields(Machine)]
     pairs = {name: (found.found[name], getattr(row, name)) for name in names}
-    hidden = {name for name, pair in pairs.items() if pair[0] == NOT_OBSERVABLE} | set(found.tied)
+    hidden = {name for name, pair in pairs.items() if pair[0] in (NOT_OBSERVABLE, OPEN)} | set(found.tied)
     return {name: pair for name, pair in pairs.items() if name not in hidden and pair[0] != pair[1]}
 
 
@@ -75,7 +77,7 @@ def steps_of(found: Identified) -> tuple[Step, ...]:
         "subnormal_out": "kept",
         "overflow": "infinity",
     }
-    wrong = [name for name, value in wanted.items() if found.found.get(name) not in (value, NOT_OBSERVABLE)]
+    wrong = [name for name, value in wanted.items() if found.found.get(name) not in (value, NOT_OBSERVABLE, OPEN)]
     outputs = {value: name for name, value in _SIGNIFICAND.items() if (name == "f16") == (signature.d == "f16")}
     wrong += ["significand"] if own.significand not in outputs else []
     if found.outside or wrong:

@@ -59,7 +59,7 @@ class Finding:
     @property
     def agrees(self) -> bool:
         """Whether it was identified, as its row says."""
-        return self.found is not None and not self.found.outside and not self.differs
+        return self.found is not None and bool(self.found.found) and not self.differs
 
     @property
     def verdict(self) -> str:
@@ -68,11 +68,13 @@ class Finding:
             return f"not asked: {self.failed}"
         if self.found.outside:
             return "outside my hypotheses" + ("" if self.differs else "; so is the registry's row")
+        if self.found.undecided:
+            return self.found.verdict
         return "agrees" if self.agrees else f"differs in {', '.join(self.differs)}"
 
     def line(self) -> str:
         """One line."""
-        if self.found is None or self.found.outside:
+        if self.found is None or not self.found.found:
             return f"{self.mnemonic}: {self.verdict}"
         keys, digits = self.found.keys, 8 if self.found.signature.d == "f32" else 4
         told = {name: shown(name, keys[name], digits) for name in keys}
@@ -83,7 +85,7 @@ class Finding:
 
     def lines(self) -> list[str]:
         """All that was found beside the registry's row."""
-        if self.found is None or self.found.outside:
+        if self.found is None or not self.found.found:
             return [self.line(), *(f"  {line}" for line in (self.found.lines() if self.found else []))]
         digits = 8 if self.found.signature.d == "f32" else 4
         lines = [self.line()]

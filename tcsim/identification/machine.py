@@ -19,6 +19,9 @@ _NONE = -100_000  # the exponent of a term that is zero
 _LIMB = 32
 _DIGIT = 48
 NOT_OBSERVABLE = "not observable"
+"""The value of a key whose values give the same answer to every question."""
+OPEN = "open"
+"""The value of a key of which neither a question nor a proof said whether it can be observed."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,31 @@ class Unknown(Protocol):
 
     def dot(self, a: Array, b: Array, c: Array, scale_a: Array | None = None, scale_b: Array | None = None) -> Array:
         """The codes d (batch,) of a, b (batch, k), c (batch,), scales (batch, k // width)."""
+
+
+class Spent(Exception):
+    """The next batch of questions would exceed what may be asked."""
+
+
+@dataclass(eq=False)
+class Counted:
+    """An unknown machine whose dot products are counted, and refused with `Spent` above a number of them."""
+
+    unknown: Unknown
+    allowed: int
+    asked: int = 0
+    spent: bool = False  # whether anything was refused
+
+    def __post_init__(self) -> None:
+        self.signature = self.unknown.signature
+
+    def dot(self, a: Array, b: Array, c: Array, scale_a: Array | None = None, scale_b: Array | None = None) -> Array:
+        """Its answers."""
+        if self.asked + len(c) > self.allowed:
+            self.spent = True
+            raise Spent
+        self.asked += len(c)
+        return self.unknown.dot(a, b, c) if scale_a is None else self.unknown.dot(a, b, c, scale_a, scale_b)
 
 
 @dataclass(frozen=True)
@@ -100,13 +128,13 @@ class Batch:
     def addend(self, machine: Machine) -> tuple[Array, Array]:
         """Value and exponent (batch,) of c."""
         if machine.subnormal_c not in self._addends:
-            self._addends[machine.subnormal_c] = _read(self.c, FORMATS[self.signature.c], machine.subnormal_c, None)
+            self._addends[machine.subnormal_c] = read(self.c, FORMATS[self.signature.c], machine.subnormal_c, None)
         return self._addends[machine.subnormal_c]
 
     def _products(self, machine: Machine) -> tuple[Array, Array]:
         sig, flush = self.signature, machine.subnormal_in
-        va, ea = _read(self.a, FORMATS[sig.a], flush, machine.widened)
-        vb, eb = _read(self.b, FORMATS[sig.b], flush, machine.widened)
+        va, ea = read(self.a, FORMATS[sig.a], flush, machine.widened)
+        vb, eb = read(self.b, FORMATS[sig.b], flush, machine.widened)
         with np.errstate(invalid="ignore"):
             value, exponent = va * vb, ea + eb
         if machine.products == "normalised":
@@ -114,8 +142,8 @@ class Batch:
         if machine.scaled is not None and sig.scale is not None:
             assert self.scale_a is not None and self.scale_b is not None
             format_, width = FORMATS[sig.scale[0]], sig.scale[1]
-            sa, xa = _read(self.scale_a, format_, "kept", None)
-            sb, xb = _read(self.scale_b, format_, "kept", None)
+            sa, xa = read(self.scale_a, format_, "kept", None)
+            sb, xb = read(self.scale_b, format_, "kept", None)
             with np.errstate(invalid="ignore"):
                 scale, scale_exponent = sa * sb, np.maximum(xa + xb, _NONE)
             if machine.scaled == "product":
@@ -133,7 +161,8 @@ class Batch:
         return value, np.where(value == 0, _NONE, exponent)
 
 
-def _read(codes: Array, format_: Format, subnormal: str, widened: str | None) -> tuple[Array, Array]:
+def read(codes: Array, format_: Format, subnormal: str, widened: str | None) -> tuple[Array, Array]:
+    """Values and exponents of codes as a hypothesis takes them."""
     value, exponent = format_.values(codes), format_.exponents(codes).astype(np.int32)
     least = format_.minimum_exponent
     if widened is not None:

@@ -23,12 +23,10 @@ class Order:
 
     def __init__(self, unknown: Unknown, questions: Questions, effort: int = 1) -> None:
         self.unknown, self.questions, self.effort = unknown, questions, effort
-        self.asked = 0
         self.known: set[tuple[int, int]] = set()  # products of which a question showed that they may not change places
 
     def ask(self, batch: Batch) -> Array:
-        """Answers, counted."""
-        self.asked += len(batch)
+        """Answers."""
         return batch.ask(self.unknown)
 
     def sensitive(self) -> Batch | None:
@@ -191,10 +189,9 @@ class Order:
         """Steps of whole blocks that take their scales with them: sums under one scale may be too short to show a step."""
         questions, k = self.questions, self.questions.signature.k
         steps: list[list[int]] = [[0]]
-        batches = [questions.ask(kind, 60, range(k)) for kind in (*_KINDS, *["aimed"] * 6) if k > width]
-        if not batches:
+        if k == width:
             return [tuple(range(k))]
-        contexts = joined(batches)
+        contexts = joined([questions.ask(kind, 100, range(k)) for kind in (*_KINDS, "long", "long", *["aimed"] * 4)])
         base = self.ask(contexts)
         for block in range(1, k // width):
             for step in steps:
@@ -216,10 +213,10 @@ class Order:
 
 def _permuted(batch: Batch, order: Array, width: int = 0) -> Batch:
     """Products in another order; `width`: it is one of blocks of so many, with their scales."""
-    scales = [s if s is None or not width else s[:, order] for s in (batch.scale_a, batch.scale_b)]
+    scale_a, scale_b = (s if s is None or not width else s[:, order] for s in (batch.scale_a, batch.scale_b))
     if width:
         order = (order[:, None] * width + np.arange(width)).ravel()
-    return Batch(batch.signature, batch.a[:, order], batch.b[:, order], batch.c, *scales)
+    return Batch(batch.signature, batch.a[:, order], batch.b[:, order], batch.c, scale_a, scale_b)
 
 
 def joined(batches: list[Batch]) -> Batch:

@@ -186,8 +186,11 @@ class Questions:
 
     def _long(self, batch: Batch, within: Sequence[int], hint: Machine | None) -> None:
         """Many products of about one size, often of one sign, under scales of full length: sums of as many bits as there can be."""
+        self.scales(batch, spread=True)
         n, rng, t = len(batch), self.rng, len(within)
-        exponent = rng.integers(max(self.highest - 24, self.lowest), self.highest + 1, (n, 1)) - rng.integers(0, 5, (n, t))
+        exponent = rng.integers(max(self.highest - 24, self.lowest), self.highest + 1, (n, 1)) - rng.integers(
+            0, 5, (n, t)
+        )
         sign = self._signs((n, t)) * (rng.random((n, 1)) < 0.5) ^ self._signs((n, 1))
         batch.a[:, within], batch.b[:, within] = self.products(exponent, rng.choice([2, 2, 3], (n, t)), sign)
         batch.c[:] = self.addends(exponent[:, 0] - rng.integers(-4, 20, n), np.full(n, 2), self._signs((n,)))

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tcsim.core.ranges import runs
-from tcsim.identification.machine import NOT_OBSERVABLE, Batch, Machine, Signature
+from tcsim.identification.machine import NOT_OBSERVABLE, OPEN, Batch, Machine, Signature
 from tcsim.numbers.formats import FORMATS
 
 _LISTED = 6  # products of a question that are printed
@@ -80,6 +80,8 @@ class Identified:
     mismatch: Mismatch | None  # the smallest question that no hypothesis explains
     tied: tuple[str, ...] = ()  # keys that show only if another changes too: `found` has what goes with the others
     reason: str = "no hypothesis explains every answer"  # why it was refused
+    open: tuple[str, ...] = ()  # keys with a rival that neither a question nor a proof excludes
+    spent: bool = False  # whether the limit of questions ended the search
 
     @property
     def outside(self) -> bool:
@@ -87,17 +89,38 @@ class Identified:
         return self.mismatch is not None
 
     @property
+    def undecided(self) -> bool:
+        """Whether the questions did not reach to find the steps: nothing was found, and nothing refuted."""
+        return not self.found and self.mismatch is None
+
+    @property
+    def verdict(self) -> str:
+        """In a few words."""
+        if self.outside:
+            return f"outside my hypotheses: {self.reason}"
+        if self.undecided:
+            return "undecided: the limit of questions was reached before the steps were known"
+        return "identified" + (" as far as the limit of questions allowed" if self.spent else "")
+
+    @property
     def keys(self) -> dict[str, Any]:
         """What was found by key, `as` under its own name."""
         return {("as" if key == "widened" else key): value for key, value in self.found.items()}
+
+    @property
+    def answer(self) -> dict[str, Any]:
+        """`keys`, an open one with the value of the machine that explains every answer."""
+        own = {("as" if key == "widened" else key): getattr(self.nearest, key) for key in self.found}
+        return {key: own[key] if value == OPEN else value for key, value in self.keys.items()}
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         return {
             "signature": asdict(self.signature),
-            "verdict": f"outside my hypotheses: {self.reason}" if self.outside else "identified",
+            "verdict": self.verdict,
             "found": self.keys,
             "tied": ["as" if key == "widened" else key for key in self.tied],
+            "open": ["as" if key == "widened" else key for key in self.open],
             "asked": self.asked,
             "evidence": [asdict(item) for item in self.evidence],
             "mismatch": asdict(self.mismatch) if self.mismatch else None,
@@ -109,17 +132,18 @@ class Identified:
         if self.mismatch is not None:
             case = self.mismatch
             return [
-                f"outside my hypotheses: {self.reason} ({self.asked:,} dot products asked)",
+                f"{self.verdict} ({self.asked:,} dot products asked)",
                 f"smallest case: {case.question.text(self.signature)}",
                 f"answer {case.answer:0{digits}x}, not {case.predicted:0{digits}x}",
             ]
-        lines = [f"identified ({self.asked:,} dot products asked)"]
+        lines = [f"{self.verdict} ({self.asked:,} dot products asked)"]
         for key, value in self.keys.items():
             name = "widened" if key == "as" else key
             tied = " (goes with another key)" if name in self.tied else ""
-            lines.append(f"{key:14} {shown(key, value, digits)}{tied}")
+            left = " (not told from every neighbour)" if name in self.open and value != OPEN else ""
+            lines.append(f"{key:14} {shown(key, value, digits)}{tied}{left}")
             for item in self.evidence:
-                if item.key == name and value != NOT_OBSERVABLE:
+                if item.key == name and value not in (NOT_OBSERVABLE, OPEN):
                     told = item.question.text(self.signature)
                     lines.append(
                         f"    {told}: {item.answer:0{digits}x}, with {shown(key, item.rival, digits)} {item.rival_answer:0{digits}x}"
@@ -135,7 +159,7 @@ def shown(key: str, value: Any, digits: int) -> str:
     """
     if key == "nan":
         return f"0x{value:0{digits}x}"
-    if key == "step" and value != NOT_OBSERVABLE:
+    if key == "step" and value not in (NOT_OBSERVABLE, OPEN):
         return " | ".join(runs(step) for step in value)
     if isinstance(value, tuple):
         return " of ".join(map(str, value))

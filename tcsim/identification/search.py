@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tcsim.identification.codes import most
-from tcsim.identification.machine import Array, Batch, Machine, Unknown, answer
+from tcsim.identification.machine import Array, Batch, Counted, Machine, answer
 from tcsim.identification.order import joined
 from tcsim.identification.questions import Questions
 from tcsim.numbers.formats import FORMATS
@@ -36,11 +36,10 @@ CHOICES: dict[str, tuple[Any, ...]] = {
 class Search:
     """What has been asked, and what each key may be."""
 
-    unknown: Unknown
+    unknown: Counted
     questions: Questions
     pool: Batch
     answers: Array
-    asked: int = 0
     choices: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     _refuted: tuple[Machine, Array] | None = None  # of the last hypothesis
 
@@ -67,12 +66,11 @@ class Search:
         self.answers = np.concatenate([self.answers, answers])
 
     def ask(self, batch: Batch) -> Array:
-        """Answers, counted."""
-        self.asked += len(batch)
+        """Answers."""
         return batch.ask(self.unknown)
 
 
-def choices(unknown: Unknown) -> dict[str, tuple[Any, ...]]:
+def choices(unknown: Counted) -> dict[str, tuple[Any, ...]]:
     """The values that each key may have for a signature."""
     sig = unknown.signature
     formats = FORMATS[sig.a], FORMATS[sig.b]

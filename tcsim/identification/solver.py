@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from tcsim.identification.codes import code, most
-from tcsim.identification.machine import NOT_OBSERVABLE, Array, Batch, Machine, Unknown, answer
+from tcsim.identification.machine import NOT_OBSERVABLE, OPEN, Array, Batch, Counted, Machine, Spent, Unknown, answer
 from tcsim.identification.order import Order, joined
+from tcsim.identification.proof import alike
 from tcsim.identification.questions import KINDS, Questions
 from tcsim.identification.result import Evidence, Identified, Mismatch
 from tcsim.identification.search import (
@@ -27,6 +28,9 @@ from tcsim.identification.search import (
 )
 from tcsim.numbers.formats import FORMATS
 
+LIMIT = 100_000
+"""Dot products that one instruction may be asked."""
+_FOR_ORDER, _FOR_SEARCH = 0.7, 0.9  # shares of the limit after which the order, and the search, must be done
 _ROUNDS = 10
 _PER_KIND = 160
 _CHECKED = 600  # of each kind, in the final check
@@ -34,34 +38,38 @@ _AIMED = 5  # times that more questions are made for keys that show nothing
 _FAR = 0.08  # of the answers wrong: no better order of the steps will explain them
 
 
-def identify(unknown: Unknown, seed: int = 0) -> Identified:
+def identify(unknown: Unknown, seed: int = 0, limit: int = LIMIT) -> Identified:
     """Ask an unknown machine until one hypothesis is left, and check it on questions of all kinds.
 
     `unknown` has a `signature` and a `dot` (`tcsim.identification.machine.Unknown`); nothing else of it is used. About 3 * 10**4 dot products
-    are asked, up to 6 * 10**5 where the order of the steps hardly shows. The result says for each key what was found, and by which question; or that no hypothesis fits, with the
-    smallest question that shows it.
+    are asked, and never more than `limit`. The result says for each key what was found, and by which question; that no hypothesis fits, with the
+    smallest question that shows it; or, at the limit, what is left open.
     """
-    asked, refused = _first_look(unknown, seed)
-    if refused is not None:
-        return refused
-    best = None
-    for effort in (1, 4):
-        search, machine = _attempt(unknown, seed + effort, effort)
-        asked += search.asked
-        if not search.wrong(machine):
-            search.asked = asked
-            return _concluded(search, _uniform(search, machine))
-        if best is None or search.wrong(machine) < best[0].wrong(best[1]):
-            best = search, machine
-        if search.wrong(machine) > _FAR * len(search.pool):
-            break
-    assert best is not None
-    best[0].asked = asked
-    return _refused(*best)
+    counted = Counted(unknown, limit)
+    best: tuple[Search, Machine] | None = None
+    try:
+        refused = _first_look(counted, seed)
+        if refused is not None:
+            return refused
+        for effort in (1, 2):
+            search, machine = _attempt(counted, seed + effort, effort, limit)
+            if best is None or search.wrong(machine) < best[0].wrong(best[1]):
+                best = search, machine
+            if not search.wrong(machine) or search.wrong(machine) > _FAR * len(search.pool):
+                break
+    except Spent:
+        pass
+    counted.allowed = limit
+    if best is None:
+        nearest = Machine((tuple(range(unknown.signature.k)),))
+        return Identified(unknown.signature, {}, nearest, (), counted.asked, None, spent=True)
+    search, machine = best
+    found = _refused(search, machine) if search.wrong(machine) else _concluded(search, _uniform(search, machine))
+    return replace(found, spent=counted.spent)
 
 
-def _first_look(unknown: Unknown, seed: int) -> tuple[int, Identified | None]:
-    """How much was asked, and a refusal of what no hypothesis does: another answer to the same question, or a wrong one to a lone power of two.
+def _first_look(unknown: Counted, seed: int) -> Identified | None:
+    """A refusal of what no hypothesis does: another answer to the same question, or a wrong one to a lone power of two.
 
     The power is so large that no floor hides it, and each step's result has two bits or more: so it stays as it is.
     """
@@ -72,11 +80,10 @@ def _first_look(unknown: Unknown, seed: int) -> tuple[int, Identified | None]:
     first = batch.ask(unknown)
     again = np.empty_like(first)
     again[order] = batch[order].ask(unknown)
-    asked = 2 * len(batch)
     for row in np.flatnonzero(first != again)[:1]:
         told = Mismatch.of(batch[row : row + 1], int(first[row]), int(again[row]))
         reason = "the same question got two answers"
-        return asked, Identified(sig, {}, nearest, (), asked, told, reason=reason)
+        return Identified(sig, {}, nearest, (), unknown.asked, told, reason=reason)
     rows = np.arange(2 * sig.k)
     alone, sign = questions.empty(len(rows) + 2), np.arange(len(rows) + 2) % 2
     exponent = np.full(len(alone), most(questions.d))
@@ -91,22 +98,23 @@ def _first_look(unknown: Unknown, seed: int) -> tuple[int, Identified | None]:
     alone, sign, exponent = alone[kept], sign[kept], exponent[kept]
     expected = code(questions.d, exponent, np.ones(len(alone)), sign)
     answers = alone.ask(unknown)
-    asked += len(alone)
     for row in np.flatnonzero(answers != expected)[:1]:
         told = Mismatch.of(alone[row : row + 1], int(answers[row]), int(expected[row]))
         reason = "a lone power of two does not stay as it is"
-        return asked, Identified(sig, {}, nearest, (), asked, told, reason=reason)
-    return asked, None
+        return Identified(sig, {}, nearest, (), unknown.asked, told, reason=reason)
+    return None
 
 
-def _attempt(unknown: Unknown, seed: int, effort: int) -> tuple[Search, Machine]:
+def _attempt(unknown: Counted, seed: int, effort: int, limit: int) -> tuple[Search, Machine]:
+    unknown.allowed = int(_FOR_ORDER * limit)
     questions = Questions(unknown.signature, seed)
     order = Order(unknown, questions, effort)
     classes = order.classes()
     steps, group = order.merged(classes)
+    unknown.allowed = int(_FOR_SEARCH * limit)
     sig = unknown.signature
     batches = [questions.ask(kind, _PER_KIND, within) for kind in KINDS for within in _places(steps, sig.k)]
-    search = Search(unknown, questions, joined(batches), np.zeros(0), order.asked)
+    search = Search(unknown, questions, joined(batches), np.zeros(0))
     search.answers = search.ask(search.pool)
     search.choices = choices(unknown)
     nan = _nan(search)
@@ -121,21 +129,33 @@ def _attempt(unknown: Unknown, seed: int, effort: int) -> tuple[Search, Machine]
     if steps != classes and search.wrong(machine):  # what looked like groups of one step may be steps
         other = descended(search, replace(first, step=tuple(classes), scaled=search.choices["scaled"][1]), again=True)
         machine = min(machine, other, key=search.wrong)
+    try:
+        machine = _checked(search, machine)
+    except Spent:
+        machine = descended(search, machine)
+    return search, machine
+
+
+def _checked(search: Search, machine: Machine) -> Machine:
+    """A hypothesis asked new questions of all kinds, and mended, until it answers all of them."""
+    questions = search.questions
     for number in range(_ROUNDS):
         if search.wrong(machine):
             break
         fresh = joined(
-            [questions.ask(kind, _CHECKED if number else _PER_KIND, range(sig.k), machine) for kind in KINDS]
+            [
+                questions.ask(kind, _CHECKED if number else _PER_KIND, range(questions.signature.k), machine)
+                for kind in KINDS
+            ]
         )
         answers = search.ask(fresh)
         bad = np.flatnonzero(answer(machine, fresh) != answers)
         if not len(bad) and number:
-            machine = _separated(search, machine)
-            break
+            return _separated(search, machine)
         some = np.unique(np.concatenate([bad[:300], np.arange(0, len(fresh), 20)]))
         search.add(fresh[some], answers[some])
         machine = descended(search, machine)
-    return search, machine
+    return machine
 
 
 def _separated(search: Search, machine: Machine) -> Machine:
@@ -238,6 +258,7 @@ def _concluded(search: Search, machine: Machine, left: int = 4) -> Identified:
     rows = np.random.default_rng(0).permutation(len(more))
     parts = [(part, more[part]) for part in np.split(rows, [1000, 4000])]
     found: dict[str, Any] = {}
+    left_open: list[str] = []
     evidence: list[Evidence] = []
     asked: list[int] = []
     notes: list[tuple[str, Any, int]] = []
@@ -247,18 +268,22 @@ def _concluded(search: Search, machine: Machine, left: int = 4) -> Identified:
             rivals = _other_steps(machine, sig.k)
         else:
             rivals = _rivals(search, machine, key)
-        told = 0
+        told, untold = 0, []
         for rival in rivals:
             other = changed(machine, {key: rival})
             differ = _differing(other, parts, mine)
             told += bool(len(differ))
+            if not len(differ) and key != "step" and not alike(sig, machine, other):
+                untold.append(rival)
             if len(differ):
                 shortest = differ[np.argmin(_size(more[differ]))]
                 asked.append(int(shortest))
                 notes.append((key, rival, int(answer(other, more[shortest : shortest + 1])[0])))
+        if untold:
+            left_open.append(key)
         if rivals and not told and key != "step":
-            found[key] = NOT_OBSERVABLE
-    hidden = [key for key in _TIED if found[key] == NOT_OBSERVABLE]
+            found[key] = OPEN if untold else NOT_OBSERVABLE
+    hidden = [key for key in _TIED if found[key] in (NOT_OBSERVABLE, OPEN)]
     together = _together(search, machine, hidden, parts, mine)
     tied = tuple(key for key in hidden if key in together or _depends(search, machine, key, notes, more, mine))
     found |= {key: getattr(machine, key) for key in tied}
@@ -276,7 +301,7 @@ def _concluded(search: Search, machine: Machine, left: int = 4) -> Identified:
                 return _concluded(search, machine, left - 1)
             return _refused(search, machine)
     found["nan"] = machine.nan
-    return Identified(sig, found, machine, tuple(evidence), search.asked, None, tied)
+    return Identified(sig, found, machine, tuple(evidence), search.unknown.asked, None, tied, open=tuple(left_open))
 
 
 def _aimed_at_hidden(search: Search, machine: Machine, batch: Batch) -> list[Batch]:
@@ -365,7 +390,7 @@ def _refused(search: Search, machine: Machine) -> Identified:
         if not changed:
             break
     mismatch = Mismatch.of(case, int(told[0]), int(answer(machine, case)[0]))
-    return Identified(search.questions.signature, {}, machine, (), search.asked, mismatch)
+    return Identified(search.questions.signature, {}, machine, (), search.unknown.asked, mismatch)
 
 
 def _kept(
