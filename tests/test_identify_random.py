@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 from long_matrices import WHOLE
 
+from tcsim.identification import machine as hypotheses
+from tcsim.identification.proof import alike
+from tcsim.identification.search import CHOICES
 from tcsim.identification.solver import LIMIT, identify
 from tests.identify_everything import Asked
-from tests.random_machines import Machine, agrees, outside_machines, random_machines
+from tests.random_machines import Machine, agrees, inputs, outside_machines, random_machine, random_machines
 
 MACHINES = list(random_machines(200, seed=1)) if WHOLE else list(random_machines(4, seed=1))[3:]
 
@@ -31,3 +34,26 @@ def test_a_machine_outside_the_vocabulary_is_refused(name: str) -> None:
     assert found.mismatch.answer != found.mismatch.predicted
     told = {"Random": "a lone power of two", "Remembering": "two answers"}
     assert told.get(name, "") in found.reason
+
+
+def test_what_is_proven_alike_answers_alike() -> None:
+    """A key of a random machine changed: where the solver has a proof, the independent machines agree on inputs made to tell them apart."""
+    proven = refuted = 0
+    for number in range(400 if WHOLE else 60):
+        machine = random_machine(number, seed=3)
+        asked = Asked(machine)
+        x = inputs(machine.signature, 1000, seed=number)
+        expected = None
+        for key, values in {**CHOICES, "floor": (None, -133, -126, -20, 0), "as": (None, "f16")}.items():
+            for value in values[:: 7 if key == "fraction_bits" else 1]:
+                truth = machine.truth | {key: value}
+                one, other = (
+                    hypotheses.Machine(**{"widened" if name == "as" else name: v for name, v in t.items()})
+                    for t in (machine.truth, truth)
+                )
+                if value == machine.truth[key] or not alike(asked.signature, one, other):
+                    continue
+                expected = machine.dot(*x) if expected is None else expected
+                proven += 1
+                refuted += not np.array_equal(Machine(machine.signature, truth).dot(*x), expected)
+    assert proven >= 100 and not refuted, (proven, refuted)
