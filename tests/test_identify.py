@@ -224,6 +224,7 @@ def test_not_observable_is_proven_and_what_is_not_is_open() -> None:
     whole = Machine((tuple(range(8)),), "last", 24)
     same = [
         (f16, whole, {"floor": -133}),
+        (f16, replace(whole, addend="first"), {"overflow": "largest"}),
         (small, whole, {"fraction_bits": 30}),
         (small, whole, {"products": "normalised", "truncation": "down"}),
         (small, whole, {"rounding": "rne", "overflow": "largest", "zero": "ieee", "subnormal_out": "zero"}),
@@ -233,6 +234,7 @@ def test_not_observable_is_proven_and_what_is_not_is_open() -> None:
         (f16, whole, {"floor": -20}),
         (f16, whole, {"fraction_bits": 25}),
         (f16, whole, {"rounding": "rne"}),
+        (f16, replace(whole, addend="first", rounding="rne", significand=23), {"overflow": "largest"}),
         (small, whole, {"fraction_bits": 4}),
         (small, whole, {"subnormal_in": "zero"}),
         (small, replace(whole, addend="first"), {"zero": "ieee"}),

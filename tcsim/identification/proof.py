@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
+from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
@@ -48,7 +49,7 @@ def alike(signature: Signature, one: Machine, other: Machine) -> bool:
             return False
         differ -= _ALIGNMENT
     told = {
-        "overflow": all(own.largest < FORMATS[signature.d].largest / 2 for own in reach),
+        "overflow": not any(own.overflows for own in reach),
         "subnormal_out": all(own.unit >= FORMATS[signature.d].minimum_exponent for own in reach),
         "significand": all(own.is_exact for own in reach),
         "rounding": all(own.is_exact for own in reach),
@@ -71,6 +72,7 @@ class _Reach:
     lowest: int  # no term but zero has a lower exponent
     highest: int
     largest: float  # no sum before or after rounding is larger
+    overflows: bool  # False: none is rounded to more than the largest result
 
     @classmethod
     def of(cls, signature: Signature, machine: Machine) -> _Reach:
@@ -92,16 +94,23 @@ class _Reach:
             unit, lowest = min(unit, _unit(c)), min(lowest, c.minimum_exponent)
             highest = max(highest, math.frexp(c.largest)[1] - 1)
         largest = c.largest if first else 0.0
+        top, p = math.frexp(d.largest)[1], machine.significand
+        limit = Fraction(2) ** top - (Fraction(2) ** (top - p - 1) if machine.rounding == "rne" else 0)
+        overflows = False  # whether any sum may round to more than the largest result
         for step in machine.step:
+            overflows |= Fraction(largest) + len(step) * Fraction(product) >= limit or machine.truncation == "down"
             largest += len(step) * product
             if machine.fraction_bits is not None and machine.truncation == "down":
-                top = max(highest, math.frexp(largest)[1], machine.floor if machine.floor is not None else -1000)
-                largest += (len(step) + 1) * math.ldexp(1.0, top - machine.fraction_bits)
-            largest *= 1 + math.ldexp(1.0, 1 - machine.significand)
+                high = max(highest, math.frexp(largest)[1], machine.floor if machine.floor is not None else -1000)
+                largest += (len(step) + 1) * math.ldexp(1.0, high - machine.fraction_bits)
+            largest *= 1 + math.ldexp(1.0, 1 - p)
+            if not overflows:
+                largest = min(largest, math.ldexp(1.0, top) - math.ldexp(1.0, top - p))
         if len(machine.step) > 1:
             lowest = min(lowest, d.minimum_exponent)
             highest = max(highest, min(math.frexp(largest)[1], math.frexp(d.largest)[1]))
-        return cls(machine, d.minimum_exponent, unit, lowest, highest, largest)
+        overflows &= largest >= d.largest / 2
+        return cls(machine, d.minimum_exponent, unit, lowest, highest, largest, overflows)
 
     @property
     def loses_nothing(self) -> bool:
