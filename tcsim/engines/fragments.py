@@ -6,6 +6,10 @@ from typing import Any
 
 import numba
 import numpy as np
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
+from numba.np.arrayobj import make_array
 
 from tcsim.engines.kernels import (
     NONE,
@@ -29,35 +33,60 @@ SIZE = np.int32(0x7FFFFFFF)
 INFINITE = np.int32(0x7F800000)
 
 
+@intrinsic
+def _exchange(context: Any, source: Any, at: Any, step: Any, target: Any, to: Any, pitch: Any) -> Any:
+    """Transpose 16 x 16 words in registers: rows `step` apart from source[at], to rows `pitch` apart from target[to]."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        vector = ir.VectorType(ir.IntType(32), 16)
+
+        def pointers(array: Any, kind: Any, first: Any, apart: Any) -> list[Any]:
+            data = make_array(kind)(context, builder, array).data
+            places = [builder.add(first, builder.mul(apart, ir.Constant(apart.type, j))) for j in range(16)]
+            return [builder.bitcast(builder.gep(data, [place]), vector.as_pointer()) for place in places]
+
+        rows = [builder.load(one, align=4) for one in pointers(arguments[0], signature.args[0], *arguments[1:3])]
+        for size in (1, 2, 4, 8):  # exchange the off-diagonal squares of this size
+            lanes = range(16)
+            upper = [j + 16 - size if j & size else j for j in lanes]
+            lower = [j + 16 if j & size else j + size for j in lanes]
+            masks = [ir.Constant(ir.VectorType(ir.IntType(32), 16), lane) for lane in (upper, lower)]
+            for j in lanes:
+                if not j & size:
+                    pair = rows[j], rows[j + size]
+                    rows[j], rows[j + size] = (builder.shuffle_vector(*pair, mask) for mask in masks)
+        for row, one in zip(rows, pointers(arguments[3], signature.args[3], *arguments[4:]), strict=True):
+            builder.store(row, one, align=4)
+        return context.get_dummy_value()
+
+    return types.void(source, types.intp, types.intp, target, types.intp, types.intp), build
+
+
 @numba.njit(**UNCOUNTED)
 def _transposed(words: Any, step: Any, start: Any, count: Any, raw: Any) -> None:
     """Words of some fragments, `step` from one to the next, as raw (size * F,), fragments innermost; what is beyond `count` is not changed."""
+    widest()
     size = len(raw) // F
-    for part in range(0, size // 16 * 16, 16):  # what is written stays in the L1 cache
-        tile = raw[part * F : (part + 16) * F]
-        for t in range(count):
-            at = (start + t) * step + part
-            row = words[at : at + 16]
-            for j in range(16):
-                tile[j * F + t] = row[j]
+    whole, even = count // 16 * 16, size // 16 * 16
+    for t in range(0, whole, 16):
+        for part in range(0, even, 16):
+            _exchange(words, (start + t) * step + part, step, raw, part * F + t, F)
     for t in range(count):
-        for j in range(size // 16 * 16, size):
+        for j in range(even if t < whole else 0, size):
             raw[j * F + t] = words[(start + t) * step + j]
 
 
 @numba.njit(**UNCOUNTED)
 def _put(raw: Any, start: Any, count: Any, words: Any) -> None:
     """The inverse of `_transposed`."""
+    widest()
     size = len(raw) // F
-    for part in range(0, size // 16 * 16, 16):
-        tile = raw[part * F : (part + 16) * F]
-        for t in range(count):
-            at = (start + t) * size + part
-            row = words[at : at + 16]
-            for j in range(16):
-                row[j] = tile[j * F + t]
+    whole, even = count // 16 * 16, size // 16 * 16
+    for t in range(0, whole, 16):
+        for part in range(0, even, 16):
+            _exchange(raw, part * F + t, F, words, (start + t) * size + part, size)
     for t in range(count):
-        for j in range(size // 16 * 16, size):
+        for j in range(even if t < whole else 0, size):
             words[(start + t) * size + j] = raw[j * F + t]
 
 

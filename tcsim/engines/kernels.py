@@ -372,8 +372,12 @@ def run_steps(
             two = min(one + most, end)
             part[:] = 0
             _sum(values[one:two], values_b[one * stride : two * stride], scale, part)
-            _collect(part, total, one > start)
-        _finish(total, e, addends, fresh, shift, fraction_bits, mask, half, part.itemsize == 4)
+            if length > most:
+                _collect(part, total, one > start)
+        if length > most:
+            _finish(total, e, addends, fresh, shift, fraction_bits, mask, half, part.itemsize == 4)
+        else:
+            _finish(part, e, addends, fresh, shift, fraction_bits, mask, half, part.itemsize == 4)
         if odd or strange:
             copy(addends, plain)
             _plain(values[start:end], values_b[start * stride : end * stride], plain)
