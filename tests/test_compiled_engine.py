@@ -77,6 +77,34 @@ def test_registers_are_multiplied_where_they_lie(mnemonic: str, arch: str) -> No
     assert (found == want).all()
 
 
+@pytest.mark.parametrize(("mnemonic", "swizzle", "trans"), [
+    ("wgmma.mma_async.sync.aligned.m64n40k16.f32.f16.f16", "32B", 0),
+    ("wgmma.mma_async.sync.aligned.m64n64k16.f16.f16.f16", "128B", 1),
+    ("wgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e5m2", "NONE", 0),  # of a batch: fragments
+])  # fmt: skip
+@pytest.mark.parametrize("registers", [False, True])
+def test_tiles_behind_descriptors_are_multiplied_where_they_lie(
+    mnemonic: str, swizzle: str, trans: int, registers: bool
+) -> None:
+    """Any bits of shared memory; more instructions than are fetched at a time; smem or C for all of them, C not read."""
+    wgmma, stream = tcsim.instruction(mnemonic, arch="sm_90a"), np.random.default_rng(8)
+    _, n, k = wgmma.shape
+    tile = tcsim.MatrixDescriptor.for_tile(n, k, wgmma.formats["b"].name, major=["K", "MN"][trans], swizzle=swizzle)
+    at = tile.descriptor.encode()
+    a = stream.integers(0, 1 << 32, (128, wgmma.operands["a"].registers), np.uint32) if registers else at + 1024 // 16
+    compared = 0
+    for batch, batch_c, scale_d in (((70,), (70,), True), ((), (2, 35), True), ((70,), (), False)):
+        smem = stream.integers(0, 256, (*batch, 16384), np.uint8)
+        c = stream.integers(0, 1 << 32, (*batch_c, 128, wgmma.operands["c"].registers), np.uint32)
+        given = {"smem": smem, "a": a, "b": at, "c": c, "scale_d": scale_d}
+        if trans:
+            given["trans_b"] = 1
+        want, found = (wgmma.execute(**given, engine=engine) for engine in ("numpy", "numba"))
+        assert found.shape == want.shape and (found == want).all()
+        compared += want.size
+    assert compared == 3 * 70 * 128 * wgmma.operands["d"].registers
+
+
 def test_a_wrong_constant_of_the_unit_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """The comparison can fail: F, the floor, and the bits that are kept."""
     work = tcsim.instruction("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", arch="sm_90").work

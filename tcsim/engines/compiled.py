@@ -24,6 +24,9 @@ from tcsim.numbers.formats import FORMATS, Format
 
 _COLUMNS = 32  # or fragments, from which a loop over them is worth while
 _SHARED = 1 << 19  # products of a thread's part, at least
+_CHUNK = (
+    1 << 22
+)  # products between two times that operands are fetched from registers and memory: their codes stay in the cache
 
 
 @cache
@@ -63,9 +66,20 @@ class CompiledEngine(Engine):
 
     def execute(self, work: Work, stored: Stored) -> Words:
         """As the contract says."""
-        if not _are_fragments(work, stored):
-            return super().execute(work, stored)
-        return _fragments(work, stored.shape, stored.words, stored.places)
+        if _are_fragments(work, stored) and all(one.words <= one.word.size for one in stored.places):
+            return _fragments(work, stored.shape, stored.words, stored.places)
+        batch, m, n = stored.shape
+        out = np.empty((batch, stored.places[3].words), np.uint32)
+        step = max(_COLUMNS if n < _COLUMNS else 1, _CHUNK // (m * n * work.k))
+
+        def loop(first: int, last: int) -> None:
+            for start in range(first * step, min(last * step, batch), step):
+                part = slice(start, start + step)
+                codes = self.multiply(work, _gathered(work, stored, part), (0,))
+                _scattered(codes, stored.places[3], out[part])
+
+        share(loop, -(-batch // step))
+        return out
 
     def worth(self, work: Work, given: Matrices | Stored) -> bool:
         """Columns, or fragments, that are enough for a loop."""
@@ -118,17 +132,35 @@ def _fragments(
     steps = np.array([0 if len(x) == 1 else x.shape[1] for x in words])
     out = np.empty((batch, places[3].words), np.uint32)
     like = np.empty(0, np.float32 if program.narrow else np.float64)
-    partial = np.empty(0, np.int32 if program.narrow else np.float64)
+    sums = np.empty(0, np.int32 if program.narrow else np.float64)
     flat = [x.reshape(-1) for x in words]
     share(
         lambda first, last: loops.fragments(
             *flat, steps, sizes, *tables, *fields, (batch, m, n, work.k), program.operations, program.separate,
-            program.most, partial, like, program.half, out.reshape(-1), first, last,
+            program.most, sums, like, program.half, out.reshape(-1), first, last,
         ),
         -(-batch // loops.F),
         1 + _SHARED // (loops.F * m * n * work.k),
     )  # fmt: skip
     return out
+
+
+def _gathered(work: Work, stored: Stored, part: slice) -> Matrices:
+    """The codes of operands that lie in words, of a part of the batch."""
+    loops, batch = _loops(), len(range(*part.indices(stored.shape[0])))
+    found = []
+    for words, places, format in zip(stored.words, stored.places, work.formats, strict=False):
+        own = words if len(words) == 1 else words[part]
+        codes = np.empty((len(own), *places.word.shape), np.uint32)
+        mask = (1 << (format.sign_shift + format.ignored_low_bits + 1)) - 1
+        loops.gathered(own, places.table, mask, codes.reshape(len(own), -1))
+        found.append(np.broadcast_to(codes, (batch, *places.word.shape)))
+    return Matrices(*found)
+
+
+def _scattered(codes: Codes, places: Places, out: Words) -> None:
+    """Put matrices of codes into words."""
+    _loops().scattered(codes.astype(np.uint32, copy=False).reshape(len(codes), -1), places.table, out)
 
 
 def _fragments_of_codes(work: Work, given: Matrices) -> Codes:
@@ -181,7 +213,7 @@ def _gemm(loops: Any, work: Work, program: Program, given: Matrices, places: npt
     bv, be = np.empty((batch, blocks, depth * loops.W), dtype), np.empty((batch, blocks, depth * loops.W), np.int16)
     odd_a, odd_b = np.zeros((batch * m, len(places)), np.bool_), np.zeros((batch, blocks, len(places)), np.bool_)
     d = np.empty((batch, blocks, m, loops.W), np.float32)
-    partial = np.empty(0, np.int32 if program.narrow else np.float64)
+    sums = np.empty(0, np.int32 if program.narrow else np.float64)
     fields = [loops.fields(format) for format in formats]
     (sva, sea), (svb, seb) = _scales(given.scale_a, work.scale), _scales(given.scale_b, work.scale)
     length_a = length_b = 0  # elements whose values and exponents take up one factor: none, if groups do
@@ -191,7 +223,7 @@ def _gemm(loops: Any, work: Work, program: Program, given: Matrices, places: npt
         odd_a |= _any_nan(sva, 2, places).reshape(odd_a.shape)
         odd_b |= _any_nan(svb, 1, places)[:, None]
     rows_sva, rows_sea = (x.reshape(x.shape[0] * x.shape[1], x.shape[2]) for x in (sva, sea))
-    a, b, c = (x.astype(np.uint32, order="C") for x in (codes_a, codes_b, given.c))  # one loop for all formats
+    a, b, c = (np.ascontiguousarray(x, np.uint32) for x in (codes_a, codes_b, given.c))  # one loop for all formats
     a = a.reshape(batch * m, a.shape[2])
     met = np.empty((0, 0, 0), np.int64)
     if given.columns is not None:
@@ -229,7 +261,7 @@ def _gemm(loops: Any, work: Work, program: Program, given: Matrices, places: npt
             k,
             n,
             program.most,
-            partial,
+            sums,
             program.group,
             places,
             sva,

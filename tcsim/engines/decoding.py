@@ -8,7 +8,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.engines.kernels import NONE, OPTIONS, W, bits32, f32_of
+from tcsim.engines.kernels import NONE, OPTIONS, UNCOUNTED, W, bits32, clear, f32_of, left, right
 from tcsim.numbers.formats import Format
 
 _NEVER = 1 << 32
@@ -31,6 +31,26 @@ def fields(format: Format, target: Format | None = None) -> npt.NDArray[np.int64
         ],
         np.int64,
     )  # fmt: skip
+
+
+@numba.njit(**UNCOUNTED)
+def gathered(words: Any, places: Any, mask: Any, codes: Any) -> None:
+    """Codes (T, elements): the bits of `mask` at some places of words (T, words)."""
+    kept = np.uint32(mask)
+    for t in range(len(codes)):
+        own, found = words[t], codes[t]
+        for j in range(len(places)):
+            found[j] = np.uint32(right(np.int32(own[places[j, 0]]), places[j, 1])) & kept
+
+
+@numba.njit(**UNCOUNTED)
+def scattered(codes: Any, places: Any, words: Any) -> None:
+    """The inverse of `gathered`, into words (T, words)."""
+    for t in range(len(codes)):
+        own, found = codes[t], words[t]
+        clear(found)
+        for j in range(len(places)):
+            found[places[j, 0]] |= np.uint32(left(np.int32(own[j]), places[j, 1]))
 
 
 @numba.njit(**OPTIONS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,16 @@ class Places:
     word: Ints  # (rows, columns): which word of the matrix holds an element
     shift: Ints  # (rows, columns): how many bits of that word lie below it
     words: int  # that a matrix takes
+
+    @cached_property
+    def transposed(self) -> Places:
+        """The places of the transposed matrix."""
+        return Places(self.word.T, self.shift.T, self.words)
+
+    @cached_property
+    def table(self) -> Ints:
+        """Word and shift of each element (rows * columns, 2)."""
+        return np.ascontiguousarray(np.stack([self.word, self.shift], axis=-1).reshape(-1, 2))
 
 
 def at_bits(bit: npt.NDArray[np.intp], words: int) -> Places:

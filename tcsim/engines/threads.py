@@ -7,6 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import pairwise
+from threading import local
 
 
 def count() -> int:
@@ -17,15 +18,22 @@ def count() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+_here = local()
+
+
+def _mark() -> None:
+    _here.sharing = True
+
+
 @cache
 def _pool(process: int, threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, "tcsim-engine")
+    return ThreadPoolExecutor(threads, "tcsim-engine", initializer=_mark)
 
 
 def share(loop: Callable[[int, int], None], size: int, least: int = 1) -> None:
-    """Run loop(first, last) over ranges that together are 0 to `size`: at once if there is at most `least` for a thread."""
+    """Run loop(first, last) over ranges that together are 0 to `size`: at once if there is at most `least` for a thread, or inside another's loop."""
     threads = min(count(), size // max(least, 1))
-    if threads <= 1:
+    if threads <= 1 or getattr(_here, "sharing", False):
         loop(0, size)
         return
     parts = min(size, 4 * threads)

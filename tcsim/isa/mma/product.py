@@ -121,11 +121,11 @@ class MatrixProduct(Instruction):
         batch = broadcast([registers.shape[:-2] for registers in arrays.values()], call)
         if self._places is None:
             return self.registers("d", self._product(self._fragments(call, **given), call))
-        a, b, c = (_as_words(registers, batch) for registers in arrays.values())
+        a, b, c = (as_words(registers, batch) for registers in arrays.values())
         d = self.operands["d"]
 
         def matrices() -> Matrices:
-            return _matrices([self.matrix(name, registers) for name, registers in arrays.items()], batch)
+            return matrices_of([self.matrix(name, registers) for name, registers in arrays.items()], batch)
 
         def packed(codes: Array) -> Words:
             return self.registers("d", codes).reshape(-1, d.lanes * d.registers)
@@ -141,11 +141,11 @@ class MatrixProduct(Instruction):
         `columns`, of a sparse A: the row of B that each kept element meets. `order`: of the instructions, where A and B are of several.
         """
         batch = broadcast([x.shape[:-2] for x in (*arrays, *(() if columns is None else (columns,)))], call)
-        d = multiply(self.work, _matrices(arrays, batch, columns), order)
+        d = multiply(self.work, matrices_of(arrays, batch, columns), order)
         return d.reshape(*batch, *self.operands["d"].shape)
 
 
-def _matrices(arrays: Sequence[Array], batch: tuple[int, ...], columns: Array | None = None) -> Matrices:
+def matrices_of(arrays: Sequence[Array], batch: tuple[int, ...], columns: Array | None = None) -> Matrices:
     """The operands of a product with one leading dimension."""
     given = dict(zip(("a", "b", "c", "scale_a", "scale_b"), arrays, strict=False))
     if columns is not None:
@@ -154,9 +154,9 @@ def _matrices(arrays: Sequence[Array], batch: tuple[int, ...], columns: Array | 
     return Matrices(**flat)
 
 
-def _as_words(registers: Array, batch: tuple[int, ...]) -> Words:
+def as_words(registers: Array, batch: tuple[int, ...]) -> Words:
     """Registers (..., lanes, registers) as (T, words); as (1, words) where all of the batch share them."""
     size = registers.shape[-2] * registers.shape[-1]
     if registers.shape[:-2] != batch and registers.size != size:
         registers = np.broadcast_to(registers, (*batch, *registers.shape[-2:]))
-    return np.ascontiguousarray(registers, np.uint32).reshape(-1, size)
+    return np.require(registers, np.uint32, ("C", "A")).reshape(-1, size)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,10 +15,14 @@ from tcsim.core.arguments import broadcast, is_number
 from tcsim.core.errors import OperandError
 from tcsim.descriptors.matrix import CORE_ROWS, FORMS, Major, descriptor_values, element_addresses
 from tcsim.descriptors.tile_bytes import tile_bytes
-from tcsim.isa.mma.product import MatrixProduct
+from tcsim.engines.choice import execute
+from tcsim.engines.contract import Matrices, Stored, Words
+from tcsim.engines.places import Places, at_bits
+from tcsim.isa.mma.product import MatrixProduct, as_words, matrices_of
 from tcsim.isa.mma.sparse_operand import SparseRow
 from tcsim.model.effects import Access, Array, Effects, Outcome, Pending, View
 from tcsim.model.form import Form
+from tcsim.model.fragment_codes import places_of
 from tcsim.model.row import check_registers
 from tcsim.numbers.codec import negated
 from tcsim.numbers.formats import Format
@@ -117,8 +122,52 @@ class WarpgroupMultiply(MatrixProduct):
         >>> float(d.view(np.float32)[0, 0])
         32.0
         """
-        codes = self.multiplicands(smem, a, b, c, scale_d, (scale_a, scale_b), (trans_a, trans_b))
+        signs, trans = (scale_a, scale_b), (trans_a, trans_b)
+        memory, accumulator = self._checked(smem, c, scale_d, signs, trans)
+        found = self._in_place(memory, a, b, accumulator, trans) if signs == (1, 1) else None
+        if found is not None:
+            return found
+        codes = self.multiplicands(smem, a, b, c, scale_d, signs, trans)
         return self.registers("d", self.matmul(*codes))
+
+    def _in_place(self, smem: Array, a: Any, b: Any, c: Array, trans: tuple[int, int]) -> npt.NDArray[np.uint32] | None:
+        """The registers of d, by an engine that gets the operands where they lie; None where a descriptor is not one for all.
+
+        Raises OperandError for reads outside smem.
+        """
+        if smem.shape[-1] % 4 or any(format.kind != "float" for format in self.formats.values()):
+            return None
+        call, words = f"{self!r}.execute", np.ascontiguousarray(smem).view("<u4")[..., None, :]
+        arrays, places = {"a": words, "b": words, "c": c}, {}
+        for name, given in (("b", b), ("a", a)):
+            value, major = np.asarray(descriptor_values(given)), _MAJORS[trans["ab".index(name)]]
+            if name == "a" and _in_registers(value):
+                if trans[0]:
+                    return None
+                check_registers(value, self.operands["a"], call)
+                arrays["a"] = value
+                continue
+            rows, k, format = self._tile(name)
+            self._located(smem.shape[-1], value, rows, k, format, major, f"{call}: {name}")
+            if value.ndim:
+                return None
+            places[name] = _places(int(value), rows, k, format, major, words.shape[-1])
+        d = self.operands["d"]
+        of_a = places.get("a") or places_of(self.operands["a"].layout, self.operands["a"].format)
+        of_c, of_d = places_of(self.operands["c"].layout, self.operands["c"].format), places_of(d.layout, d.format)
+        if of_a is None or of_c is None or of_d is None:
+            return None
+        batch = broadcast([array.shape[:-2] for array in arrays.values()], call)
+
+        def matrices() -> Matrices:
+            return matrices_of([*self.fetch(smem, a, b, *trans), self.matrix("c", c)], batch)
+
+        def packed(codes: Array) -> Words:
+            return self.registers("d", codes).reshape(-1, d.lanes * d.registers)
+
+        at = as_words(arrays["a"], batch), as_words(arrays["b"], batch), as_words(c, batch)
+        stored = Stored((prod(batch), *d.shape), at, (of_a, places["b"].transposed, of_c, of_d), matrices, packed)
+        return execute(self.work, stored).reshape(*batch, d.lanes, d.registers)
 
     def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
         """The product goes on after the instruction, in a group: it reads A, B and the accumulator when it is fetched.
@@ -183,6 +232,14 @@ class WarpgroupMultiply(MatrixProduct):
         self, smem: Any, a: Any, b: Any, c: Any, scale_d: bool, scales: tuple[int, int], trans: tuple[int, int]
     ) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
         """The codes of A, B (negated where asked) and C (zero where it is not read) that the operands of `execute` mean."""
+        memory, accumulator = self._checked(smem, c, scale_d, scales, trans)
+        codes_a, codes_b = self.fetch(memory, a, b, *trans, *scales)
+        return codes_a, codes_b, self.matrix("c", accumulator)
+
+    def _checked(
+        self, smem: Any, c: Any, scale_d: bool, scales: tuple[int, int], trans: tuple[int, int]
+    ) -> tuple[Array, Array]:
+        """smem, and the registers of C: zeros where it is not read."""
         call = f"{self!r}.execute"
         if not is_number(scale_d, (0, 1)):
             raise OperandError(f"{call}: scale_d={scale_d!r}; valid: False, True, one for all of a batch")
@@ -194,9 +251,7 @@ class WarpgroupMultiply(MatrixProduct):
             c = np.zeros((128, self.operands["c"].registers), np.uint32)
         accumulator = np.asarray(c)
         check_registers(accumulator, self.operands["c"], call)
-        codes_a, codes_b = self.fetch(memory, a, b, *trans, *scales)
-        codes_c = self.matrix("c", accumulator)
-        return codes_a, codes_b, codes_c if scale_d else np.zeros_like(codes_c)
+        return memory, accumulator if scale_d else np.zeros_like(accumulator)
 
     def fetch(
         self,
@@ -223,16 +278,19 @@ class WarpgroupMultiply(MatrixProduct):
         self, smem: npt.NDArray[np.uint8], a: Any, b: Any, trans_a: int, trans_b: int
     ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         call = f"{self!r}.execute"
-        m, n, k = self.shape
-        codes_b = self._fetch(smem, b, n, k, self.row.format_b, _MAJORS[trans_b], f"{call}: b").swapaxes(-1, -2)
+        codes_b = self._fetch(smem, b, *self._tile("b"), _MAJORS[trans_b], f"{call}: b").swapaxes(-1, -2)
         registers = np.asarray(a)
-        if registers.ndim >= 2 and registers.shape[-2] == 128:
+        if _in_registers(registers):
             check_registers(registers, self.operands["a"], call)
             if trans_a:
                 raise OperandError(f"{call}: A in registers has no trans_a; valid: 0")
             return self.matrix("a", registers), codes_b
-        depth = self.operands["a"].shape[1]
-        return self._fetch(smem, a, m, depth, self.operands["a"].format, _MAJORS[trans_a], f"{call}: a"), codes_b
+        return self._fetch(smem, a, *self._tile("a"), _MAJORS[trans_a], f"{call}: a"), codes_b
+
+    def _tile(self, name: str) -> tuple[int, int, Format]:
+        """Rows, elements of k, and format of what a descriptor of A or B names."""
+        m, n, k = self.shape
+        return (n, k, self.row.format_b) if name == "b" else (m, self.operands["a"].shape[1], self.operands["a"].format)
 
     @staticmethod
     def addresses(
@@ -271,25 +329,34 @@ class WarpgroupMultiply(MatrixProduct):
             if not is_number(value, valid):
                 raise OperandError(f"{call}: {name}={value!r}; valid: {', '.join(map(str, valid))}{why}")
 
-    def _fetch(
-        self, smem: npt.NDArray[np.uint8], descriptor: Any, rows: int, k: int, format: Format, major: Major, what: str
-    ) -> npt.NDArray[Any]:
-        """The codes (..., rows, k) that descriptors read."""
+    def _located(
+        self, end: int, descriptor: Any, rows: int, k: int, format: Format, major: Major, what: str
+    ) -> tuple[Array, Array]:
+        """Descriptors, and the addresses (..., rows, k) that they read, all of them below `end`."""
         value = np.asarray(descriptor_values(descriptor))
         if value.dtype.kind not in "iu" or (value.dtype.kind == "i" and (value < 0).any()):
             raise OperandError(
                 f"{what} is {value.dtype} {value.shape}; valid: a 64-bit descriptor, or registers where A may be"
             )
         descriptors = _known(value.astype(np.uint64), what)
-        address = self.addresses(descriptors, rows, k, format, major)
-        size = format.container_bits // 8
-        end = smem.shape[-1]
-        outside = address + size > end
+        if value.ndim:
+            address = self.addresses(descriptors, rows, k, format, major)
+        else:
+            address = _addresses(int(value), rows, k, format, major)
+        outside = address + format.container_bits // 8 > end
         if outside.any():
             *_, row, column = np.argwhere(outside)[0]
             raise OperandError(
                 f"{what}: element (row {row}, k {column}) lies at byte {int(address[outside][0])}, outside the {end} bytes of smem"
             )
+        return value, address
+
+    def _fetch(
+        self, smem: npt.NDArray[np.uint8], descriptor: Any, rows: int, k: int, format: Format, major: Major, what: str
+    ) -> npt.NDArray[Any]:
+        """The codes (..., rows, k) that descriptors read."""
+        end, size = smem.shape[-1], format.container_bits // 8
+        value, address = self._located(end, descriptor, rows, k, format, major, what)
         batch = broadcast([smem.shape[:-1], value.shape], what)
         elements = np.ascontiguousarray(smem[..., : end // size * size]).view(f"<u{size}")
         if value.ndim == 0:
@@ -301,6 +368,25 @@ class WarpgroupMultiply(MatrixProduct):
         if format.kind == "bit":
             codes = codes >> (np.arange(k) % 8).astype(np.uint8) & np.uint8(1)
         return codes.astype(format.dtype, copy=False)
+
+
+@lru_cache(maxsize=256)
+def _addresses(descriptor: int, rows: int, k: int, format: Format, major: Major) -> npt.NDArray[np.int64]:
+    """The addresses (rows, k) that one descriptor reads."""
+    found = element_addresses(np.array(descriptor, np.uint64), rows, k, format, major)
+    found.flags.writeable = False
+    return found
+
+
+@lru_cache(maxsize=256)
+def _places(descriptor: int, rows: int, k: int, format: Format, major: Major, words: int) -> Places:
+    """Where the elements (rows, k) that a descriptor names lie in `words` of shared memory."""
+    return at_bits(8 * _addresses(descriptor, rows, k, format, major), words)
+
+
+def _in_registers(a: Array) -> bool:
+    """Whether A is given as registers, not as descriptors."""
+    return a.ndim >= 2 and a.shape[-2] == 128
 
 
 def _known(descriptors: npt.NDArray[np.uint64], what: str) -> npt.NDArray[np.uint64]:
