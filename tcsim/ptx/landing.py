@@ -45,9 +45,8 @@ class Landings:
         """The registers that have to be there before an instruction; `landed`: the writers that are known to be done in its block."""
         if not self.writers:
             return set()
-        mentioned = [name for operand in item.operands for name in registers_in(operand)]
-        mentioned += [item.predicate.name] if item.predicate is not None else []
-        found = {name for name in mentioned if self.writers.get(name, set()) - landed}
+        names = [*mentioned(item), *([item.predicate.name] if item.predicate is not None else [])]
+        found = {name for name in names if self.writers.get(name, set()) - landed}
         for name in found if item.predicate is None else ():  # threads that a predicate leaves out have not waited
             landed |= self.writers[name]
         landed.discard(index)
@@ -67,7 +66,7 @@ class Held:
 
     def touched(self, item: Instruction) -> tuple[set[str], set[str]] | None:
         """Those that another instruction reads, and writes; None for none."""
-        if not self.names or _of_warpgroup(item):
+        if not self.names or self.names.isdisjoint(mentioned(item)) or _of_warpgroup(item):
             return None
         first, rest = item.operands[:1], item.operands
         written: set[str] = set()
@@ -75,6 +74,15 @@ class Held:
             written, rest = set(registers_in(first[0])) & self.names, item.operands[1:]
         read = {name for operand in rest for name in registers_in(operand)} & self.names
         return (read, written) if read or written else None
+
+
+def mentioned(item: Instruction) -> Iterator[str]:
+    """The names of the registers in an instruction's operands."""
+    for operand in item.operands:
+        if isinstance(operand, Register):
+            yield operand.name
+        else:
+            yield from registers_in(operand)
 
 
 def _of_warpgroup(item: Instruction) -> bool:

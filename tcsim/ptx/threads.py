@@ -31,6 +31,17 @@ _MEASURED = {
 """Special registers as an H200 (driver 580) has them in a launch outside a graph that is not cooperative."""
 
 
+def each_once(values: Array) -> list[int]:
+    """Numbers, each once, ascending: most often they are all the same.
+
+    >>> each_once(np.array([3, 3])), each_once(np.array([5, 3, 5])), each_once(np.array([], np.int64))
+    ([3], [3, 5], [])
+    """
+    if len(values) and not np.count_nonzero(values != values[0]):
+        return [int(values[0])]
+    return sorted(set(values.tolist()))
+
+
 def distinct(values: Array) -> Array:
     """Each of some small numbers once, ascending: of warps, blocks and the like, where sorting takes too long.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from tcsim.ptx.shadow.dependents import Dependents, Ledger
 from tcsim.ptx.shadow.everywhere import Everywhere
 from tcsim.ptx.shadow.findings import Findings
 from tcsim.ptx.shadow.flags import Flags
-from tcsim.ptx.shadow.lanes import EACH, READS, SEVERAL, WRITES, Lanes, lanes_in, mask_of, several, warps_in
+from tcsim.ptx.shadow.lanes import EACH, READS, SEVERAL, WRITES, Lanes, lanes_in, mask_of, several, shares_in, warps_in
 from tcsim.ptx.shadow.mbarriers import Objects, Work, box_of
 from tcsim.ptx.shadow.naming import Naming, Use
 from tcsim.ptx.shadow.operations import Operation, Operations
@@ -31,7 +30,7 @@ from tcsim.ptx.shadow.strength import order_of, scope_of
 from tcsim.ptx.shadow.traced import Traced
 from tcsim.ptx.shadow.words import Words
 from tcsim.ptx.tensor_memory import COLUMNS
-from tcsim.ptx.threads import LANES, Array
+from tcsim.ptx.threads import LANES, Array, each_once
 
 if TYPE_CHECKING:
     from tcsim.ptx.barriers import Barriers
@@ -150,9 +149,11 @@ class Checker(Observer):
             if rank != block.rank:
                 self.blocks.reached(block, rank, warps, line)
             words = self.words("shared", rank)
-            self.origins.stored("shared", kind, rank, offsets.astype(np.int64), size)
-            at, owner = words.words(offsets.astype(np.int64), size)
-            self.touch(block, words, rank, at, warps[owner], threads[owner], line, kind, threads[owner] % LANES)
+            offsets = offsets.astype(np.int64)
+            self.origins.stored("shared", kind, rank, offsets, size)
+            at, owner = words.words(offsets, size)
+            who = threads[owner]
+            self.touch(block, words, rank, at, warps[owner], who, line, kind, who % LANES)
         if strong and kind != "read":
             self.flags.release(block.rank, some, opcode, releases)
 
@@ -226,7 +227,7 @@ class Checker(Observer):
     @staticmethod
     def keys(block: Performer, at: Access) -> list[int]:
         """The mbarriers of an access, in every block that it is for."""
-        return [key for each in block.copies(at) for key in sorted(set(block._keys(each).reshape(-1).tolist()))]
+        return [key for each in block.copies(at) for key in each_once(block._keys(each).reshape(-1))]
 
     def _instruction(
         self, block: Performer, bound: Bound, access: Access, threads: Array, kind: str
@@ -321,18 +322,14 @@ class Checker(Observer):
         """Work reads and writes from now on, at any time until somebody knows that it is done."""
         block, bound, pending = flight.block, flight.bound, flight.pending
         line = self.findings.number(block.here)
-        every = self.warps(block, flight.threads)
         made: dict[int, Operation] = {}
         together = max(1, bound.lanes // LANES)
         proxy = "async" if any(own.proxy == "async" for own in (*pending.reads, *pending.writes)) else "generic"
-        units, starts = every // together, [0, len(every)]
-        if units[0] != units[-1]:  # threads ascend
-            starts[1:1] = (np.flatnonzero(units[1:] != units[:-1]) + 1).tolist()
-        for begin, end in pairwise(starts):
-            first = int(units[begin]) * together
+        own = flight.threads
+        for first, warps, begin, end in shares_in(own.tobytes(), own.dtype.str, block.rank * self.per_block, together):
             made[first] = self.operations.issue(
-                flight.kind, line, block.rank, self.some(block, flight.threads[begin:end]) if together > 1 else every[begin : begin + 1], flight.threads[begin:end], flight.groups[begin:end], proxy,
-            )  # fmt: skip
+                flight.kind, line, block.rank, warps, flight.threads[begin:end], flight.groups[begin:end], proxy
+            )
             made[first].registers, made[first].sources = bound.written, bound.held
             made[first].unit = bound.model.row.family
             made[first].each = bound.lanes == 1

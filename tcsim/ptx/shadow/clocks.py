@@ -41,20 +41,26 @@ class Clocks:
         places = np.arange(self.known.size).reshape(self.known.shape)
         self._own = np.stack([places[every, kind, 1 + every] for kind in _OWN], axis=1)
         """Of each warp the places in `known`, flat, of what it knows of itself."""
-        self.known.reshape(-1)[self._own] = 1
+        self._flat = self.known.reshape(-1)
+        self._flat[self._own] = 1
         self.fenced = np.zeros_like(self.known)  # what a relaxed arrival publishes: what was known at the last fence
         self.heard = np.zeros_like(self.known)  # what relaxed waits have heard, for the next fence to acquire
         self.tensor = np.zeros_like(self.known)  # what was known at the last tcgen05.fence::after_thread_sync
 
     def tick(self, warps: Array) -> None:
         """What comes next is not part of what was published."""
+        if len(warps) == 1:  # most often, and in a quarter of the time
+            warp = int(warps[0])
+            self.now[warp] += 1
+            self._flat[self._own[warp]] = self.now[warp]
+            return
         now = self.now[warps] + 1
         self.now[warps] = now
-        self.known.reshape(-1)[self._own[warps]] = now[:, None]
+        self._flat[self._own[warps]] = now[:, None]
 
     def ordered(self, warps: Array, columns: Array) -> Array:
         """Up to when warps know memory to be ordered of others, by their columns: elementwise."""
-        found: Array = self.known.reshape(-1).take((warps * KINDS + ORDERED) * (self.warps + 2) + columns)
+        found: Array = self._flat.take((warps * KINDS + ORDERED) * (self.warps + 2) + columns)
         return found
 
     def published(self, warps: Array, relaxed: bool = False) -> Array:

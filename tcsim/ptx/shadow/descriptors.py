@@ -83,9 +83,12 @@ def view_of(
     by: int,
     sparse: bool,
     blank: Callable[[], bool],
+    found: Array | None,
 ) -> View | None:
-    """A tile as an operand; None if nothing is known of it. sparse: it has half of the elements; blank: whether nobody has written it."""
-    found = origins_of(at, unit, address, tile)
+    """A tile as an operand; None if nothing is known of it. sparse: it has half of the elements; blank: whether nobody has written it.
+
+    found: its origins (`origins_of`).
+    """
     each = elements_of(tile, piece(tile, unit))
     if found is None and (tile.size > UNIT or not blank()):
         return None

@@ -10,6 +10,7 @@ mistake, and never invents one.
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 
@@ -73,7 +74,7 @@ class Lanes:
     def loose(self, warps: Array, what: int) -> bool:
         """Whether any lane of some warps did what others of its warp do not know."""
         late = self.last[what] > self.base
-        return bool(late.any() and late[warps].any())
+        return np.count_nonzero(late) > 0 and np.count_nonzero(late[warps]) > 0
 
     # --- what brings lanes together
 
@@ -93,7 +94,7 @@ class Lanes:
 
     def is_apart(self) -> bool:
         """Whether any lane did something since all of its warp last executed an instruction together."""
-        return bool((self.alone > np.maximum(self.base, self.joined)).any())
+        return np.count_nonzero(self.alone > np.maximum(self.base, self.joined)) > 0
 
     def join(self, warps: Array, now: Array, alive: Array) -> None:
         """Lanes of some warps execute one instruction together, which orders no memory."""
@@ -120,12 +121,16 @@ class Lanes:
         if whole.all():
             self._all_told(warps, self.clocks.now[warps])
             return
-        self._all_told(warps[whole], self.clocks.now[warps[whole]])
-        for warp, bits in zip(warps[~whole].tolist(), now[~whole].tolist(), strict=True):
-            self.tellers[warp] |= _lanes(bits)
-            if (self.doing[warp] & ~self.tellers[warp]).any():
-                window = int(max(self.told[warp], self.base[warp])), self.tellers[warp].copy(), int(self.joined[warp])
-                self.windows.setdefault(warp, {})[int(self.clocks.now[warp])] = window
+        if np.count_nonzero(whole):
+            self._all_told(warps[whole], self.clocks.now[warps[whole]])
+        some = warps[~whole]
+        tellers = self.tellers[some] | lanes_of(now[~whole].tobytes())
+        self.tellers[some] = tellers
+        untold = np.nonzero((self.doing[some] & ~tellers).any(1))[0]
+        own = some[untold]
+        columns = (own, self.clocks.now[own], np.maximum(self.told[own], self.base[own]), self.joined[own])
+        for place, warp, when, first, joined in zip(untold, *(each.tolist() for each in columns), strict=True):
+            self.windows.setdefault(warp, {})[when] = first, tellers[place], joined
 
     def learning(self, warps: Array, now: Array, alive: Array, what: Array) -> None:
         """Lanes of some warps, as bits, are about to learn what was published: `Clocks.acquire` comes next."""
@@ -136,7 +141,8 @@ class Lanes:
             if not self.heard.all():
                 self.before[warps] = np.maximum(self.before[warps], what[ORDERED])
             return
-        self.learning(warps[whole], now[whole], alive[whole], what)
+        if np.count_nonzero(whole):
+            self.learning(warps[whole], now[whole], alive[whole], what)
         for warp, bits, when in zip(warps[~whole].tolist(), now[~whole].tolist(), known[~whole].tolist(), strict=True):
             own = _lanes(bits)
             self.pairs[warp, own] = np.maximum(self.pairs[warp, own], when)
@@ -151,7 +157,9 @@ class Lanes:
 
     def missed(self, warps: Array, lanes: Array) -> bool:
         """Whether any of these lanes does not know what others of its warp have learnt."""
-        return not self.heard.all() and not self.heard[warps, np.minimum(lanes, LANES - 1)].all()
+        if np.count_nonzero(self.heard) == self.heard.size:
+            return False
+        return not self.heard[warps, np.minimum(lanes, LANES - 1)].all()
 
     def unordered(self, warps: Array, lanes: Array, others: Array, when: Array) -> Array:
         """Whether nothing orders what other lanes of the same warp did at some time before what lanes do now: bool, elementwise."""
@@ -194,6 +202,14 @@ def _lanes(bits: int) -> Array:
     return found
 
 
+@lru_cache(256)
+def lanes_of(bits: bytes) -> Array:
+    """The lanes whose bits are set, of several warps: bool (warps, lanes); bits: the bytes of an array of uint32."""
+    found = np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little").reshape(-1, LANES).astype(bool)
+    found.flags.writeable = False
+    return found
+
+
 def as_bits(mask: Array) -> Array:
     """Threads as lanes of each warp, in bits.
 
@@ -209,6 +225,21 @@ def warps_in(threads: bytes, kind: str, first: int) -> Array:
     found = distinct(np.frombuffer(threads, kind) // LANES + first)
     found.flags.writeable = False
     return found
+
+
+@lru_cache(1024)
+def shares_in(threads: bytes, kind: str, first: int, together: int) -> list[tuple[int, Array, int, int]]:
+    """What each group of warps has of ascending threads: its first warp, its warps among them, where its threads begin, and end.
+
+    threads, kind, first: as of `warps_in`; together: the warps of a group.
+    """
+    own = np.frombuffer(threads, kind)
+    units = (own // LANES + first) // together
+    starts = [0, *(np.flatnonzero(units[1:] != units[:-1]) + 1).tolist(), len(own)]
+    return [
+        (int(units[begin]) * together, warps_in(own[begin:end].tobytes(), kind, first), begin, end)
+        for begin, end in pairwise(starts)
+    ]
 
 
 @lru_cache(1024)

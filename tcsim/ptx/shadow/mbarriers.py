@@ -103,7 +103,7 @@ class Objects:
             said = f"{self.findings.opcode(line)} uses {key:#x}, where no mbarrier.init made an object"
             self.findings.report("MBAR_USED_BEFORE_INIT", said, line, 0, index, thread, address=key)
             return None
-        if (self.clocks.known[warps, INITIALISED, 1 + found.warp] < found.when).any():
+        if np.count_nonzero(self.clocks.known[warps, INITIALISED, 1 + found.warp] < found.when):
             said = f"{self.findings.opcode(line)} uses the mbarrier at {key:#x}, and nothing orders {self.findings.opcode(found.line)} before it"
             self.findings.report("MBAR_USED_BEFORE_INIT_VISIBLE", said, line, found.line, index, thread, address=key)
         return found

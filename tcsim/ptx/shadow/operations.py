@@ -108,8 +108,13 @@ class Operations:
         """As `seen`, of operations by number: one for all warps, or one for each."""
         now = self.clocks.now[warps]
         for own in (READ, WRITTEN)[: part + 1]:
-            self._seen[own, numbers, warps] = np.minimum(self._seen[own, numbers, warps], now)
-            self._learnt[own, numbers, warps] |= lanes
+            seen, learnt = self._seen[own], self._learnt[own]
+            if isinstance(numbers, int):
+                seen, learnt, at = seen[numbers], learnt[numbers], warps
+            else:
+                at = numbers, warps  # type: ignore[assignment]
+            seen[at] = np.minimum(seen[at], now)
+            learnt[at] |= lanes
         if lanes is not EVERY:
             self.lanes.last[LEARNS, warps] = self.lanes.alone[warps] = now
 

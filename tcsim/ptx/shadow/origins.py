@@ -22,7 +22,7 @@ from tcsim.model.effects import Access, Effects
 from tcsim.ptx.shadow import descriptors
 from tcsim.ptx.shadow.descriptors import UNIT
 from tcsim.ptx.shadow.tiles import FILL, Mend, View, is_matrix, pitch_of, step_of
-from tcsim.ptx.threads import Array
+from tcsim.ptx.threads import Array, each_once
 
 if TYPE_CHECKING:
     from tcsim.ptx.families import Bound
@@ -132,16 +132,17 @@ class Origins:
         for at in block.copies(access):
             address, _ = block.places(at)
             ranks, offsets = address >> 24 & 0xFF, address & 0xFFFFFF
-            for rank in sorted(set(ranks.tolist())):
+            there = each_once(ranks)
+            for rank in there:
                 if rank >= len(self.checker.cluster.blocks):
                     continue
-                own = ranks == rank
+                own = ranks == rank if len(there) > 1 else slice(None)
                 if data is None or access.size % UNIT or (offsets[own] % UNIT).any():
                     self.forget(rank, offsets[own], access.size)
                     continue
                 places = (offsets[own][:, None] + np.arange(0, access.size, UNIT)).reshape(-1)
                 words = (
-                    np.ascontiguousarray(data[own] if len(data) == len(own) else data).view(np.uint64).reshape(-1, 2)
+                    np.ascontiguousarray(data[own] if len(data) == len(ranks) else data).view(np.uint64).reshape(-1, 2)
                 )
                 if len(words) != len(places):
                     self.forget(rank, offsets[own], access.size)
@@ -172,8 +173,8 @@ class Origins:
 
     # --- what is read
 
-    def views(self, flight: Flight) -> dict[int, dict[str, View]]:
-        """The operands that some work reads through descriptors: by number of the warpgroup or thread, and name."""
+    def views(self, flight: Flight, wrong: bool = False) -> dict[int, dict[str, View]]:
+        """The operands that some work reads through descriptors: by number of the warpgroup or thread, and name; wrong: no matrices."""
         rank, line = flight.block.rank, self.lines.get(id(flight), 0)
         at, found = self.at.get(rank), dict[int, dict[str, View]]()
         if at is None:
@@ -187,10 +188,13 @@ class Origins:
             named = np.asarray(tile.descriptor, np.uint64).reshape(-1).tolist()
             for place, (address, descriptor) in enumerate(zip(addresses, named, strict=True)):
                 first = min(int(address[0]) // self.unit, len(at) - 1)
-                known = int(self.pitch[rank][first]), line, int(self.by[rank][first])
+                pitch, there = int(self.pitch[rank][first]), descriptors.origins_of(at, self.unit, address, tile)
+                if wrong and there is not None and is_matrix(there if tile.major == "K" else there.T, pitch):
+                    continue
+                known = pitch, line, int(self.by[rank][first])
                 sparse = name == "A" and 2 * tile.k == depth
                 blank = partial(self._blank, rank, address)
-                view = descriptors.view_of(name, at, self.unit, address, tile, descriptor, *known, sparse, blank)
+                view = descriptors.view_of(name, at, self.unit, address, tile, descriptor, *known, sparse, blank, there)
                 if view is not None:
                     found.setdefault(place, {})[name] = view
         return found
@@ -201,7 +205,7 @@ class Origins:
 
     def _read(self, flight: Flight) -> None:
         """Look at the operands that work has read."""
-        for views in self.views(flight).values():
+        for views in self.views(flight, wrong=True).values():
             for view in views.values():
                 if not is_matrix(view.lines, view.pitch):
                     self.wrong(flight.block, int(flight.threads[0]), view, self._whole(view))

@@ -9,7 +9,7 @@ import numpy as np
 from tcsim.model.effects import Access, Effects, Signal
 from tcsim.ptx.shadow.lanes import EVERY, mask_of
 from tcsim.ptx.shadow.mbarriers import flipped
-from tcsim.ptx.threads import LANES, Array
+from tcsim.ptx.threads import LANES, Array, each_once
 
 if TYPE_CHECKING:
     from tcsim.ptx.families import Bound
@@ -54,8 +54,10 @@ class Signals:
         line = checker.findings.number(block.here)
         for seen in effects.seen:
             keys = block._keys(seen.at)
-            who, complete = np.broadcast_to(threads, keys.shape), np.broadcast_to(seen.complete, keys.shape)
-            for key in sorted(set(keys.reshape(-1).tolist())):
+            who, complete = threads, seen.complete
+            if who.shape != keys.shape or np.shape(complete) != keys.shape:
+                who, complete = np.broadcast_to(who, keys.shape), np.broadcast_to(complete, keys.shape)
+            for key in each_once(keys.reshape(-1)):
                 own = keys == key
                 asking = who[own]
                 some, thread = checker.some(block, asking), int(asking[0])

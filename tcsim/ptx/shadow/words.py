@@ -58,11 +58,11 @@ class Words:
         self.when = np.zeros(count, np.int32)
         self.what = np.zeros(count, np.int32)  # the instruction, with the lane
         self.lanes = operations.lanes
-        self.read = self.reader = np.zeros(
-            (0, clocks.warps), np.int32
-        )  # when, and the instruction with the lane, if any warp has read
+        self.read = self.reader = np.zeros((clocks.warps, 0), np.int32)
+        """By warp, if any has read: when, and the instruction with the lane."""
         self.other = self.otherwise = self.read  # the same of the last read by another lane of the warp than that
         self.was_read = False  # by any warp
+        self.readers = np.zeros(clocks.warps, bool)  # warps that have ever read any
         self.fetched: dict[int, Array] = {}  # by warp: 1 + number of the last of its operations that read the word
 
     def words(self, addresses: Array, size: int, mask: Array | None = None) -> tuple[Array, Array]:
@@ -82,7 +82,7 @@ class Words:
 
     def time(self, at: int, warp: int, kind: str) -> int:
         """When a warp wrote a word ("written"), or read it."""
-        return int(self.when[at] if kind == "written" else self.read[at, warp])
+        return int(self.when[at] if kind == "written" else self.read[warp, at])
 
     def conflicts(
         self, at: Array, warps: Array, writes: bool, reads: bool = False, lanes: Array | None = None
@@ -102,7 +102,7 @@ class Words:
                 found += self._missing("landed", EMPTY, who - first, warps, WRITTEN)
         elif most:
             bad = clocks.ordered(warps, np.minimum(who, clocks.warps + 1)) < self.when[at]
-            if bad.any():
+            if np.count_nonzero(bad):
                 places = np.nonzero(bad)[0]
                 codes = who[places]
                 found += self._written(at, places, codes)
@@ -149,19 +149,20 @@ class Words:
         if len(who) and knows.loose(warps, WRITES):
             found += self._in_warp("written", at, who == warps + 1, self.when[at], self.what[at], warps, lanes)
         if writes and self.was_read and knows.loose(warps, READS):
-            found += self._in_warp("read", at, True, self.read[at, warps], self.reader[at, warps], warps, lanes)
-            if len(self.other):
-                found += self._in_warp("read", at, True, self.other[at, warps], self.otherwise[at, warps], warps, lanes)
+            found += self._in_warp("read", at, True, self.read[warps, at], self.reader[warps, at], warps, lanes)
+            if self.other.size:
+                found += self._in_warp("read", at, True, self.other[warps, at], self.otherwise[warps, at], warps, lanes)
         missed = knows.missed(warps, lanes)
-        if (missed or knows.windows) and (len(who) or (writes and self.was_read)):
-            warps, lanes = np.broadcast_to(warps, at.shape), np.broadcast_to(lanes, at.shape)
-            if len(who):
+        told = () if missed else sorted(knows.windows)  # of all others these lanes know all that is known
+        if missed or told:
+            every = range(self.clocks.warps) if missed else told
+            if len(who) and (missed or any(np.count_nonzero(who == 1 + own) for own in told)):
                 found += self._between_lanes("written", who - 1, self.when[at], self.what[at], warps, lanes)
-            for reader in np.nonzero(self.read[at].any(0))[0].tolist() if writes and self.was_read else ():
-                if not missed and reader not in knows.windows:  # these lanes know all of it that is known
+            for reader in every if writes and self.was_read else ():
+                if not self.readers[reader] or not np.count_nonzero(self.read[reader].take(at)):
                     continue
-                for read, what in ((self.read, self.reader), (self.other, self.otherwise))[: 1 + bool(len(self.other))]:
-                    when, own = read[at, reader], what[at, reader]
+                for read, what in ((self.read, self.reader), (self.other, self.otherwise))[: 1 + bool(self.other.size)]:
+                    when, own = read[reader, at], what[reader, at]
                     found += self._between_lanes("read", np.where(when > 0, reader, -1), when, own, warps, lanes)
         return found
 
@@ -183,6 +184,7 @@ class Words:
         self, kind: str, who: Array, when: Array, what: Array, warps: Array, lanes: Array
     ) -> list[Conflict]:
         """Accesses by another warp each (-1, or too large a number: none) that are in order for warps, and not for their lanes."""
+        warps, lanes = np.broadcast_to(warps, who.shape), np.broadcast_to(lanes, who.shape)
         knows, lane = self.lanes, what & _LANE
         column = np.clip(who + 1, 0, self.clocks.warps + 1)
         ordered = (column > 0) & (who != warps) & (self.clocks.known[warps, ORDERED, column] >= when)
@@ -224,8 +226,9 @@ class Words:
         """Lanes of warps read words."""
         if not self.was_read:
             self.was_read = True
-            self.read, self.reader = (np.zeros((self.count, self.clocks.warps), np.int32) for _ in range(2))
-        flat, read, reader = at * self.clocks.warps + warps, self.read.reshape(-1), self.reader.reshape(-1)
+            self.read, self.reader = (np.zeros((self.clocks.warps, self.count), np.int32) for _ in range(2))
+        self.readers[warps] = True
+        flat, read, reader = warps * self.count + at, self.read.reshape(-1), self.reader.reshape(-1)
         now, own = self.clocks.now[warps], line << LANE_BITS | lanes
         if isinstance(own, int) or lanes[0] >= SEVERAL:  # type: ignore[index]
             read[flat], reader[flat] = now, own
@@ -242,8 +245,8 @@ class Words:
             self._keep(flat[others], now[others], own[others])
 
     def _keep(self, flat: Array, when: Array, what: Array) -> None:
-        """Reads that another lane of the warp now hides; flat: words times warps."""
-        if not len(self.other):
+        """Reads that another lane of the warp now hides; flat: warps times words."""
+        if not self.other.size:
             self.other, self.otherwise = np.zeros_like(self.read), np.zeros_like(self.read)
         self.other.reshape(-1)[flat], self.otherwise.reshape(-1)[flat] = when, what
 
@@ -257,9 +260,9 @@ class Words:
         """Nobody has touched these words."""
         self.who[at] = 0
         if self.was_read:
-            self.read[at] = 0
-        if len(self.other):
-            self.other[at] = 0
+            self.read[:, at] = 0
+        if self.other.size:
+            self.other[:, at] = 0
         for fetched in self.fetched.values():
             fetched[at] = 0
 
@@ -285,7 +288,7 @@ class Words:
             column = np.minimum(who, clocks.warps + 1)
             when = self.when[at]
             bad = known[ORDERED, column] < when
-            if bad.any():
+            if np.count_nonzero(bad):
                 places = np.nonzero(bad)[0]
                 codes = who[places]
                 found += self._written(at, places, codes)
@@ -293,7 +296,7 @@ class Words:
                 found += self._pending("landed", places[behind], codes[behind] - clocks.warps - 1, by, WRITTEN)
             if by.proxy == "async":
                 unfenced = (known[self.fence, column] < when) & ~bad
-                if unfenced.any():
+                if np.count_nonzero(unfenced):
                     own = np.nonzero(unfenced)[0]
                     kind = "unfenced write" if writes else "unfenced"
                     found.append(Conflict(kind, own, self.what[at[own]] >> LANE_BITS, who[own] - 1))
@@ -317,16 +320,17 @@ class Words:
         """Reads that are later than what is known of the readers, or than their last fence between proxies, which is never later."""
         if not self.was_read:
             return []
-        read = self.read[at]
-        late = read > (known if fenced is None else fenced)
-        if not late.any():
+        read = self.read.take(at, 1)
+        each = (known if fenced is None else fenced).T
+        late = read > (each[:, None] if each.ndim == 1 else each)
+        if not np.count_nonzero(late):
             return []
         found = []
-        places, reader = np.nonzero(late)
-        bad = read[places, reader] > (known[reader] if known.ndim == 1 else known[places, reader])
+        places, reader = np.nonzero(late.T)
+        bad = read[reader, places] > (known[reader] if known.ndim == 1 else known[places, reader])
         for kind, own in (("read", bad), ("unfenced read", ~bad)):
             if own.any():
-                what = self.reader[at[places[own]], reader[own]] >> LANE_BITS
+                what = self.reader[reader[own], at[places[own]]] >> LANE_BITS
                 found.append(Conflict(kind, places[own], what, reader[own]))
         return found
 
@@ -335,7 +339,7 @@ class Words:
         found: list[Conflict] = []
         if not len(numbers):
             return found
-        for number in distinct(numbers).tolist():
+        for number in (numbers if len(numbers) == 1 else distinct(numbers)).tolist():
             other = self.operations.all[number]
             if other is by or self._in_turn(other, by):
                 continue
