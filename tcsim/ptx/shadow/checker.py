@@ -325,10 +325,10 @@ class Checker(Observer):
         made: dict[int, Operation] = {}
         together = max(1, bound.lanes // LANES)
         proxy = "async" if any(own.proxy == "async" for own in (*pending.reads, *pending.writes)) else "generic"
-        own = flight.threads
-        for first, warps, begin, end in shares_in(own.tobytes(), own.dtype.str, block.rank * self.per_block, together):
+        threads, first_warp = flight.threads, block.rank * self.per_block
+        for first, warps, begin, end in shares_in(threads.tobytes(), threads.dtype.str, first_warp, together):
             made[first] = self.operations.issue(
-                flight.kind, line, block.rank, warps, flight.threads[begin:end], flight.groups[begin:end], proxy
+                flight.kind, line, block.rank, warps, threads[begin:end], flight.groups[begin:end], proxy
             )
             made[first].registers, made[first].sources = bound.written, bound.held
             made[first].unit = bound.model.row.family

@@ -74,7 +74,7 @@ class Lanes:
     def loose(self, warps: Array, what: int) -> bool:
         """Whether any lane of some warps did what others of its warp do not know."""
         late = self.last[what] > self.base
-        return np.count_nonzero(late) > 0 and np.count_nonzero(late[warps]) > 0
+        return bool(np.count_nonzero(late) and np.count_nonzero(late[warps]))
 
     # --- what brings lanes together
 
@@ -94,7 +94,7 @@ class Lanes:
 
     def is_apart(self) -> bool:
         """Whether any lane did something since all of its warp last executed an instruction together."""
-        return np.count_nonzero(self.alone > np.maximum(self.base, self.joined)) > 0
+        return bool(np.count_nonzero(self.alone > np.maximum(self.base, self.joined)))
 
     def join(self, warps: Array, now: Array, alive: Array) -> None:
         """Lanes of some warps execute one instruction together, which orders no memory."""
