@@ -1,6 +1,7 @@
 """The second set of wrong kernels: every kind makes its cases from a seed, and the judge tells reports apart. docs/diagnosis-second-cases.md has the whole run."""
 
 import re
+from dataclasses import replace
 
 import ml_dtypes
 import numpy as np
@@ -16,10 +17,13 @@ from tests.second_wrong_kernels.cases import (
     FOURTH_CORRECT,
     HELD_OUT,
     ROUNDING,
+    SIXTH,
+    SIXTH_CORRECT,
     WRONG,
     Case,
     differs,
     make,
+    twins,
 )
 from tests.second_wrong_kernels.judge import EQUALS, HALF, RIGHT, UNEXPLAINED, judge
 from tests.second_wrong_kernels.judge import WRONG as CONFIDENT
@@ -112,6 +116,61 @@ def test_a_right_kernel_of_the_fifth_set_is_right_within_its_rounding(name: str)
     step = 0.0 if case.observed.dtype == np.int32 else float(ml_dtypes.finfo(case.observed.dtype).eps)
     assert np.isfinite(observed).all()
     assert (np.abs(observed - right) <= step * np.abs(right) + 1e-4 * np.abs(right).max()).all()
+
+
+def test_the_sixth_set_says_where_its_kinds_were_met() -> None:
+    assert len(SIXTH) >= 60
+    assert len(SIXTH_CORRECT) >= 15
+    assert not {*SIXTH, *SIXTH_CORRECT} & {
+        *WRONG,
+        *HELD_OUT,
+        *FOURTH,
+        *FIFTH,
+        *CORRECT,
+        *FOURTH_CORRECT,
+        *FIFTH_CORRECT,
+    }
+    for kind in (*SIXTH.values(), *SIXTH_CORRECT.values()):
+        assert kind.__doc__
+        assert re.fullmatch(r"textbook|[\w-]+/[\w.-]+#\d+", kind.source), kind
+        assert kind.correct or (kind.needs and kind.half)
+
+
+@pytest.mark.parametrize("name", [*SIXTH][::6])
+def test_a_kernel_of_the_sixth_set_is_wrong(name: str) -> None:
+    case = make(SIXTH[name], 3)
+    assert differs(case.observed, product(case)) or name in ROUNDING, case.name
+    assert "{" not in case.says
+    for pattern in (*case.needs, *case.equal, *case.kind.half):
+        assert not re.search(pattern, "")
+
+
+@pytest.mark.parametrize("name", [*SIXTH_CORRECT][::3])
+def test_a_right_kernel_of_the_sixth_set_is_right_within_its_rounding(name: str) -> None:
+    case = make(SIXTH_CORRECT[name], 3)
+    observed, right = case.observed.astype(float), product(case).astype(float)
+    step = 0.0 if case.observed.dtype == np.int32 else float(ml_dtypes.finfo(case.observed.dtype).eps)
+    short = case.problem.arithmetic.a == "e4m3"  # sums of 8-bit products have fewer bits before sm_100
+    assert np.isfinite(observed).all()
+    assert (np.abs(observed - right) <= step * np.abs(right) + (1e-3 if short else 1e-4) * np.abs(right).max()).all()
+
+
+def test_a_kind_that_does_the_same_is_found() -> None:
+    class Again(SIXTH["RaggedKDropped"]):  # type: ignore[name-defined,misc]
+        pass
+
+    case = make(SIXTH["RaggedKDropped"], 3)
+    kernel = SIXTH["RaggedKDropped"](case.problem, case.tiling, np.random.default_rng(3))
+    others = {"Again": Again, "BoxOfHalfATile": SIXTH["BoxOfHalfATile"], "SignLost": SIXTH["SignLost"]}
+    assert twins(kernel, kernel.launch(), 3, others) == ["Again"]
+
+
+def test_an_equal_explanation_is_right() -> None:
+    cases = (make(SIXTH["WaitOneGroupTooFew"], seed) for seed in range(50))
+    case = next(case for case in cases if case.equal)
+    report = {"verdict": "explained", "explanations": [{"text": "a b without k 128-255: the last K tiles are missing"}]}
+    assert judge(case, report) == RIGHT
+    assert judge(replace(case, equal=()), report) != RIGHT
 
 
 @pytest.mark.parametrize("name", ["Plain", "Swizzled", "Sparse", "Scaled", "Blackwell", "SameOrderInBoth"])

@@ -20,6 +20,8 @@ from tests.second_wrong_kernels.cases import (
     FOURTH,
     FOURTH_CORRECT,
     HELD_OUT,
+    SIXTH,
+    SIXTH_CORRECT,
     WRONG,
     Case,
     make,
@@ -92,6 +94,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--held-out", action="store_true", help="the held-out kinds alone")
     parser.add_argument("--fourth", action="store_true", help="the kinds of kinds_fourth_*.py alone")
     parser.add_argument("--fifth", action="store_true", help="the kinds of kinds_fifth_*.py alone")
+    parser.add_argument("--sixth", action="store_true", help="the kinds of kinds_sixth_*.py alone")
     parser.add_argument("--json", type=Path, help="write every report, one line a case, as they come")
     parser.add_argument("--verbose", action="store_true", help="print the reports that are not right")
     options = parser.parse_args(arguments)
@@ -102,6 +105,8 @@ def main(arguments: list[str] | None = None) -> int:
         chosen = [*FOURTH, *FOURTH_CORRECT]
     elif options.fifth:
         chosen = [*FIFTH, *FIFTH_CORRECT]
+    elif options.sixth:
+        chosen = [*SIXTH, *SIXTH_CORRECT]
     names = options.only.split(",") if options.only else chosen
     jobs = [(name, options.seed + i) for i in range(options.each) for name in names]
     results = []

@@ -2,7 +2,7 @@
 
 A report is read through `Diagnosis.as_dict()`: its verdict, and its explanations with all their text.
 
-- right and alone: the mistake is explained, by one explanation, and its text has all patterns of the kind.
+- right and alone: the mistake is explained, by one explanation, and its text has all patterns of the kind, or all of its equal.
 - right among equals: several explanations, or explanations listed beneath the first as equivalent; one of them has all patterns.
 - half: what is explained has the place right and not the mistake (a `half` pattern), or it is the right mistake, of a part of the outputs.
 - not explained: the verdict says so, or what is named is neither.
@@ -46,6 +46,11 @@ def has(text: str, patterns: tuple[str, ...]) -> bool:
     return all(re.search(pattern, text, re.IGNORECASE) for pattern in patterns)
 
 
+def named(text: str, case: Case) -> bool:
+    """Whether the text names the mistake, or what equals it on this case."""
+    return has(text, case.needs) or bool(case.equal and has(text, case.equal))
+
+
 def judge(case: Case, report: dict[str, Any]) -> str:
     """One of JUDGEMENTS."""
     verdict = str(report["verdict"])
@@ -61,9 +66,9 @@ def judge(case: Case, report: dict[str, Any]) -> str:
         return UNEXPLAINED
     if not complete:
         nearest = "\n".join(strings([report.get(key) for key in ("mistake", "explanations", "nearest")]))
-        return HALF if nearest and (has(nearest, case.needs) or has(nearest, case.kind.half)) else UNEXPLAINED
-    if has(mains[0], case.needs):
+        return HALF if nearest and (named(nearest, case) or has(nearest, case.kind.half)) else UNEXPLAINED
+    if named(mains[0], case):
         return RIGHT if len(mains) == 1 else EQUALS
-    if any(has(text, case.needs) for text in whole):
+    if any(named(text, case) for text in whole):
         return EQUALS
     return HALF if any(has(text, case.kind.half) for text in whole) else WRONG

@@ -18,6 +18,7 @@ class Kernel:
     """d = a b + c. Every method is a line or two of the kernel; indices are arrays that broadcast."""
 
     # What the generator and the judge need to know of a kind. `needs`: patterns that a right report contains, all of them.
+    # `equal`: patterns of another explanation that the data cannot tell apart, and that is as right.
     # `half`: patterns of a report that has the place right and the mistake wrong.
     wish: ClassVar[Wish] = Wish()
     styles: ClassVar[tuple[str, ...]] = ("mma", "wgmma", "tcgen05")
@@ -25,6 +26,7 @@ class Kernel:
     floats: ClassVar[bool] = False
     only: ClassVar[str] = ""  # "sparse", "scaled", or a format of a
     needs: ClassVar[tuple[str, ...]] = ()
+    equal: tuple[str, ...] = ()
     half: ClassVar[tuple[str, ...]] = ()
     correct: ClassVar[bool] = False
     narrow: ClassVar[bool] = True  # may write f16 or bf16

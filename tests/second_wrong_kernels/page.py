@@ -1,6 +1,6 @@
-"""`python -m tests.second_wrong_kernels.page REPORTS [REPORTS] --into PAGE`: figures, table and examples of the fourth or fifth set in a page.
+"""`python -m tests.second_wrong_kernels.page REPORTS [REPORTS] --into PAGE`: figures, table and examples of the fourth, fifth or sixth set in a page.
 
-REPORTS is what `python -m tests.second_wrong_kernels --fourth --json` (or `--fifth`) wrote. With two of them, the second is the later run.
+REPORTS is what `python -m tests.second_wrong_kernels --fourth --json` (or `--fifth`, `--sixth`) wrote. With two of them, the second is the later run.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from tests.second_wrong_kernels.cases import FIFTH, FIFTH_CORRECT, FOURTH, FOURTH_CORRECT, make
+from tests.second_wrong_kernels.cases import FIFTH, FIFTH_CORRECT, FOURTH, FOURTH_CORRECT, SIXTH, SIXTH_CORRECT, make
 from tests.second_wrong_kernels.judge import JUDGEMENTS, RIGHT, judge
 from tests.second_wrong_kernels.kinds_fourth import Fourth
 
 Results = list[dict[str, Any]]
 KINDS: dict[str, type[Fourth]] = {
     name: kind
-    for name, kind in {**FOURTH, **FOURTH_CORRECT, **FIFTH, **FIFTH_CORRECT}.items()
+    for name, kind in {**FOURTH, **FOURTH_CORRECT, **FIFTH, **FIFTH_CORRECT, **SIXTH, **SIXTH_CORRECT}.items()
     if issubclass(kind, Fourth)
 }
 GROUPS = {
     "common mistakes": [name for name, kind in KINDS.items() if not kind.correct and not kind.rare],
     "rare mistakes": [name for name, kind in KINDS.items() if not kind.correct and kind.rare],
-    "all mistakes": [*FOURTH, *FIFTH],
-    "right kernels": [*FOURTH_CORRECT, *FIFTH_CORRECT],
+    "all mistakes": [*FOURTH, *FIFTH, *SIXTH],
+    "right kernels": [*FOURTH_CORRECT, *FIFTH_CORRECT, *SIXTH_CORRECT],
 }
 
 
