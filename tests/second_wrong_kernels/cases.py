@@ -30,6 +30,7 @@ from tests.second_wrong_kernels import (
     kinds_sixth_output,
     kinds_sixth_right,
     kinds_sixth_tensor,
+    kinds_sixth_warps,
     kinds_two,
     kinds_warps,
 )
@@ -66,6 +67,7 @@ _SIXTH = [
         kinds_sixth_launch,
         kinds_sixth_loop,
         kinds_sixth_tensor,
+        kinds_sixth_warps,
         kinds_sixth_output,
         kinds_sixth_formats,
         kinds_sixth_right,
@@ -196,6 +198,7 @@ def can_show(kind: type[Kernel], p: Problem, t: Tiling) -> bool:
         and t.stages in wish.stages
         and t.split in wish.split
         and all(extents[axis][0] % extents[axis][1] for axis in wish.ragged)
+        and not any(extents[axis][0] % extents[axis][1] for axis in wish.whole)
         and wish.c in (None, p.c is not None)
         and (t.warps[0] >= wish.warps[0] and t.warps[1] >= wish.warps[1])
         and wish.span in (0, t.bk * p.arithmetic.bits // 8)

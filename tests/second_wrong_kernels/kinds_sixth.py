@@ -16,26 +16,27 @@ from tests.second_wrong_kernels import words as w
 from tests.second_wrong_kernels.kinds_fourth import Fourth
 from tests.second_wrong_kernels.problem import Array
 
-_BOTH = rf"(?:{w.A})[\s\S]*(?:{w.B})|(?:{w.B})[\s\S]*(?:{w.A})|both operands|a and b"
-OPERANDS = {"a": w.A, "b": w.B, "ab": _BOTH}
+# In the midst of a sentence a capital A is the operand, too.
+_A = w.A + r"|(?-i:(?<=[a-z,] )A\b)"
+OPERANDS = {"a": _A, "b": w.B, "ab": rf"(?:{_A})[\s\S]*(?:{w.B})|(?:{w.B})[\s\S]*(?:{_A})|both operands|a and b"}
 
 # What the patterns have in common. A report may say it in any of these ways.
-UNWRITTEN = r"never (?:written|stored|computed)|not (?:written|stored|computed)|unwritten|untouched|left (?:out|empty|blank)|missing|no block|skipp"
+UNWRITTEN = r"never (?:written|stored|computed)|not (?:written|stored|computed)|unwritten|untouched|left (?:out|empty|blank)|missing|no (?:block|program)|nobody|skipp"
 _INSTEAD = r"instead of (?:rows?|columns?|k\b|tiles?|blocks?|warps?|chunks?|quarters?|lanes?|stages?|its|their|those)"
 MOVED = (
-    r"swap|exchang|interchang|permut|crossed|each other|reorder|other order|wrong order|rearrang|shuffl|rotat|cycl|moved|taken from|"
+    r"swap|exchang|interchang|permut|crossed|each other|reorder|other order|wrong order|rearrang|shuffl|rotat|cycl|moved|taken from|change places|(?:read|hold|store)s? .* of (?:warp|quarter|column|row|lane)|"
     r"comes? from|holds?\b|" + _INSTEAD
 )
 FIXED = (
     r"always|ignor|the same|every .* the first|first .* for (?:all|every|each)|repeat|again|stuck|stays|never (?:moves|advance)|"
-    r"not (?:moved|advanced|used)|block 0\b|tile 0\b|copies of|duplicat|without (?:block|warp|tile|its|advanc|the)|"
+    r"not (?:moved|advanced|used)|block 0\b|tile 0\b|copies of|duplicat|(?:all|every|each) .*(?:\bfirst\b|\bk 0\b|\b0-\d|\(0, 0\))|without (?:block|warp|tile|its|advanc|the)|"
     + _INSTEAD
 )
 LEFT_OUT = (
-    r"missing|skipp|omit|dropp|left out|leaves out|\blost\b|not (?:added|summed|computed|multiplied|counted|included|accumulated)|"
+    r"missing|skipp|omit|dropp|left out|leaves out|\blacks?\b|not (?:yet )?come|before .* has come|does not add|adds \d of|\blost\b|not (?:added|summed|computed|multiplied|counted|included|accumulated)|"
     r"never (?:added|summed|read|multiplied|counted)|without|ends early|stops"
 )
-ALONE = LEFT_OUT + r"|\bonly\b|\balone\b|overwr|replac"
+ALONE = LEFT_OUT + r"|\bonly\b|\balone\b|remains|overwr|replac"
 STALE = (
     r"stale|previous|earlier|\bold(?:er)?\b|behind|\blags?\b|\blate\b|not (?:yet )?(?:landed|arrived|waited)|too (?:early|soon)|"
     r"(?:tile|iteration|round|stage|copy) before|before (?:it|they|the cop)|\bwait|\brace\b|\bstages?\b|buffer|\bslot"
@@ -45,7 +46,7 @@ STEP = r"advanc|step|moves? (?:on )?by|increment|stride|pointer|k offset|starts?
 TILE = r"block|tile|grid|cta|rows \d+-\d+|columns \d+-\d+"
 SLICE = r"split|slice|partial|work ?space|k \d+-\d+|k range|half of k|part of k"
 FACTOR = r"factor|scal|times|multipl|alpha|twice|double|triple|hal(?:f|ved)|\bx\b"
-FORMAT = r"format|type|decoded|interpret|read as|taken (?:as|for)|bits|instead of"
+FORMAT = r"format|type|decoded|interpret|read as|tak(?:en|es|ing) .*(?:as|for)\b|bits|instead of"
 ROUNDED = r"round|precision|truncat|narrow|convert|accumulat|partial|toward|cut"
 SCALE = r"scale|scaling|\bsf[ab]?\b"
 METADATA = r"metadata|selector|positions|sparsity|indices"

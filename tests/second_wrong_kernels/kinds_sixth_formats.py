@@ -105,7 +105,7 @@ class SumsRoundedInEveryTile(Sixth):
     wish = Wish(tiles=3)
     needs = (
         "{words}",
-        "round|precision|truncat|narrow|convert",
+        "round|precision|truncat|narrow|convert|through",
         r"accumul|\beach\b|every|partial|k tile|intermediate|\bsums?\b",
     )
     half = (ROUNDED,)

@@ -28,10 +28,10 @@ class FloorOfTheGrid(Sixth):
 
 
 class GridAxesCrossed(Sixth):
-    """blockIdx.x counts the blocks along M and the grid was launched with x along N."""
+    """blockIdx.x counts the blocks along M and the grid was launched with x along N: some are not computed."""
 
     wish = GRID
-    needs = (TILE, UNWRITTEN + "|" + w.SWAPPED)
+    needs = (TILE, UNWRITTEN + "|crossed|other way|" + w.SWAPPED)
     half = (TILE,)
 
     def blocks(self) -> list[tuple[int, int]]:
@@ -250,7 +250,7 @@ class SliceOffsetLeftOut(Sixth):
 
     wish = Wish(split=(2, 3), tiles=4, c=False)
     plain = True
-    needs = ("{pattern}", SLICE + "|" + w.KTILE, FIXED + "|" + w.OFFSET)
+    needs = ("{pattern}", SLICE, FIXED + "|" + w.OFFSET)
     half = ("{pattern}", w.KTILE)
 
     def setup(self) -> None:

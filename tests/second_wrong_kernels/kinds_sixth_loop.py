@@ -14,10 +14,16 @@ from tests.second_wrong_kernels.problem import Array, Wish
 SHIFTED = (w.KTILE, LEFT_OUT + "|" + w.TWICE, r"k \d+-\d+|tile|stage")
 
 
+def lines(offset: int, *pitches: int) -> tuple[str, ...]:
+    """What equals a pointer that is off by whole lines of a matrix, if it is."""
+    whole = len(pitches) == 1 and offset % pitches[0] == 0
+    return ("{pattern}", w.OFFSET, rf"\b{offset // pitches[0]}\b") if whole else ()
+
+
 class TileOfKLeftOut(Sixth):
     """The loop leaves out the {which} K tile."""
 
-    wish = Wish(tiles=3)
+    wish = Wish(tiles=3, whole="k")
     needs = (w.KTILE, LEFT_OUT + "|starts late", "{where}")
     half = (w.KTILE, LEFT_OUT)
 
@@ -187,6 +193,8 @@ class PointerPastTheStart(Sixth):
         offset = int(self.choose("offset", 1, 4, 8, 16, 32, 64, 100, 128, 256))
         for operand in self.hit:
             self.pointer[operand] = offset
+        pitches = {self.lda if operand == "a" else self.ldb for operand in self.hit}
+        self.equal = lines(offset, *pitches)
 
 
 class PointerOfTheOutput(Sixth):
@@ -197,7 +205,8 @@ class PointerOfTheOutput(Sixth):
     half = (w.D, w.OFFSET)
 
     def setup(self) -> None:
-        self.pointer["d"] = int(self.choose("offset", 1, 2, 4, 8, 16, 32, 64))
+        offset = self.pointer["d"] = int(self.choose("offset", 1, 2, 4, 8, 16, 32, 64))
+        self.facts["pattern"], self.equal = w.D, lines(offset, self.ldd)
 
 
 # Stages.

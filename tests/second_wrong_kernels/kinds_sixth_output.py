@@ -233,11 +233,12 @@ class StoreMaskCrossed(Sixth):
     """The mask of the store compares rows with N and columns with M."""
 
     wish = Wish(blocks=(2, 2))
-    needs = ("{pattern}", UNWRITTEN + "|zero|mask")
+    needs = ("{pattern}", UNWRITTEN + "|zero|mask", "{extent.pattern}|mask")
     half = ("{pattern}",)
 
     def setup(self) -> None:
         self.facts["pattern"] = w.ROWS if self.p.m > self.p.n else w.COLUMNS
+        self.choose("extent", min(self.p.m, self.p.n))
 
     def inside_d(self, rows: Array, columns: Array) -> Array:
         return (rows < min(self.p.n, self.p.m)) & (columns < min(self.p.m, self.p.n))
@@ -247,7 +248,11 @@ class StoreRunsIntoTheNextRow(Sixth):
     """The store has no mask along N: the last block's columns beyond D go to the start of the next rows."""
 
     wish = Wish(blocks=(1, 2), ragged="n")
-    needs = (w.COLUMNS + "|" + w.ROWS, r"zero|overwr|next row|wrap|mask|past|beyond|run(?:s)? (?:on|over|into)|replac")
+    needs = (
+        w.COLUMNS + "|" + w.ROWS,
+        r"columns? 0-\d+.*zero|zero.*columns? 0-|overwr|next rows?\b|wrap|no mask|not masked|unmasked|past the (?:end|row)|"
+        r"beyond (?:n\b|the (?:row|edge|matrix|output|last))|runs? (?:on|over|into)|replac",
+    )
     half = (w.COLUMNS, "zero|overwr")
 
     def inside_d(self, rows: Array, columns: Array) -> Array:
