@@ -207,12 +207,10 @@ def can_show(kind: type[Kernel], p: Problem, t: Tiling) -> bool:
 
 
 def twins(kernel: Kernel, observed: Array, seed: int, others: dict[str, type[Kernel]] | None = None) -> list[str]:
-    """Kinds of the sixth set (of the same module, unless others are given) whose output is the same on this problem."""
-    own, found = type(kernel), []
-    for name, kind in (
-        others or {name: kind for name, kind in SIXTH.items() if kind.__module__ == own.__module__}
-    ).items():
-        if kind is not own and can_show(kind, kernel.p, kernel.t):
+    """Kinds (of the sixth set, unless others are given) whose output is the same on this problem."""
+    found = []
+    for name, kind in (others or SIXTH).items():
+        if kind is not type(kernel) and can_show(kind, kernel.p, kernel.t):
             other = kind(kernel.p, kernel.t, np.random.default_rng([seed, zlib.crc32(name.encode())]))
             other.output, other.blank = kernel.output, kernel.blank
             with np.errstate(invalid="ignore", over="ignore"):
