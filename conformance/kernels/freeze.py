@@ -22,9 +22,12 @@ from conformance.stimuli import frozen
 from conformance.stimuli.classes import digest
 from conformance.suite import manifest, packs, recordings
 from conformance.suite.recordings import ROOT
+from tcsim.isa import index
 
 PACKAGES = ("tcsim", "hwkernels", "conformance")
 TREE = Path(__file__).parent.parent.parent
+DATA = (Path(index.__file__).with_name(index.FILE).relative_to(TREE),)
+"""Files that the modules read."""
 LIST = """
 import sys
 from conformance import isa
@@ -39,7 +42,7 @@ def sources() -> list[str]:
     """The files that generators need, relative to the tree."""
     script = LIST.replace("{packages}", repr(PACKAGES))
     listed = subprocess.run([sys.executable, "-c", script], cwd=TREE, capture_output=True, text=True, check=True).stdout
-    return sorted(str(Path(line).relative_to(TREE)) for line in listed.split())
+    return sorted(str(path) for path in (*(Path(line).relative_to(TREE) for line in listed.split()), *DATA))
 
 
 def archive() -> bytes:

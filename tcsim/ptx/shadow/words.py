@@ -184,10 +184,13 @@ class Words:
         self, kind: str, who: Array, when: Array, what: Array, warps: Array, lanes: Array
     ) -> list[Conflict]:
         """Accesses by another warp each (-1, or too large a number: none) that are in order for warps, and not for their lanes."""
+        others = who != warps
+        if not np.count_nonzero(others):
+            return []
         warps, lanes = np.broadcast_to(warps, who.shape), np.broadcast_to(lanes, who.shape)
         knows, lane = self.lanes, what & _LANE
-        column = np.clip(who + 1, 0, self.clocks.warps + 1)
-        ordered = (column > 0) & (who != warps) & (self.clocks.known[warps, ORDERED, column] >= when)
+        column = np.minimum(np.maximum(who + 1, 0), self.clocks.warps + 1)
+        ordered = others & (column > 0) & (self.clocks.ordered(warps, column) >= when)
         places = np.nonzero(ordered)[0]
         if not len(places):
             return []
