@@ -14,9 +14,9 @@ import tcsim
 from conformance.engines.operands import matrices
 from hwkernels.device.array_protocols import ForeignArray
 from hwkernels.device.nvrtc import compile_cubin
-from hwkernels.engine import fast, grouped
+from hwkernels.engine import fast, grouped, native
 from hwkernels.engine.engine import ENGINE
-from hwkernels.engine.run import GroupSpace, Operands, Problem, Workspace, kernels_of, problem_of
+from hwkernels.engine.run import GroupSpace, NanSpace, Operands, Problem, Workspace, kernels_of, problem_of
 from hwkernels.engine.source import KERNELS, headers_of
 from tcsim.engines.contract import Engine, Matrices, Work
 from tcsim.engines.reference import ENGINE as NUMPY
@@ -126,6 +126,33 @@ def test_the_kernels_for_groups() -> None:
     np.testing.assert_array_equal(result(memory, problem, want), want)
 
 
+def test_the_kernels_for_ordinary_arithmetic() -> None:
+    """f64 of random bits, NaN among them: two instructions, the last first, and rows and columns that do not fill a tile."""
+    work = work_of("ordinary")
+    text = (KERNELS / "engine_native.cu").read_text(encoding="utf-8")
+    module = parse(compile_cubin(text, "sm_90", headers=native.headers(work)).ptx)
+    given, order, want = case(work, "bits", 1)
+    a = np.array(given.a)
+    a[0, 1, 2], a[0, 2, 0] = np.uint64(0x7FF0_0000_0000_1234), np.uint64(0xFFF8_0000_0000_0007)
+    given = given.part(a=a)
+    want = NUMPY.multiply(work, given, order)
+    assert len(np.unique(want[0, 1:3])) > 1 and (want[0, 2] == a[0, 2, 0]).any()
+    memory = Memory()
+    problem = problem_of(work, placed(memory, given, order))
+    problem.d = memory.allocate(want.nbytes)
+    space = bytes(NanSpace(memory.allocate(8 * problem.n), memory.allocate(4 * problem.m)))
+    for entry, grid, parameters in (
+        ("native", 1, []),
+        ("last_nan", 1, [space]),
+        ("any_nan", problem.m, [space]),
+        ("mend", 1, [space]),
+    ):
+        kernel = module.kernel(f"engine_{entry}")
+        run = kernel.launch(memory, [bytes(problem), *parameters], grid=(grid, 1, 1), block=(256, 1, 1), arch="sm_90")
+        assert run.completed and not run.hazards and not run.inexact
+    np.testing.assert_array_equal(result(memory, problem, want), want)
+
+
 def test_it_is_installed_and_says_what_it_does_not_compute() -> None:
     project = tomllib.loads((Path(tcsim.__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     entry = EntryPoint("gpu", project["entry-points"]["tcsim.engines"]["gpu"], "tcsim.engines")
@@ -138,7 +165,7 @@ def test_it_is_installed_and_says_what_it_does_not_compute() -> None:
     assert "-0" in ENGINE.takes(odd)
     chosen = {name: kernels_of(work_of(name))[-1] for name in WORKS}
     assert chosen == {
-        "f16": "fast", "two steps": "fast", "sparse": "fast", "in parts": "fast", "in groups": "grouped", "ordinary": "exact",
+        "f16": "fast", "two steps": "fast", "sparse": "fast", "in parts": "fast", "in groups": "grouped", "ordinary": "native",
     }  # fmt: skip
 
 

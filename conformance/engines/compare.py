@@ -25,7 +25,7 @@ from conformance.engines.operands import CLASSES, matrices
 from conformance.engines.works import works
 from hwkernels.device.driver import device_info, shared_limit
 from hwkernels.device.stream_launch import make_current
-from hwkernels.engine import fast, run
+from hwkernels.engine import run
 from tcsim.engines.contract import Matrices, Work
 from tcsim.engines.reference import ENGINE as NUMPY
 
@@ -36,12 +36,7 @@ def expected(
     work: Work, target: str, seed: int, shared: int
 ) -> tuple[dict[str, bytes], list[tuple[str, Matrices, list[int], Any]]]:
     """In another process: the cubins, and NumPy's results."""
-    cubins = {}
-    for kernel in run.kernels_of(work):
-        if kernel == "fast":
-            cubins[kernel] = run.fast_cubin(work, target, fast.constants_of(work, shared))
-        else:
-            cubins[kernel] = (run.exact_cubin if kernel == "exact" else run.grouped_cubin)(work, target)
+    cubins = {kernel: run.cubin_of(work, kernel, target, shared) for kernel in run.kernels_of(work)}
     instructions = INSTRUCTIONS if work.formats[2] == work.result else 1
     order = list(range(instructions))[::-1]
     found = []

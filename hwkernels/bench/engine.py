@@ -51,6 +51,9 @@ SUBJECTS = {
     "sm_75 f16": ("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32", "sm_75"),
     "sm_80 bf16": ("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", "sm_80"),
     "sm_90 f64": ("mma.sync.aligned.m16n8k16.row.col.f64.f64.f64.f64", "sm_90"),
+    "sm_90 f64 rz": ("mma.sync.aligned.m16n8k8.row.col.rz.f64.f64.f64.f64", "sm_90"),
+    "sm_80 f64": ("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64", "sm_80"),
+    "sm_90 f16 m8n8k4 to f16": ("mma.sync.aligned.m8n8k4.row.col.f16.f16.f16.f16", "sm_90"),
     "sm_90 f16 m8n8k4": ("mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32", "sm_90"),
     "sm_80 f16 sparse": ("mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32", "sm_80"),
     "sm_80 tf32 sparse": ("mma.sp.sync.aligned.m16n8k16.row.col.f32.tf32.tf32.f32", "sm_80"),
@@ -142,9 +145,7 @@ def measure(work: Work, shape: tuple[int, int, int], tile: fast.Tile | None, ask
 def _compiled(work: Work, kernel: str, tile: fast.Tile | None, target: str, shared: int) -> bytes:
     """A kernel's machine code; nothing if it cannot be."""
     try:
-        if kernel == "fast":
-            return run.fast_cubin(work, target, fast.constants_of(work, shared, tile))
-        return (run.exact_cubin if kernel == "exact" else run.grouped_cubin)(work, target)
+        return run.cubin_of(work, kernel, target, shared, tile)
     except UnsupportedError:
         return b""
 

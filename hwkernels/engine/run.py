@@ -1,7 +1,7 @@
 """One multiplication on the GPU: operands that lie there, kernels compiled for it, a result that stays there.
 
 Large products are computed by engine_gemm.cu where its unit fits and the GPU has a full-rate f64 unit, those of fp4 whose products are summed in groups
-by engine_grouped.cu; everything else by engine_exact.cuh.
+by engine_grouped.cu, ordinary arithmetic by engine_native.cu; everything else by engine_exact.cuh.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from hwkernels.device.stream_launch import (
     make_current,
     multiprocessors,
 )
-from hwkernels.engine import fast, grouped
+from hwkernels.engine import fast, grouped, native
 from hwkernels.engine.source import KERNELS, headers_of
 from tcsim.engines.contract import Work
 
@@ -76,6 +76,12 @@ class GroupSpace(ctypes.Structure):
     """The second parameter of the kernels of engine_grouped.cu."""
 
     _fields_ = tuple((name, ctypes.c_void_p) for name in ("a", "b", "scaling_a", "scaling_b"))
+
+
+class NanSpace(ctypes.Structure):
+    """The second parameter of the kernels of engine_native.cu that write which NaN an f64 result is."""
+
+    _fields_ = (("last", ctypes.c_void_p), ("there", ctypes.c_void_p))
 
 
 @dataclass(frozen=True)
@@ -133,6 +139,8 @@ def multiply(
         _fast(work, problem, batch, stream, tile)
     elif kernel == "grouped":
         _grouped(work, problem, batch, stream)
+    elif kernel == "native":
+        _native(work, problem, batch, stream)
     else:
         exact(work, problem, stream)
     return out
@@ -140,7 +148,10 @@ def multiply(
 
 def kernels_of(work: Work) -> tuple[str, ...]:
     """The kernels that compute a work, the fastest last."""
-    return ("exact", *(["fast"] if not fast.why_not(work) else []), *(["grouped"] if not grouped.why_not(work) else []))
+    return ("exact", *(name for name, kind in _KINDS.items() if not kind.why_not(work)))
+
+
+_KINDS = {"fast": fast, "grouped": grouped, "native": native}
 
 
 def on_device(work: Work, order: Sequence[int] | None = None, **arrays: Any) -> DeviceArray:
@@ -186,6 +197,19 @@ def grouped_cubin(work: Work, target: str) -> bytes:
     """The kernels of engine_grouped.cu. Raises as `exact_cubin`."""
     source = (KERNELS / "engine_grouped.cu").read_text(encoding="utf-8")
     return compile_cubin(source, target, name="engine_grouped.cu", headers=grouped.headers(work), strict=False).cubin
+
+
+def native_cubin(work: Work, target: str) -> bytes:
+    """The kernels of engine_native.cu. Raises as `exact_cubin`."""
+    source = (KERNELS / "engine_native.cu").read_text(encoding="utf-8")
+    return compile_cubin(source, target, name="engine_native.cu", headers=native.headers(work)).cubin
+
+
+def cubin_of(work: Work, kernel: str, target: str, shared: int, tile: fast.Tile | None = None) -> bytes:
+    """The machine code of one of `kernels_of`. Raises as `exact_cubin`."""
+    if kernel == "fast":
+        return fast_cubin(work, target, fast.constants_of(work, shared, tile))
+    return {"exact": exact_cubin, "grouped": grouped_cubin, "native": native_cubin}[kernel](work, target)
 
 
 @cache
@@ -269,6 +293,34 @@ def _grouped(work: Work, problem: Problem, batch: int, stream: int) -> None:
                 stream
             )
         StreamLaunch(gemm, [own, space], (tiles[1], tiles[0], 1), (_EXACT_THREADS, 1, 1), keep=kept)(stream)
+
+
+@cache
+def _native_functions(work: Work) -> tuple[Any, Any, Any, Any]:
+    """The kernel that multiplies, and those that say which NaN an output is."""
+    cubin = CUBINS.get((work, "native", None)) or native_cubin(work, f"sm_{arch_number()}")
+    multiply, last, there, mend = (
+        load_function(cubin, f"engine_{name}") for name in ("native", "last_nan", "any_nan", "mend")
+    )
+    return multiply, last, there, mend
+
+
+def _native(work: Work, problem: Problem, batch: int, stream: int) -> None:
+    """Each product of the batch by itself."""
+    multiply, last, there, mend = _native_functions(work)
+    rows, columns = (native.SIDE * each for each in native.each_of(work))
+    many, threads = 64 * multiprocessors(), (_EXACT_THREADS, 1, 1)
+    kept = _workspace(8 * problem.n + 4 * problem.m)
+    space = _bytes(NanSpace(kept.address, kept.address + 8 * problem.n))
+    for place in range(batch):
+        own = _bytes(_of_batch(work, problem, place))
+        grid = (-(-problem.n // columns), -(-problem.m // rows), 1)
+        StreamLaunch(multiply, [own], grid, threads)(stream)
+        if work.result.name == "f64":
+            StreamLaunch(last, [own, space], (-(-problem.n // 64), 1, 1), (64, 1, 1))(stream)
+            StreamLaunch(there, [own, space], (problem.m, 1, 1), threads)(stream)
+            outputs = -(-problem.m * problem.n // _EXACT_THREADS)
+            StreamLaunch(mend, [own, space], (min(outputs, many), 1, 1), threads, keep=kept)(stream)
 
 
 def _of_batch(work: Work, problem: Problem, place: int) -> Problem:

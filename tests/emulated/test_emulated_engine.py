@@ -19,8 +19,8 @@ import pytest
 from conformance.engines.operands import CLASSES, matrices
 from conformance.engines.works import works
 from hwkernels.device.array_protocols import read_array
-from hwkernels.engine import fast, grouped
-from hwkernels.engine.run import GroupSpace, Operands, Problem, Workspace, problem_of
+from hwkernels.engine import fast, grouped, native
+from hwkernels.engine.run import GroupSpace, NanSpace, Operands, Problem, Workspace, problem_of
 from hwkernels.engine.source import KERNELS, headers_of
 from tcsim.engines.contract import Matrices, Work
 from tcsim.engines.reference import ENGINE as NUMPY
@@ -100,5 +100,23 @@ def test_every_bit_of_groups(place: int, tmp_path: Path) -> None:
         space = [np.zeros(count * each, np.uint8) for each in (size, size, 8, 8)]
         tiles = ctypes.c_int64(2)
         gemm(ctypes.byref(asked), ctypes.byref(GroupSpace(*(array.ctypes.data for array in space))), tiles, tiles)
+        np.testing.assert_array_equal(got, want)
+        assert kept
+
+
+@pytest.mark.parametrize("place", [place for place, work in enumerate(works()) if not native.why_not(work)])
+def test_every_bit_of_ordinary_arithmetic(place: int, tmp_path: Path) -> None:
+    """The kernel of engine_native.cu, of work that it computes."""
+    work = list(works())[place]
+    text = (KERNELS / "engine_native.cu").read_text(encoding="utf-8")
+    gemm = compiled(tmp_path, text, native.headers(work, (1, 1)), "engine_native")
+    for name in CLASSES:
+        given, order = matrices(work, (1, 67, 70), 3, name, place), [2, 0, 1]
+        want = NUMPY.multiply(work, given, order)
+        operands, kept = on_host(given, order, slice(None))
+        got, space = np.empty_like(want), [np.zeros(70, np.uint64), np.zeros(67, np.int32)]
+        gemm(
+            ctypes.byref(problem(work, operands, got)), ctypes.byref(NanSpace(*(array.ctypes.data for array in space)))
+        )
         np.testing.assert_array_equal(got, want)
         assert kept
