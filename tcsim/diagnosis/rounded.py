@@ -9,6 +9,7 @@ import numpy as np
 
 from tcsim.diagnosis.arithmetic import OTHER_ARCH, narrowed
 from tcsim.diagnosis.equivalence import right_of
+from tcsim.diagnosis.kept import kept_sums
 from tcsim.diagnosis.orders import reproducing
 from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.relations import TRUNCATED, truncated
@@ -36,6 +37,9 @@ def within_rounding(
         if nearest is not None and nearest[1] == outputs:
             orders = [Explanation("another order of summation", nearest[0], "", outputs)]
     mistakes = [item for item in mistakes if item.mistake != OTHER_ARCH or not orders]  # the own arch explains it
+    kept = None if orders or mistakes else kept_sums(bare, own.reals, own.ends)
+    if kept is not None:
+        mistakes = [Explanation(*kept.names()[0], outputs)]
     if mistakes:
         names = {item.mistake for item in mistakes}
         verdict = "explained" if len(names) == 1 else "ambiguous"

@@ -14,6 +14,7 @@ from tcsim.diagnosis.arithmetic import narrowed
 from tcsim.diagnosis.buffers import bytes_of_operands
 from tcsim.diagnosis.candidate import Candidate
 from tcsim.diagnosis.carried import carried
+from tcsim.diagnosis.kept import Kept, kept_sums
 from tcsim.diagnosis.moved import Moved, line_maps, zero_lines
 from tcsim.diagnosis.nans import NAN, NAN_ADVICE, nan_code, nan_source
 from tcsim.diagnosis.overlaid import overlaid
@@ -22,6 +23,7 @@ from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.reals import Mask, Numbers, Reals, reals_of
 from tcsim.diagnosis.recovered import SOURCES, Source, recovered
 from tcsim.diagnosis.relations import (
+    NARROW,
     RELU,
     RELU_BEFORE_C,
     TRUNCATED,
@@ -122,7 +124,8 @@ class Solved:
         names: list[tuple[str, str, str]] = []
         whole = self.candidate is not None
         for relation in self.relations:
-            names.append((relation.mistake, relation.detail, relation.advice))
+            if relation.mistake not in (NARROW, TRUNCATED) or not any(_is_narrow(piece) for piece in self.pieces):
+                names.append((relation.mistake, relation.detail, relation.advice))
         for piece in self.pieces:
             region = "" if whole else self._region(piece)
             for number, (mistake, detail, advice) in enumerate(piece.candidate.names()):
@@ -170,7 +173,7 @@ class Solved:
 
     def _region(self, piece: Piece) -> str:
         own = piece.gives
-        if own.sum() == self.wrong.sum() and own.all():
+        if isinstance(piece.candidate, Kept) or (own.sum() == self.wrong.sum() and own.all()):
             return ""
         return f"in {tiles_text(own)}"
 
@@ -231,6 +234,11 @@ class Solved:
         return not (off & self.problem.inside() & (self.codes != self.problem.observed)).any()
 
 
+def _is_narrow(piece: Piece) -> bool:
+    """Whether it says already that its results are of a narrower format."""
+    return isinstance(piece.candidate, Kept) and piece.candidate.form.running
+
+
 def not_loaded(found: Solved) -> Iterator[Solved]:
     """Outputs of zero as rows of A or columns of B that were not loaded, where that gives the same."""
     if found.pieces or not found.unwritten.any() or found.problem.observed[found.unwritten].any():
@@ -279,8 +287,11 @@ def solved(problem: Problem, model: Codes, inside: Mask, known: bool) -> Solved 
     ends = ends_of(clamped, (partial(narrowed, name=narrow), partial(truncated, name=narrow)) if narrow else ())
     wrong &= ~np.any([end(model) == problem.observed for end in ends], axis=0)  # NaN of an overflow, for instance
     found = Solved(problem, reals, (), np.zeros_like(wrong), (), wrong, wrong, model, 0, ends)
-    line = vector(reals) if wrong.any() and not (wrong & ~reals.finite).any() else None
-    if line is not None:
+    kept = kept_sums(problem, reals, ends) if wrong.any() else None
+    line = vector(reals) if kept is None and wrong.any() and not (wrong & ~reals.finite).any() else None
+    if kept is not None:
+        found = _as_whole(found, kept)
+    elif line is not None:
         relations.append(line.relation)
         found = replace(found, left=np.zeros_like(wrong), fitted=fitted_codes(problem, line, narrow, ends))
     elif wrong.any():
@@ -305,7 +316,16 @@ def solved(problem: Problem, model: Codes, inside: Mask, known: bool) -> Solved 
         found = replace(found, relations=(*relations, cut))
     if found.left.any() and not (found.left & reals.finite).any() and found.codes is not None:
         found = replace(found, left=found.left & (found.codes != problem.observed))  # an overflow that is given as well
-    return _in_every_bit(found) if found.covered else found
+    found = _in_every_bit(found) if found.covered else found
+    return found if wrong.any() else _with_kept(found)
+
+
+def _with_kept(found: Solved) -> Solved:
+    """Of an epilogue's relations alone, with sums that are kept narrow where no right order gives every bit."""
+    if not found.relations or found.fitted is not None or found.same == int(found.problem.inside().sum()):
+        return found
+    kept = kept_sums(found.problem, found.reals, found.ends)
+    return found if kept is None else _as_whole(found, kept)
 
 
 def _narrowing_by_bits(found: Solved, narrow: str) -> Relation | None:
