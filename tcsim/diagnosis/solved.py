@@ -14,6 +14,7 @@ from tcsim.diagnosis.arithmetic import narrowed
 from tcsim.diagnosis.buffers import bytes_of_operands
 from tcsim.diagnosis.candidate import Candidate
 from tcsim.diagnosis.carried import carried
+from tcsim.diagnosis.functions import functions
 from tcsim.diagnosis.kept import Kept, kept_sums
 from tcsim.diagnosis.moved import Moved, line_maps, zero_lines
 from tcsim.diagnosis.nans import NAN, NAN_ADVICE, nan_code, nan_source
@@ -272,9 +273,11 @@ def solved(problem: Problem, model: Codes, inside: Mask, known: bool) -> Solved 
     wrong = ~reals.near(reals.right) & inside
     relations: list[Relation] = []
     if wrong.any() and is_relu(reals, problem.size):
-        relations.append(RELU)
-        reals = replace(reals, floor=True)
-        wrong = ~reals.near(reals.right) & inside
+        floored = replace(reals, floor=True)
+        still = ~floored.near(floored.right) & inside
+        if not still.any() or next(functions(problem, reals, wrong), None) is None:  # else: clamped above as well
+            relations.append(RELU)
+            reals, wrong = floored, still
     clamped = reals.floor
     if wrong.any() and not clamped and problem.c.any() and is_relu(before_c(reals), problem.size):
         relations.append(RELU_BEFORE_C)
@@ -379,7 +382,7 @@ def _by_pieces(found: Solved, known: bool) -> Solved:
     nothing = np.zeros_like(wrong)
     if unwritten.any() and not (wrong & ~unwritten).any():
         return replace(found, unwritten=unwritten, left=nothing)
-    again = found if known or unwritten.any() else _recovered(found, (scale_tables,))
+    again = found if known or unwritten.any() else _recovered(found, (functions, scale_tables))
     if again.pieces:
         return again
     pieces, left, tried = _pieces(found, wrong, 1 if unwritten.any() else most, known)

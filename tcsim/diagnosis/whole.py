@@ -26,5 +26,5 @@ class Whole(ABC):
         return reals.near(self.values(reals, matrix), matrix)
 
     @abstractmethod
-    def codes(self, problem: Problem) -> Codes:
-        """What it predicts of every output, bit for bit."""
+    def codes(self, problem: Problem) -> Codes | None:
+        """What it predicts of every output, bit for bit; None if that is not known."""

@@ -1,0 +1,312 @@
+"""Outputs that are a function of the right ones: an activation, a clamp, a cast that wraps, a quantized result.
+
+Each function is tried on the right outputs and on the product before C is added. What a function leaves open - the bounds of a clamp, a slope, a factor - is
+read off the outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from tcsim.diagnosis.equivalence import right_of
+from tcsim.diagnosis.problem import Codes, Problem
+from tcsim.diagnosis.reals import Mask, Numbers, Reals, lines_of
+from tcsim.diagnosis.whole import Whole
+from tcsim.numbers.codec import decode, encode
+
+_EXACT, _NEAR = 1e-5, 2e-3  # relative: how far a function may be off, and one that is computed by an approximation
+_MANY = 8  # outputs at a bound
+_SHARE = 0.9  # of the outputs that a function must change, in the place where it is applied
+Function = Callable[[Numbers], Numbers]
+
+
+@dataclass(frozen=True)
+class Named:
+    """One function. mistake: the name of the class of mistakes."""
+
+    mistake: str
+    said: str
+    advice: str
+    run: Function
+    rank: int = 2
+    simple: bool = False  # every way to compute it gives the same bits
+
+
+def _erf(x: Numbers) -> Numbers:
+    """The error function, to 1.5e-7 (Abramowitz and Stegun 7.1.26)."""
+    t = 1 / (1 + 0.3275911 * np.abs(x))
+    series = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))))
+    found: Numbers = np.sign(x) * (1 - series * np.exp(-x * x))
+    return found
+
+
+def _sigmoid(x: Numbers) -> Numbers:
+    found: Numbers = 1 / (1 + np.exp(-np.clip(x, -700, 700)))
+    return found
+
+
+def _capped(x: Numbers, cap: float) -> Numbers:
+    found: Numbers = cap * np.tanh(x / cap)
+    return found
+
+
+def _same(x: Numbers) -> Numbers:
+    return x
+
+
+def _softmax(x: Numbers) -> Numbers:
+    power = np.exp(x - x.max(axis=-1, keepdims=True))
+    found: Numbers = power / power.sum(axis=-1, keepdims=True)
+    return found
+
+
+_ACTIVATED = "activation applied"
+_ACTIVATION = "look at the activation in the epilogue"
+_BY_NAME: dict[str, Function] = {
+    "GELU": lambda x: 0.5 * x * (1 + _erf(x / np.sqrt(2))),
+    "GELU (its tanh form)": lambda x: 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))),
+    "GELU (its sigmoid form)": lambda x: x * _sigmoid(1.702 * x),
+    "SiLU": lambda x: x * _sigmoid(x),
+    "tanh": np.tanh,
+    "sigmoid": _sigmoid,
+    "exp": lambda x: np.exp(np.minimum(x, 700)),
+    "exp2": lambda x: np.exp2(np.minimum(x, 1000)),
+    "softplus": lambda x: np.logaddexp(x, 0),
+    "ELU": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))),
+    "hard swish": lambda x: x * np.clip(x + 3, 0, 6) / 6,
+    "squared ReLU": lambda x: np.maximum(x, 0) ** 2,
+    "square": np.square,
+    "softmax of each row": _softmax,
+}
+ACTIVATIONS = (
+    Named(
+        "ReLU applied", "negative results are 0", "the epilogue clamps at zero", lambda x: np.maximum(x, 0), simple=True
+    ),
+    Named(_ACTIVATED, "absolute value", _ACTIVATION, np.abs, simple=True),
+    *(Named(_ACTIVATED, said, _ACTIVATION, run) for said, run in _BY_NAME.items()),
+    *(
+        Named(_ACTIVATED, f"{cap} tanh(x / {cap})", _ACTIVATION, partial(_capped, cap=cap))
+        for cap in (10, 15, 20, 30, 50, 100)
+    ),
+)
+"""Of floating-point results."""
+
+
+def _wraps(x: Numbers, low: int, bits: int) -> Numbers:
+    found: Numbers = (np.rint(x) - low) % (1 << bits) + low
+    return found
+
+
+_INTEGERS = (("s8", -128, 8), ("u8", 0, 8), ("s16", -(1 << 15), 16), ("u16", 0, 16), ("s32", -(1 << 31), 32))
+_CLAMP = "result clamped"
+_WRAP = "result wraps around"
+_CLAMP_ADVICE = (
+    "look at the conversion in the epilogue: saturation (cvt.sat, __vmin, pack.sat), and the type that it goes to"
+)
+_WRAP_ADVICE = "the conversion in the epilogue drops the upper bits: saturate (cvt.sat), or store a wider type"
+
+
+def _clamped(x: Numbers, low: float, high: float) -> Numbers:
+    found: Numbers = np.clip(x, low, high)
+    return found
+
+
+def _through(x: Numbers, name: str) -> Numbers:
+    """Through a floating-point type; what is beyond f16 is its largest number."""
+    found: Numbers = decode(encode(x, name, saturate=True), name).astype(np.float64)
+    return found
+
+
+def _scaled(x: Numbers, by: float, rounded: Function, last: Function = _same) -> Numbers:
+    """Times a factor, rounded, and then a cast."""
+    return last(rounded(x * by))
+
+
+def _casts() -> Iterator[Named]:
+    """Of integer results: clamped or wrapped to a type, or through a floating-point type."""
+    for name, low, bits in _INTEGERS:
+        high = low + (1 << bits) - 1
+        said = f"to {name}, from {low} to {high}"
+        yield Named(_CLAMP, said, _CLAMP_ADVICE, partial(_clamped, low=low, high=high))
+        yield Named(_WRAP, f"{said}: its lower {bits} bits", _WRAP_ADVICE, partial(_wraps, low=low, bits=bits))
+    for name, size in (("f32", 24), ("f16", 11), ("bf16", 8)):
+        yield Named(
+            "result passed through a narrower format",
+            f"{name}: {size} bits are kept of each sum",
+            f"convert the sum to {name} only after it is scaled",
+            partial(_through, name=name),
+        )
+
+
+def _solved(x: Numbers, seen: Numbers, open_: Mask, finite: Mask, whole: bool) -> Iterator[Named]:
+    """Functions with numbers that are read off the outputs."""
+    low, high = float(seen[finite].min()), float(seen[finite].max())
+    far = 1e-5 * max(abs(low), abs(high))
+    at_low, at_high = ((np.abs(seen - bound) <= far)[open_].sum() >= _MANY for bound in (low, high))
+    if (at_low or at_high) and low < high:
+        low, high = float(f"{low:.5g}"), float(f"{high:.5g}")
+        bounds = low if at_low else -np.inf, high if at_high else np.inf
+        said = (
+            f"from {low:g} to {high:g}"
+            if at_low and at_high
+            else f"to {low:g} and more"
+            if at_low
+            else f"to {high:g} and less"
+        )
+        yield Named(_CLAMP, said, _CLAMP_ADVICE, lambda x: _clamped(x, *bounds), simple=True)
+    own, given = x[open_ & (x < 0)], seen[open_ & (x < 0)]
+    if own.size and not whole:
+        slope = _ratio(own, given)
+        if 0.0005 < abs(slope) < 0.9995:
+            said = f"leaky ReLU: negative results times {slope:.4g}"
+            yield Named(_ACTIVATED, said, _ACTIVATION, lambda x: np.where(x < 0, slope * x, x))
+    if whole:
+        yield from _quantized(x[finite], seen[finite])
+
+
+def _quantized(own: Numbers, given: Numbers) -> Iterator[Named]:
+    """A factor, rounded to whole numbers, then clamped, wrapped or neither."""
+    low, high = float(given.min()), float(given.max())
+    small = np.argsort(np.abs(own))
+    first = small[: max(_MANY, len(small) // 50)]  # they hardly wrap
+    for name, start, bits in (("", 0, 0), *_INTEGERS[:4]):
+        end = start + (1 << bits) - 1
+        if bits and (low < start or high > end):
+            continue
+        factor = _ratio(own[first], given[first])
+        near = np.abs(own * factor) < 0.9 * (end if bits else np.inf)
+        factor = _ratio(own[near], given[near])
+        if not 1e-9 < abs(factor) < 0.9:
+            continue
+        power = 2.0 ** np.rint(np.log2(abs(factor)))
+        inside = near & (given > start) & (given < end) if bits else near
+        for by in (power, factor, _between(own[inside], given[inside], factor)):
+            for how, rounded in (("to nearest", np.rint), ("down", np.floor), ("toward zero", np.trunc)):
+                scaled = f"times {by:.6g}, rounded {how}"
+                if not bits:
+                    if np.array_equal(rounded(own * by), given):
+                        advice = "look at the scale in the epilogue"
+                        yield Named("result scaled", scaled, advice, partial(_scaled, by=by, rounded=rounded), rank=3)
+                        return
+                    continue
+                yield Named(
+                    "result scaled",
+                    f"{scaled}, clamped to {name}",
+                    _CLAMP_ADVICE,
+                    partial(_scaled, by=by, rounded=rounded, last=partial(_clamped, low=start, high=end)),
+                    rank=3,
+                )
+                yield Named(
+                    f"result scaled + {_WRAP}",
+                    f"{scaled}, the lower {bits} bits as {name}",
+                    _WRAP_ADVICE,
+                    partial(_scaled, by=by, rounded=rounded, last=partial(_wraps, low=start, bits=bits)),
+                    rank=4,
+                )
+
+
+def _ratio(own: Numbers, given: Numbers) -> float:
+    size = float((own**2).sum())
+    return float((own * given).sum()) / size if size else 0.0
+
+
+def _between(own: Numbers, given: Numbers, factor: float) -> float:
+    """The factor nearest to another that rounds all to nearest as given, or itself."""
+    with np.errstate(all="ignore"):
+        ends = np.stack([(given - 0.5) / own, (given + 0.5) / own])
+    known = np.abs(own) > 0.5
+    low, high = ends.min(axis=0)[known].max(initial=-np.inf), ends.max(axis=0)[known].min(initial=np.inf)
+    return float((low + high) / 2) if low < high < np.inf else factor
+
+
+@dataclass(frozen=True, eq=False)
+class Applied(Whole):
+    """A function of the right outputs, or of the product before C is added."""
+
+    named: Named
+    before_c: bool
+    loose: bool
+    whole: bool  # of integers
+
+    @property
+    def rank(self) -> int:  # type: ignore[override]
+        """Smaller is simpler."""
+        return self.named.rank + self.before_c
+
+    def names(self) -> list[tuple[str, str, str]]:
+        """(mistake, detail, advice)."""
+        detail = self.named.said + (", before c is added" if self.before_c else "")
+        return [(self.named.mistake, detail + (" (an approximation of it)" if self.loose else ""), self.named.advice)]
+
+    def values(self, reals: Reals, matrix: int) -> Numbers:
+        """What it predicts of a matrix, (M, N), up to rounding."""
+        with np.errstate(all="ignore"):
+            if self.before_c:
+                return self.named.run(reals.product[matrix]) + reals.c[matrix]
+            return self.named.run(reals.right[matrix])
+
+    def near(self, reals: Reals, matrix: int) -> Mask:
+        """Which outputs of a matrix it gives, up to rounding and what a function of hardware is off."""
+        x = reals.product[matrix] if self.before_c else reals.right[matrix]
+        rest = reals.c[matrix] if self.before_c else 0.0
+        return _gives(reals, matrix, self.named.run, x, rest, 0.0 if self.whole else _NEAR if self.loose else _EXACT)
+
+    def codes(self, problem: Problem) -> Codes | None:
+        """What it predicts of every output, if that is every bit of them."""
+        formats = problem.machine.formats
+        c = decode(problem.c, formats["c"]).astype(np.float64)
+        rest = c if self.before_c else np.zeros_like(c)
+        if self.whole:
+            a, b = lines_of(problem)
+            values = self.named.run(a @ b.swapaxes(1, 2) + c - rest) + rest
+            return encode(_wraps(values, -(1 << 31), 32), formats["d"])
+        bare = replace(problem, finish=None, c=np.zeros_like(problem.c) if self.before_c else problem.c)
+        with np.errstate(all="ignore"):
+            codes = encode(self.named.run(decode(right_of(bare), formats["d"]).astype(np.float64)) + rest, formats["d"])
+        return codes if self.named.simple or np.array_equal(codes, problem.observed) else None
+
+
+def _gives(reals: Reals, matrix: int, run: Function, x: Numbers, rest: Numbers | float, relative: float) -> Mask:
+    """Which outputs a function gives. relative: how far it may be off; 0 of integers."""
+    seen, reach = reals.observed[matrix], reals.reach[matrix]
+    with np.errstate(all="ignore"):
+        value = run(x)
+        moved = np.maximum(np.abs(run(x + reach) - value), np.abs(run(x - reach) - value)) if relative else reach
+        far = np.maximum(reach, np.nan_to_num(moved)) + relative * np.maximum(np.abs(value), relative * np.abs(x))
+        found: Mask = np.abs(value + rest - seen) <= far + reals.coarse * np.abs(seen)
+    return found & reals.finite[matrix]
+
+
+def functions(problem: Problem, reals: Reals, wrong: Mask) -> Iterator[Applied]:
+    """Those that give every wrong output, and every other one if they are applied everywhere; of integers exactly."""
+    open_ = wrong & reals.finite
+    if reals.floor or not open_.any() or (wrong & ~reals.finite).any():
+        return
+    whole = problem.machine.formats["d"].kind != "float"
+    matrix = int(open_.sum(axis=(1, 2)).argmax())
+    own = open_[matrix]
+    for relative in (0.0,) if whole else (_EXACT, _NEAR):
+        fits: list[tuple[float, int, Applied]] = []
+        for before_c in (False, True) if problem.c.any() else (False,):
+            x = (reals.product if before_c else reals.right)[matrix]
+            rest = reals.c[matrix] if before_c else np.zeros_like(x)
+            seen = reals.observed[matrix] - rest
+            for named in (*(_casts() if whole else ACTIVATIONS), *_solved(x, seen, own, reals.finite[matrix], whole)):
+                changes = _changes(named.run, x, reals.reach[matrix], own)
+                if changes and _gives(reals, matrix, named.run, x, rest, relative)[own].all():
+                    off = float(np.abs(named.run(x) - seen)[own].max())
+                    fits.append((round(off, 9), len(fits), Applied(named, before_c, relative == _NEAR, whole)))
+        if fits:
+            yield from (item for _, _, item in sorted(fits, key=lambda one: one[:2]))
+            return
+
+
+def _changes(run: Function, x: Numbers, reach: Numbers, open_: Mask) -> bool:
+    """Whether a function makes wrong outputs of right ones in most of those places."""
+    with np.errstate(all="ignore"):
+        off = np.abs(run(x) - x) > reach
+    return bool(off[open_].mean() > _SHARE)

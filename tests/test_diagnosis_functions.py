@@ -1,0 +1,114 @@
+"""Results that are a function of the right ones: activations, clamps, casts that wrap, and quantized sums, everywhere or in some tiles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tcsim
+
+MMA = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+INTEGER = "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32"
+
+
+def floats(c: bool = True) -> dict[str, np.ndarray]:
+    """A, B and perhaps C at random; sums of a few."""
+    random = np.random.default_rng(21)
+    given = {
+        name: random.standard_normal(shape).astype(np.float16) for name, shape in (("a", (48, 48)), ("b", (48, 40)))
+    }
+    return given | ({"c": random.standard_normal((48, 40)).astype(np.float32)} if c else {})
+
+
+def integers() -> dict[str, np.ndarray]:
+    """Codes of s8, and C."""
+    random = np.random.default_rng(22)
+    a, b = (random.integers(-128, 128, shape).astype(np.int8) for shape in ((32, 64), (64, 48)))
+    return {"a": a, "b": b, "c": random.integers(-900, 900, (32, 48)).astype(np.int32)}
+
+
+def right(given: dict[str, np.ndarray], mnemonic: str = MMA) -> np.ndarray:
+    """The product with C."""
+    arch = "sm_90" if mnemonic == MMA else "sm_80"
+    return tcsim.gemm(**given, instruction=mnemonic, arch=arch).view(np.float32 if mnemonic == MMA else np.int32)
+
+
+def named(given: dict[str, np.ndarray], observed: Any, mnemonic: str = MMA) -> str:
+    """What is said of all outputs."""
+    found = tcsim.diagnose(mnemonic, arch="sm_90" if mnemonic == MMA else "sm_80", **given, observed=observed)
+    assert found.verdict == "explained", str(found)
+    return str(found.explanations[0])
+
+
+@pytest.mark.parametrize("before_c", [False, True])
+@pytest.mark.parametrize(
+    ("said", "function"),
+    [
+        ("GELU (its tanh form)", lambda x: 0.5 * x * (1 + np.tanh(0.7978845608 * (x + 0.044715 * x**3)))),
+        ("SiLU", lambda x: x / (1 + np.exp(-x))),
+        ("sigmoid", lambda x: 1 / (1 + np.exp(-x))),
+        ("leaky ReLU: negative results times 0.125", lambda x: np.where(x < 0, x / 8, x)),
+        ("absolute value", np.abs),
+        ("30 tanh(x / 30)", lambda x: 30 * np.tanh(x / 30)),
+    ],
+)
+def test_activations(said: str, function: Any, before_c: bool) -> None:
+    """Of the result, or of the product that C is then added to."""
+    given = floats()
+    bare = right({name: given[name] for name in "ab"})
+    observed = function(bare) + given["c"] if before_c else function(right(given))
+    text = named(given, observed.astype(np.float32))
+    assert text == f"activation applied ({said}{', before c is added' if before_c else ''})"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"), [(-8, 8, "from -8 to 8"), (0, 6, "from 0 to 6"), (-np.inf, 5, "to 5 and less")]
+)
+def test_bounds_are_read_off(low: float, high: float, said: str) -> None:
+    """Of a clamp; ReLU6 is one clamp, not a ReLU and something else."""
+    given = floats()
+    assert named(given, np.clip(right(given), low, high).astype(np.float32)) == f"result clamped ({said})"
+
+
+def test_an_activation_in_some_tiles() -> None:
+    """A tile of 16 x 8 goes through the activation, the others do not."""
+    given = floats()
+    observed = right(given)
+    observed[16:32, 8:16] = np.maximum(observed[16:32, 8:16], 0)
+    assert named(given, observed) == "ReLU applied (negative results are 0; in rows 16-31, columns 8-15)"
+
+
+@pytest.mark.parametrize(
+    ("said", "function"),
+    [
+        ("result clamped (to s8, from -128 to 127)", lambda x: np.clip(x, -128, 127)),
+        ("result wraps around (to s8, from -128 to 127: its lower 8 bits)", lambda x: x.astype(np.int8)),
+        ("result wraps around (to u16, from 0 to 65535: its lower 16 bits)", lambda x: x & 0xFFFF),
+        ("result scaled (times 0.0078125, rounded down)", lambda x: x >> 7),
+        (
+            "result scaled (times 0.00195312, rounded to nearest, clamped to s8)",
+            lambda x: np.clip(np.rint(x / 512), -128, 127),
+        ),
+    ],
+)
+def test_casts_of_integers(said: str, function: Any) -> None:
+    """Every output bit for bit."""
+    given = integers()
+    assert named(given, function(right(given, INTEGER)).astype(np.int32), INTEGER) == said
+
+
+def test_saturation_at_the_end() -> None:
+    """The sums of a part of K pass the largest s32 and come back: only the end is clamped."""
+    given = integers()
+    given["c"] = np.full((32, 48), 2**31 - 60000, np.int32)
+    exact = given["a"].astype(np.int64) @ given["b"].astype(np.int64) + given["c"]
+    observed = np.clip(exact, -(2**31), 2**31 - 1).astype(np.int32)
+    assert named(given, observed, INTEGER) == "result clamped (to s32, from -2147483648 to 2147483647)"
+
+
+def test_right_results_stay_right() -> None:
+    """What a function does not change is no function's."""
+    given = {name: np.abs(x) for name, x in floats().items()}
+    assert tcsim.diagnose(MMA, **given, observed=np.maximum(right(given), 0)).verdict == "correct"
