@@ -18,7 +18,7 @@ from tcsim.diagnosis.reals import Mask, Numbers, Reals, lines_of
 from tcsim.diagnosis.whole import Whole
 from tcsim.numbers.codec import decode, encode
 
-_EXACT, _NEAR = 1e-5, 2e-3  # relative: how far a function may be off, and one that is computed by an approximation
+EXACT, NEAR = 1e-5, 2e-3  # relative: how far a function may be off, and one that is computed by an approximation
 _MANY = 8  # outputs at a bound
 _SHARE = 0.9  # of the outputs that a function must change, in the place where it is applied
 Function = Callable[[Numbers], Numbers]
@@ -33,6 +33,7 @@ class Named:
     advice: str
     run: Function
     rank: int = 2
+    along: bool = False  # of a row, not of each output
     simple: bool = False  # every way to compute it gives the same bits
 
 
@@ -80,13 +81,13 @@ _BY_NAME: dict[str, Function] = {
     "hard swish": lambda x: x * np.clip(x + 3, 0, 6) / 6,
     "squared ReLU": lambda x: np.maximum(x, 0) ** 2,
     "square": np.square,
-    "softmax of each row": _softmax,
 }
 ACTIVATIONS = (
     Named(
         "ReLU applied", "negative results are 0", "the epilogue clamps at zero", lambda x: np.maximum(x, 0), simple=True
     ),
     Named(_ACTIVATED, "absolute value", _ACTIVATION, np.abs, simple=True),
+    Named(_ACTIVATED, "softmax of each row", _ACTIVATION, _softmax, along=True),
     *(Named(_ACTIVATED, said, _ACTIVATION, run) for said, run in _BY_NAME.items()),
     *(
         Named(_ACTIVATED, f"{cap} tanh(x / {cap})", _ACTIVATION, partial(_capped, cap=cap))
@@ -126,7 +127,7 @@ def _scaled(x: Numbers, by: float, rounded: Function, last: Function = _same) ->
     return last(rounded(x * by))
 
 
-def _casts() -> Iterator[Named]:
+def casts() -> Iterator[Named]:
     """Of integer results: clamped or wrapped to a type, or through a floating-point type."""
     for name, low, bits in _INTEGERS:
         high = low + (1 << bits) - 1
@@ -142,7 +143,7 @@ def _casts() -> Iterator[Named]:
         )
 
 
-def _solved(x: Numbers, seen: Numbers, open_: Mask, finite: Mask, whole: bool) -> Iterator[Named]:
+def solved_functions(x: Numbers, seen: Numbers, open_: Mask, finite: Mask, whole: bool) -> Iterator[Named]:
     """Functions with numbers that are read off the outputs."""
     low, high = float(seen[finite].min()), float(seen[finite].max())
     far = 1e-5 * max(abs(low), abs(high))
@@ -253,7 +254,7 @@ class Applied(Whole):
         """Which outputs of a matrix it gives, up to rounding and what a function of hardware is off."""
         x = reals.product[matrix] if self.before_c else reals.right[matrix]
         rest = reals.c[matrix] if self.before_c else 0.0
-        return _gives(reals, matrix, self.named.run, x, rest, 0.0 if self.whole else _NEAR if self.loose else _EXACT)
+        return gives(reals, matrix, self.named.run, x, rest, 0.0 if self.whole else NEAR if self.loose else EXACT)
 
     def codes(self, problem: Problem) -> Codes | None:
         """What it predicts of every output, if that is every bit of them."""
@@ -270,7 +271,7 @@ class Applied(Whole):
         return codes if self.named.simple or np.array_equal(codes, problem.observed) else None
 
 
-def _gives(reals: Reals, matrix: int, run: Function, x: Numbers, rest: Numbers | float, relative: float) -> Mask:
+def gives(reals: Reals, matrix: int, run: Function, x: Numbers, rest: Numbers | float, relative: float) -> Mask:
     """Which outputs a function gives. relative: how far it may be off; 0 of integers."""
     seen, reach = reals.observed[matrix], reals.reach[matrix]
     with np.errstate(all="ignore"):
@@ -289,17 +290,20 @@ def functions(problem: Problem, reals: Reals, wrong: Mask) -> Iterator[Applied]:
     whole = problem.machine.formats["d"].kind != "float"
     matrix = int(open_.sum(axis=(1, 2)).argmax())
     own = open_[matrix]
-    for relative in (0.0,) if whole else (_EXACT, _NEAR):
+    for relative in (0.0,) if whole else (EXACT, NEAR):
         fits: list[tuple[float, int, Applied]] = []
         for before_c in (False, True) if problem.c.any() else (False,):
             x = (reals.product if before_c else reals.right)[matrix]
             rest = reals.c[matrix] if before_c else np.zeros_like(x)
             seen = reals.observed[matrix] - rest
-            for named in (*(_casts() if whole else ACTIVATIONS), *_solved(x, seen, own, reals.finite[matrix], whole)):
+            for named in (
+                *(casts() if whole else ACTIVATIONS),
+                *solved_functions(x, seen, own, reals.finite[matrix], whole),
+            ):
                 changes = _changes(named.run, x, reals.reach[matrix], own)
-                if changes and _gives(reals, matrix, named.run, x, rest, relative)[own].all():
+                if changes and gives(reals, matrix, named.run, x, rest, relative)[own].all():
                     off = float(np.abs(named.run(x) - seen)[own].max())
-                    fits.append((round(off, 9), len(fits), Applied(named, before_c, relative == _NEAR, whole)))
+                    fits.append((round(off, 9), len(fits), Applied(named, before_c, relative == NEAR, whole)))
         if fits:
             yield from (item for _, _, item in sorted(fits, key=lambda one: one[:2]))
             return

@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from tcsim.diagnosis.beneath import beneath
 from tcsim.diagnosis.buffers import other_buffers
 from tcsim.diagnosis.candidate import Candidate
+from tcsim.diagnosis.line_sums import group_factors
 from tcsim.diagnosis.mixed import k_maps, line_maps_by_k
 from tcsim.diagnosis.mixed_parts import part_maps
 from tcsim.diagnosis.problem import Problem
@@ -23,6 +25,8 @@ SOURCES: tuple[Source, ...] = (
     other_buffers,
     part_maps,
     tables,
+    beneath,
+    group_factors,
     k_maps,
     line_maps_by_k,
     tile_sums,

@@ -220,14 +220,14 @@ class Solver:
         for _, _, item in first:
             for name, rule in (("a", item.a), ("b", item.b)):
                 if (name, id(rule)) not in read:
-                    read[name, id(rule)] = self._gathered(name, chosen, (rule,))[0]
+                    read[name, id(rule)] = self.read(name, chosen, (rule,))[0]
             terms = read["a", id(item.a)] * read["b", id(item.b)]
             product = (terms * (1.0 if item.count is None else item.count.weights)).sum(axis=1)
             given.append(int((np.abs(item.alpha * product + item.beta * c - seen) <= reach).sum()))
         order = sorted(range(len(first)), key=lambda one: (-first[one][0], -given[one], first[one][1]))
         return [*(first[one] for one in order), *good[_FIRST:]]
 
-    def _gathered(self, name: str, chosen: Ints, rules: Sequence[Rule]) -> Numbers:
+    def read(self, name: str, chosen: Ints, rules: Sequence[Rule]) -> Numbers:
         """(rules, samples, K): what each rule reads for each sample."""
         lines = self.reals.lines(name)
         t, i, j = chosen.T
@@ -293,7 +293,7 @@ class Solver:
                 yield int(fits[row].sum()), item.rank, item
 
     def _singles(self, chosen: Ints) -> Iterator[tuple[int, int, Candidate]]:
-        plain = {name: self._gathered(name, chosen, (SAME,))[0] for name in "ab"}
+        plain = {name: self.read(name, chosen, (SAME,))[0] for name in "ab"}
         yield from self._counted(chosen, Candidate(), plain["a"] * plain["b"])
         yield from self._recoded(chosen, plain)
         yield from self._other_c(chosen, (plain["a"] * plain["b"]).sum(axis=1))
@@ -301,7 +301,7 @@ class Solver:
         seen, c, _ = self._seen(chosen)
         for name, other in (("a", "b"), ("b", "a")):
             rules = self.rules[name]
-            read = self._gathered(name, chosen, rules)
+            read = self.read(name, chosen, rules)
             products = np.einsum("nsk,sk->ns", read, plain[other])
             yield from self._scored(
                 chosen, products, lambda row, name=name, rules=rules: Candidate(**{name: rules[row]})
@@ -354,7 +354,7 @@ class Solver:
         """A rule for each operand."""
         few = chosen[:_PAIRED]
         rules_a, rules_b = self.rules["a"], self.rules["b"]
-        a, b = self._gathered("a", few, rules_a), self._gathered("b", few, rules_b)
+        a, b = self.read("a", few, rules_a), self.read("b", few, rules_b)
         seen, c, reach = self._seen(few)
         options = (1.0, 0.0, None) if c.any() else (1.0,)  # None: C is stored with the product
         matches = np.zeros((len(options), len(rules_a), len(rules_b)), np.int16)
@@ -392,7 +392,7 @@ class Solver:
         read = []
         for name, rules, used in (("a", rules_a, pairs[:, 1]), ("b", rules_b, pairs[:, 2])):
             kept, place = np.unique(used, return_inverse=True)
-            read.append(self._gathered(name, chosen, [rules[one] for one in kept])[place])
+            read.append(self.read(name, chosen, [rules[one] for one in kept])[place])
         return read[0], read[1]
 
 

@@ -16,6 +16,7 @@ from tcsim.diagnosis.candidate import Candidate
 from tcsim.diagnosis.carried import carried
 from tcsim.diagnosis.functions import functions
 from tcsim.diagnosis.kept import Kept, kept_sums
+from tcsim.diagnosis.line_sums import line_sums
 from tcsim.diagnosis.moved import Moved, line_maps, zero_lines
 from tcsim.diagnosis.nans import NAN, NAN_ADVICE, nan_code, nan_source
 from tcsim.diagnosis.overlaid import overlaid
@@ -292,8 +293,11 @@ def solved(problem: Problem, model: Codes, inside: Mask, known: bool) -> Solved 
     found = Solved(problem, reals, (), np.zeros_like(wrong), (), wrong, wrong, model, 0, ends)
     kept = kept_sums(problem, reals, ends) if wrong.any() else None
     line = vector(reals) if kept is None and wrong.any() and not (wrong & ~reals.finite).any() else None
+    sums = next(line_sums(problem, reals, wrong), None) if line is not None and line.adds else None
     if kept is not None:
         found = _as_whole(found, kept)
+    elif sums is not None and sums.grouped:
+        found, line = _as_whole(found, sums), None
     elif line is not None:
         relations.append(line.relation)
         found = replace(found, left=np.zeros_like(wrong), fitted=fitted_codes(problem, line, narrow, ends))
@@ -382,7 +386,7 @@ def _by_pieces(found: Solved, known: bool) -> Solved:
     nothing = np.zeros_like(wrong)
     if unwritten.any() and not (wrong & ~unwritten).any():
         return replace(found, unwritten=unwritten, left=nothing)
-    again = found if known or unwritten.any() else _recovered(found, (functions, scale_tables))
+    again = found if known or unwritten.any() else _recovered(found, (functions, line_sums, scale_tables))
     if again.pieces:
         return again
     pieces, left, tried = _pieces(found, wrong, 1 if unwritten.any() else most, known)

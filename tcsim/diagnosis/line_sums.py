@@ -1,0 +1,245 @@
+"""Constants that an operand's elements lack or have too much, and factors of parts of K: what they come to is linear in sums of lines.
+
+A zero point of B that is not subtracted adds, to each output, that number times the sum of its row of A; one for each column, or for each group of K and column, alike. Zero
+points of both operands add a number for each row, one for each column and a constant. A scale of a group of K multiplies the group's products.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tcsim.diagnosis.problem import Codes, Problem
+from tcsim.diagnosis.reals import Mask, Numbers, Reals, lines_of
+from tcsim.diagnosis.whole import Whole
+from tcsim.numbers.codec import decode, encode
+
+_GROUPS = (16, 32, 64, 128, 256)  # of K
+_TIMES = 2  # outputs of a line for each number that is solved for
+_TELLS = 0.01  # of a usual output: what the numbers come to
+_CLOSE = 0.02  # how near to a whole number
+_ADVICE = (
+    "the zero point of {x} is not subtracted, or subtracted twice, or with the wrong sign, or it is another line's"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Constants(Whole):
+    """Numbers added to the elements of an operand: (groups of K, lines), or (groups, 1)."""
+
+    added: dict[str, Numbers]  # by operand
+    group: int  # of K
+    rest: float  # added to every output
+    whole: bool
+
+    @property
+    def rank(self) -> int:  # type: ignore[override]
+        """Smaller is simpler."""
+        return 2 + len(self.added)
+
+    def names(self) -> list[tuple[str, str, str]]:
+        """(mistake, detail, advice)."""
+        found = []
+        for name, z in self.added.items():
+            line, other = ("column", "row of a") if name == "b" else ("row", "column of b")
+            each = [f"each {line}"] if z.shape[1] > 1 else []
+            each += [f"each {self.group} of K"] if z.shape[0] > 1 else []
+            said = f"one for {' and '.join(each)}, from {z.min():.4g} to {z.max():.4g}" if each else f"{z[0, 0]:.4g}"
+            said += f": each output is off by that times the sum of its {other}"
+            found.append((f"constant added to {name}", said, _ADVICE.format(x=name)))
+        if self.rest and not self._product_of_both:
+            found.append(
+                ("bias added", f"{self.rest:.6g} to every output", "the product of both zero points, for instance")
+            )
+        return found
+
+    @property
+    def grouped(self) -> bool:
+        """Whether groups of K have their own."""
+        return any(z.shape[0] > 1 for z in self.added.values())
+
+    @property
+    def _product_of_both(self) -> bool:
+        """Whether the rest is what both constants come to together."""
+        if len(self.added) < 2:
+            return False
+        product = self.group * float(self.added["a"][0, 0] * self.added["b"][0, 0])
+        return abs(product - self.rest) <= _CLOSE * abs(self.rest)
+
+    def _more(self, a: Numbers, b: Numbers) -> Numbers:
+        """What is added to the outputs, of lines (lines, K)."""
+        found = np.full((len(a), len(b)), self.rest)
+        for name, lines in (("b", a), ("a", b)):
+            if name in self.added:
+                z = self.added[name]
+                more = _sums(lines, self.group if z.shape[0] > 1 else lines.shape[1]) @ z
+                found = found + (more if name == "b" else more.T)
+        return found
+
+    def values(self, reals: Reals, matrix: int) -> Numbers:
+        """What it predicts of a matrix, (M, N), up to rounding."""
+        found: Numbers = reals.right[matrix] + self._more(reals.a[matrix], reals.b[matrix])
+        return found
+
+    def codes(self, problem: Problem) -> Codes | None:
+        """What it predicts of every output, of integers."""
+        if not self.whole:
+            return None
+        a, b = lines_of(problem)
+        right = a @ b.swapaxes(1, 2) + decode(problem.c, problem.machine.formats["c"])
+        more = np.stack([self._more(*pair) for pair in zip(a, b, strict=True)])
+        total = (np.rint(right + more) + 2.0**31) % 2.0**32 - 2.0**31
+        return encode(total, problem.machine.formats["d"])
+
+
+@dataclass(frozen=True, eq=False)
+class Factors(Whole):
+    """The products of each group of K and of each line times a factor."""
+
+    name: str  # "a": of each row, "b": of each column
+    group: int
+    factors: Numbers  # (lines, groups)
+    grouped = True
+
+    def names(self) -> list[tuple[str, str, str]]:
+        """(mistake, detail, advice)."""
+        line = "row" if self.name == "a" else "column"
+        own = self.factors
+        said = f"the products of each {self.group} of K and each {line} are multiplied by numbers from {own.min():.4g} to {own.max():.4g}"
+        advice = f"look at the scales of {self.name} along K: which group's and which {line}'s they are, and whether they are applied once"
+        return [(f"scales of {self.name} wrong", said, advice)]
+
+    def values(self, reals: Reals, matrix: int) -> Numbers:
+        """What it predicts of a matrix, (M, N), up to rounding."""
+        lines = reals.lines(self.name)[matrix]
+        by = np.repeat(self.factors, self.group, axis=1)[:, : lines.shape[1]]
+        others = reals.lines("b" if self.name == "a" else "a")[matrix]
+        product = (lines * by) @ others.T
+        found: Numbers = (product if self.name == "a" else product.T) + reals.c[matrix]
+        return found
+
+    def near(self, reals: Reals, matrix: int) -> Mask:
+        """Which outputs of a matrix it gives: larger factors reach further."""
+        reach = reals.reach[matrix] * 2 * max(1.0, float(np.abs(self.factors).max()))
+        found: Mask = np.abs(self.values(reals, matrix) - reals.observed[matrix]) <= reach
+        return found & reals.finite[matrix]
+
+    def codes(self, problem: Problem) -> Codes | None:
+        """Not known: the factors are known up to rounding."""
+        return None
+
+
+def _sums(lines: Numbers, group: int) -> Numbers:
+    """Sums of each group of K: (lines, groups)."""
+    padded = np.pad(lines, ((0, 0), (0, -lines.shape[1] % group)))
+    found: Numbers = padded.reshape(len(lines), -1, group).sum(axis=2)
+    return found
+
+
+def _open(problem: Problem, reals: Reals, wrong: Mask) -> bool:
+    """Whether it is one matrix, most of it is wrong, and by more than rounding."""
+    rows, columns = problem.size or (wrong.shape[1], wrong.shape[2])
+    if len(wrong) > 1 or reals.floor or not reals.finite[:, :rows, :columns].all():
+        return False
+    off, usual = (float(np.sqrt((x**2).mean())) for x in (reals.observed - reals.right, reals.right))
+    return bool(wrong[:, :rows, :columns].mean() >= 0.5 and off >= _TELLS * usual)
+
+
+def _of_one(reals: Reals, rows: int, columns: int) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+    """Lines of both operands, how far outputs are off, and how far rounding takes them."""
+    place = 0, slice(rows), slice(columns)
+    return reals.a[0, :rows], reals.b[0, :columns], (reals.observed - reals.right)[place], 2 * reals.reach[place]
+
+
+def line_sums(problem: Problem, reals: Reals, wrong: Mask) -> Iterator[Constants]:
+    """Those that give every output of one matrix."""
+    if not _open(problem, reals, wrong):
+        return
+    whole = problem.machine.formats["d"].kind != "float"
+    rows, columns = problem.size or (wrong.shape[1], wrong.shape[2])
+    a, b, off, reach = _of_one(reals, rows, columns)
+    depth = problem.depth or a.shape[1]
+    both = _both(a, b, off, reach, whole)
+    if both is not None:
+        yield both
+        return
+    for group in (depth, *(size for size in _GROUPS[::-1] if size < depth)):
+        for name, lines, aim, far in (("b", a, off, reach), ("a", b, off.T, reach.T)):
+            count = -(-depth // group)
+            if len(lines) < _TIMES * count + 4:
+                continue
+            z = _least(_sums(lines[:, :depth], group), aim)
+            if z is not None:
+                z = np.rint(z) if whole and (np.abs(z - np.rint(z)) < _CLOSE).all() else z
+                if (np.abs(_sums(lines[:, :depth], group) @ z - aim) <= far).all():
+                    yield Constants({name: _across(z, len(reals.lines(name)[0]))}, group, 0.0, whole)
+                    return
+
+
+def group_factors(problem: Problem, reals: Reals, wrong: Mask) -> Iterator[Factors]:
+    """Factors of each line and each group of K that give every output of one matrix, none of them zero."""
+    if not _open(problem, reals, wrong):
+        return
+    rows, columns = problem.size or (wrong.shape[1], wrong.shape[2])
+    a, b, off, reach = _of_one(reals, rows, columns)
+    depth = problem.depth or a.shape[1]
+    for group in (size for size in _GROUPS[::-1] if size < depth):
+        for name, lines, other, aim, far in (("b", a, b, off, reach), ("a", b, a, off.T, reach.T)):
+            if len(lines) < _TIMES * -(-depth // group) + 4:
+                continue
+            found = _factors(lines[:, :depth], other[:, :depth], aim, far, group)
+            if found is not None and np.abs(found).min() > _TELLS:
+                ends = ((0, len(reals.lines(name)[0]) - len(found)), (0, 0))
+                yield Factors(name, group, np.pad(found, ends, constant_values=1.0))
+                return
+
+
+def _across(z: Numbers, lines: int) -> Numbers:
+    """(groups, 1) if all lines have the same numbers, else (groups, lines)."""
+    if np.ptp(z, axis=1).max() <= 1e-3 * np.abs(z).max():
+        found: Numbers = z.mean(axis=1, keepdims=True)
+        return found
+    return np.pad(z, ((0, 0), (0, lines - z.shape[1])))
+
+
+def _least(terms: Numbers, aim: Numbers) -> Numbers | None:
+    """Numbers (groups, lines) of which terms (others, groups) make what is wanted, (others, lines)."""
+    found, _, rank, _ = np.linalg.lstsq(terms, aim, rcond=1e-9)
+    return None if rank < terms.shape[1] else found.astype(np.float64)
+
+
+def _both(a: Numbers, b: Numbers, off: Numbers, reach: Numbers, whole: bool) -> Constants | None:
+    """One constant of each operand, and one of every output."""
+    terms = np.broadcast_arrays(a.sum(axis=1)[:, None], b.sum(axis=1)[None], np.ones((1, 1)))
+    flat: npt.NDArray[np.float64] = np.stack([x.reshape(-1) for x in terms], axis=1)
+    found = _least(flat, off.reshape(-1, 1))
+    if found is None:
+        return None
+    numbers = found[:, 0]
+    if whole:
+        numbers = np.rint(numbers)
+    size = np.abs(flat).mean(axis=0) * np.abs(numbers)
+    numbers = np.where(size <= float(np.median(reach)), 0.0, numbers)
+    if not numbers.any() or (np.abs(flat @ numbers - off.reshape(-1)) > reach.reshape(-1)).any():
+        return None
+    added = {name: np.array([[number]]) for name, number in zip("ba", numbers[:2], strict=True) if number}
+    return Constants(added, a.shape[1], float(numbers[2]), whole)
+
+
+def _factors(lines: Numbers, own: Numbers, aim: Numbers, reach: Numbers, group: int) -> Numbers | None:
+    """Factors (lines of the operand, groups) of the products of each group; None if they do not give everything."""
+    fill = -lines.shape[1] % group
+    one, other = (np.pad(x, ((0, 0), (0, fill))).reshape(len(x), -1, group) for x in (lines, own))
+    products = np.einsum("igk,jgk->jig", one, other, optimize=True)
+    square = products.swapaxes(1, 2) @ products
+    try:
+        more = np.linalg.solve(square, products.swapaxes(1, 2) @ aim.T[:, :, None])
+    except np.linalg.LinAlgError:
+        return None
+    far = reach.T * np.maximum(1.0, np.abs(more + 1)[:, :, 0].max(axis=1, keepdims=True))
+    fits = np.abs((products @ more)[:, :, 0] - aim.T) <= far
+    found: Numbers = more[:, :, 0] + 1
+    return found if fits.all() and np.ptp(found) > 1e-3 else None
