@@ -11,6 +11,7 @@ import numpy as np
 
 from tcsim.diagnosis.addresses import addresses
 from tcsim.diagnosis.arithmetic import narrowed
+from tcsim.diagnosis.batches import batched
 from tcsim.diagnosis.buffers import bytes_of_operands
 from tcsim.diagnosis.candidate import Candidate
 from tcsim.diagnosis.carried import carried
@@ -386,7 +387,7 @@ def _by_pieces(found: Solved, known: bool) -> Solved:
     nothing = np.zeros_like(wrong)
     if unwritten.any() and not (wrong & ~unwritten).any():
         return replace(found, unwritten=unwritten, left=nothing)
-    again = found if known or unwritten.any() else _recovered(found, (functions, line_sums, scale_tables))
+    again = found if known or unwritten.any() else _recovered(found, (functions, line_sums, batched, scale_tables))
     if again.pieces:
         return again
     pieces, left, tried = _pieces(found, wrong, 1 if unwritten.any() else most, known)
