@@ -14,6 +14,7 @@ from tcsim.diagnosis.maps import Ints, Rule
 
 _TILES = (1, 2, 4, 8, 16)  # instructions in a tile's K
 _STAGES = (2, 3, 4, 5, 6)
+_ALSO = 3  # other causes of the same
 _NOTHING = -1  # a stage that nobody has written
 
 
@@ -78,6 +79,20 @@ def _of_size(size: int, count: int) -> Iterator[Sequence]:
             np.where(own + stages < count, own + stages, own),
             said,
         )
+    for stages in (stages for stages in _STAGES if stages < count):
+        said, turn = f"{stages} stages", own // stages
+        old = "stages are read before they are filled again, and still hold the tile of the turn before"
+        for cause, late in (
+            (f"from the second turn on {old} (a phase bit that never flips)", turn > 0),
+            (f"in every second turn {old} (a phase bit that is not flipped with the turn)", turn % 2 == 1),
+            (
+                f"from the second turn on the last stage is not awaited: {old}",
+                (turn > 0) & (own % stages == stages - 1),
+            ),
+            (f"from the second turn on the first stage is not awaited: {old}", (turn > 0) & (own % stages == 0)),
+        ):
+            yield made(cause, np.where(late, own - stages, own), said)
+        yield made("the ring is filled once and never again: every turn reads the first tiles", own % stages, said)
     for stages in (stages for stages in _STAGES if stages <= count):
         said = f"{stages} stages"
         yield made("the stage's index is ignored: always stage 0 is read", own // stages * stages, said)
@@ -104,9 +119,16 @@ def _two_rings(own: Ints, producer: int, consumer: int) -> Ints:
 def sequence_rules(depth: int, step: int, part: str = "") -> Iterator[Rule]:
     """The sequences of one operand. part: "data" if its metadata or scale factors are those of the iteration."""
     advice = "producer and consumer disagree about the stage of the pipeline, or one does not wait for the other"
+    k = np.arange(depth)
+    alike: dict[bytes, list[Sequence]] = {}
     for found in sequences(depth, step):
-        where = partial(_taken, np.array(found.tiles), found.size, depth)
-        rule = Rule("K blocks of {x} mismatched", found.said, advice, where, found.rank)
+        at = _taken(np.array(found.tiles), found.size, depth, k, k, k)[1]
+        alike.setdefault(at.tobytes(), []).append(found)
+    for first, *others in alike.values():
+        where = partial(_taken, np.array(first.tiles), first.size, depth)
+        also = list({one.cause: one.said for one in others if one.cause != first.cause}.values())[:_ALSO]
+        said = f"{advice}; the same comes of: {'; '.join(also)}" if also else advice
+        rule = Rule("K blocks of {x} mismatched", first.said, said, where, min(one.rank for one in (first, *others)))
         yield replace(rule, part=part) if part else rule
 
 

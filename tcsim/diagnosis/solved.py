@@ -21,6 +21,7 @@ from tcsim.diagnosis.line_sums import line_sums
 from tcsim.diagnosis.moved import Moved, line_maps, zero_lines
 from tcsim.diagnosis.nans import NAN, NAN_ADVICE, nan_code, nan_source
 from tcsim.diagnosis.overlaid import overlaid
+from tcsim.diagnosis.past_end import over_next_row, past_end
 from tcsim.diagnosis.predicted import End, Way, after_clamp, ends_of, way_of, whole
 from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.reals import Mask, Numbers, Reals, reals_of
@@ -55,6 +56,7 @@ from tcsim.numbers.codec import decode
 
 _PARTS = 3  # mistakes in different parts of the output
 _TIES = 6  # other names of an explanation
+_FIRST: tuple[Source, ...] = (functions, line_sums, batched, past_end, scale_tables)  # before rules for the rest
 _LATE = {"K blocks of a mismatched", "K blocks of b mismatched"}
 _MOST = 1 << 27  # products of a problem that is solved; beyond it a part is
 
@@ -166,7 +168,8 @@ class Solved:
                 f"{side} is {code:#x}",
                 "look for a causal or triangular mask in the epilogue",
             )
-        return "part of the output never written", where, advice
+        past = over_next_row(self.unwritten, self.problem.size)
+        return "part of the output never written", where + past, advice
 
     def explanations(self, outputs: int) -> list[Explanation]:
         """What is explained in part, if anything is."""
@@ -387,7 +390,7 @@ def _by_pieces(found: Solved, known: bool) -> Solved:
     nothing = np.zeros_like(wrong)
     if unwritten.any() and not (wrong & ~unwritten).any():
         return replace(found, unwritten=unwritten, left=nothing)
-    again = found if known or unwritten.any() else _recovered(found, (functions, line_sums, batched, scale_tables))
+    again = found if known or unwritten.any() else _recovered(found, _FIRST)
     if again.pieces:
         return again
     pieces, left, tried = _pieces(found, wrong, 1 if unwritten.any() else most, known)
