@@ -23,6 +23,7 @@ _BATCH = 64  # rules at a time
 _FITS = 12  # hypotheses that are tried on all outputs
 _LEAST = 24  # rows and columns that a problem must have
 _ALIKE = 1e-4  # relative: numbers that are one number
+_LIKE = 0.3  # the least correlation of what a function takes with what it gives
 _SHARE = 0.97  # of the outputs tried
 
 
@@ -215,10 +216,15 @@ def _of_functions(
     """(number of the products, function, how far it may be off)."""
     whole = problem.machine.formats["d"].kind != "float"
     all_ = np.ones(wanted.shape, bool)
+    size = np.sqrt((base**2).sum(axis=(1, 2)) * (wanted**2).sum()) + 1e-300
+    alike = (base * wanted).sum(axis=(1, 2)) / size
+    likely = np.arange(len(base)) if whole else np.flatnonzero(alike > _LIKE)  # sums that wrap are like nothing
+    if not len(likely):
+        return
     for named in casts() if whole else ACTIVATIONS:
         if named.along:
             continue
-        for number in _through(named.run, base, wanted, reach, whole):
+        for number in likely[_through(named.run, base[likely], wanted, reach, whole)].tolist():
             yield (
                 number,
                 named,
@@ -228,8 +234,6 @@ def _of_functions(
                 if _through(named.run, base[number : number + 1], wanted, reach, whole, EXACT)
                 else NEAR,
             )
-    size = np.sqrt((base**2).sum(axis=(1, 2)) * (wanted**2).sum()) + 1e-300
-    alike = (base * wanted).sum(axis=(1, 2)) / size
     for number in (int(one) for one in np.argsort(-alike)[:3]):
         if alike[number] > 0.5:
             for named in solved_functions(base[number][None], wanted, all_, all_, whole):
