@@ -295,7 +295,7 @@ def solved(problem: Problem, model: Codes, inside: Mask, known: bool) -> Solved 
     ends = ends_of(clamped, (partial(narrowed, name=narrow), partial(truncated, name=narrow)) if narrow else ())
     wrong &= ~np.any([end(model) == problem.observed for end in ends], axis=0)  # NaN of an overflow, for instance
     found = Solved(problem, reals, (), np.zeros_like(wrong), (), wrong, wrong, model, 0, ends)
-    kept = kept_sums(problem, reals, ends) if wrong.any() else None
+    kept = kept_sums(problem, reals, ends) if wrong.any() and not known else None
     line = vector(reals) if kept is None and wrong.any() and not (wrong & ~reals.finite).any() else None
     sums = next(line_sums(problem, reals, wrong), None) if line is not None and line.adds else None
     if kept is not None:
@@ -328,7 +328,7 @@ def solved(problem: Problem, model: Codes, inside: Mask, known: bool) -> Solved 
     if found.left.any() and not (found.left & reals.finite).any() and found.codes is not None:
         found = replace(found, left=found.left & (found.codes != problem.observed))  # an overflow that is given as well
     found = _in_every_bit(found) if found.covered else found
-    return found if wrong.any() else _with_kept(found)
+    return found if known or wrong.any() else _with_kept(found)
 
 
 def _with_kept(found: Solved) -> Solved:
