@@ -81,13 +81,31 @@ def test_the_kernel_for_everything(name: str) -> None:
 def test_the_kernels_for_large_products(name: str) -> None:
     """Two steps an instruction, or one long step in spans; rows and columns that do not fill a tile, infinities and NaN; no access out of bounds."""
     work = work_of(name)
+    given, order, want = case(work, "bits", 1)
+    np.testing.assert_array_equal(large(work, given, order, want), want)
+
+
+def test_subnormal_addends() -> None:
+    """Their exponent is that of the smallest normal number, where products beside them are smaller still."""
+    work = work_of("two steps")
+    given, order, _ = case(work, "near", 1)
+    stream = np.random.default_rng(3)
+    for codes in (given.a, given.b):
+        field = np.uint32(127 - 70) + stream.integers(-6, 7, codes.shape, np.int32).astype(np.uint32)
+        codes[...] = (codes & np.uint32(0x807FE000)) | field << np.uint32(23)
+    given.c[...] &= np.uint32(0x807FFFFF)
+    want = NUMPY.multiply(work, given, order)
+    np.testing.assert_array_equal(large(work, given, order, want), want)
+
+
+def large(work: Work, given: Matrices, order: list[int], like: np.ndarray) -> np.ndarray:
+    """The result of the kernels of engine_gemm.cu."""
     constants = fast.constants_of(work, tile=TILE)
     text = (KERNELS / "engine_gemm.cu").read_text(encoding="utf-8")
     module = parse(compile_cubin(text, "sm_90", headers=fast.headers(work, constants)).ptx)
-    given, order, want = case(work, "bits", 1)
     memory = Memory()
     problem = problem_of(work, placed(memory, given, order))
-    problem.d = memory.allocate(want.nbytes)
+    problem.d = memory.allocate(like.nbytes)
     steps = problem.blocks * constants.steps
     stages = constants.stages(steps)
     sizes = [stages * size for size in constants.chunks] + [16 * steps * size for size in (8, 32)]
@@ -100,7 +118,7 @@ def test_the_kernels_for_large_products(name: str) -> None:
         kernel = module.kernel(entry)
         run = kernel.launch(memory, parameters, grid=grid, block=(threads, 1, 1), dynamic_smem=shared, arch="sm_90")
         assert run.completed and not run.hazards and not run.inexact
-    np.testing.assert_array_equal(result(memory, problem, want), want)
+    return result(memory, problem, like)
 
 
 def test_the_kernels_for_groups() -> None:

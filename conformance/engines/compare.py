@@ -59,11 +59,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--share", type=int, default=1, help="every SHARE-th work only")
+    parser.add_argument("--kernel", default="exact", help="only works that this kernel of the engine computes")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     asked = parser.parse_args(arguments)
     began, info = time.perf_counter(), device_info()
     make_current()
-    chosen = list(works().items())[:: asked.share]
+    chosen = [item for item in works().items() if asked.kernel in run.kernels_of(item[0])][:: asked.share]
     results, outputs, wrong = [], 0, 0
     with ProcessPoolExecutor(asked.processes, get_context("spawn")) as pool:
         futures = [pool.submit(expected, work, info.arch, asked.seed, shared_limit()) for work, _ in chosen]

@@ -94,7 +94,7 @@ struct States {
     }
 };
 FN bool is_nan(double x) { return x != x; }
-FN double magnitude_of(double x) { return as_double(bits_of(x) & ~(1ull << 63)); }
+FN double magnitude_of(double x) { return fabs(x); }
 FN bool is_finite(double x) { return (bits_of(x) >> 52 & 0x7FF) != 0x7FF; }
 
 #ifdef __CUDACC__
@@ -140,18 +140,21 @@ struct Step {
     typedef typename U::Output Output;
     enum { BIAS = 1075 - U::FRACTION_BITS, LOWEST = BIAS + U::FLOOR };  // of the exponent field
     static constexpr bool HALF = Output::EXPONENT_BITS == 5;
+    static constexpr u32 LEAST = (u32)(C::MINIMUM_EXPONENT + 1023) << 20;
 
-    // The high word of 2**52 u: `products` is the field of the products' largest exponent, at least LOWEST, shifted to its place.
+    // The high word of 2**52 u, whose fraction nobody reads: `products` is the field of the products' largest exponent, at least LOWEST, shifted to its place.
+    // NORMAL: c is no subnormal number, or `products` is at least LEAST_FIELD.
+    template <bool NORMAL>
     FN u32 unit(u32 products, double c) {
         u32 field = high_of(c) & 0x7FF00000u;
-        if (WIDE || HALF || U::DROPPED) {  // subnormals share the smallest exponent of their format; elsewhere they lie far below any product
-            const u32 least = (u32)(C::MINIMUM_EXPONENT + 1023) << 20;
-            if (field - 1 < least - 1) field = least;
-        }
+        if (!NORMAL && (WIDE || HALF || U::DROPPED) && is_subnormal(c)) field = LEAST;
         return sum_max(field, (u32)(BIAS - 1023) << 20, products);
     }
+    // Subnormals share the smallest exponent of their format; where that is not looked at, they lie far below any product.
+    FN bool is_subnormal(double c) { return (high_of(c) & 0x7FF00000u) - 1 < LEAST - 1; }
+    enum { LEAST_FIELD = C::MINIMUM_EXPONENT + BIAS };
     // Whether one of the products is infinite or NaN.
-    FN bool special(u32 unit) { return (int)unit < 0; }
+    FN bool special(u32 products) { return (int)products < 0; }
     // An accumulator that holds nothing, or c where that is counted among the products.
     FN double empty(u32 unit) { return join(unit, 0); }
     FN double of_addend(u32 unit, double c) {
@@ -164,11 +167,8 @@ struct Step {
         return sum_rz(c, base) - base;
     }
     // The value of an accumulator whose low word is its count plus 2**31.
-    FN double value(u32 unit, u32 biased) {
-        const u32 high = unit & 0xFFF00000u;
-        return join(high, biased) - join(high, 0x80000000u);
-    }
-    // The sum rounded as the unit does is `usually` of `begun`; if `rare` is set, the result may be `beyond` the range, or else it is `rarely` of `begun`.
+    FN double value(u32 unit, u32 biased) { return join(unit, biased) - join(unit, 0x80000000u); }
+    // The sum rounded as the unit does is `usually` of `begun`; if `rare` is set it is `rarely` of that, and it may be `beyond` the range.
     FN double begun(double sum, bool &rare) {
         if (HALF) {  // to nearest even: a number whose last place is that of the result comes and goes
             const u32 field = high_of(sum) & 0x7FF00000u, least = 1009u << 20;
@@ -187,12 +187,12 @@ struct Step {
     }
     // Whether the result is infinite, in the sign bit.
     FN u32 beyond(double sum) { return ((HALF ? 1039u : 1151u) << 20) - 1 - (high_of(sum) & 0x7FFFFFFFu); }
-    FN double rarely(double sum) {  // 0 where it is infinite; below the range of normal numbers it has fewer bits
-        if (!WIDE) return (int)beyond(sum) < 0 ? 0.0 : usually(sum);
-        const u32 code = f32_rz(sum) >> U::DROPPED << U::DROPPED;
-        const double small = code << 1 ? (double)as_float(code) : 0.0;
-        const double kept = (high_of(sum) & 0x7FFFFFFFu) < 897u << 20 ? small : usually(sum);
-        return (int)beyond(sum) < 0 ? 0.0 : kept;
+    FN double rarely(double sum) {  // below the range of normal numbers it has fewer bits: a number with its last place comes and goes
+        if (!WIDE || HALF) return sum;
+        enum { PLACES = 29 + U::DROPPED };
+        const u32 field = sum_max(high_of(sum) & 0x7FF00000u, (u32)PLACES << 20, (u32)(897 + PLACES) << 20);
+        const double place = join(field | (high_of(sum) & 0x80000000u), 0);
+        return sum_rz(sum, place) - place;
     }
     // An ordinary addition in the result's format. A sum of two f16 is exact in f64.
     FN double added(double x, double y) {

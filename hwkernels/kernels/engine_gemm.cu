@@ -24,6 +24,7 @@ enum {
     OUTPUTS = THREAD_M * THREAD_N,
 };
 typedef Step<TheUnit, CFormat, IS_WIDE> TheStep;
+enum { RAISED = IS_WIDE && !APART && !AHEAD && !TheStep::HALF };  // subnormal addends raise the exponent that a step's search begins with
 
 struct Workspace {
     u8 *a, *b;               // chunks: [tile][stage]
@@ -158,6 +159,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) engine_gemm(const 
 #pragma unroll
             for (int j = 0; j < THREAD_N / 2; j++) largest[i][j] = (u32)TheStep::LOWEST * 0x10001u;
     };
+    const auto raise = [&] {
+#pragma unroll
+        for (int i = 0; i < OUTPUTS; i++)
+            if (RAISED && (int)TheStep::LEAST_FIELD > (int)TheStep::LOWEST && TheStep::is_subnormal(addends[i])) {
+                const u32 least = (u32)TheStep::LEAST_FIELD << i % 2 * 16, other = (u32)TheStep::LOWEST << (1 - i % 2) * 16;
+                largest[i / THREAD_N][i % THREAD_N / 2] = pair_max(least | other, 0, largest[i / THREAD_N][i % THREAD_N / 2]);
+            }
+    };
     const auto look = [&](const u8 *here, int inner) {
         const u32 *exponents_a = (const u32 *)(here + (8 * STAGE + 4 * MASKS) * BLOCK_M) + inner * SPAN * BLOCK_M + row;
         const u16 *exponents_b = (const u16 *)(here + CHUNK_A + (8 * STAGE + 4 * MASKS) * BLOCK_N) + inner * SPAN * BLOCK_N + quad * 4;
@@ -179,21 +188,26 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) engine_gemm(const 
         }
     };
     const auto begin = [&](int step) {
-        u32 special = 0;
+        u32 some = 0;
 #pragma unroll
-        for (int i = OUTPUTS - 1; i >= 0; i--) {
-            if (APART && step % STEPS == 0) addends[i] = 0.0;
-            const u32 pair = largest[i / THREAD_N][i % THREAD_N / 2];
-            const u32 unit = TheStep::unit(i % 2 ? pair << 4 & 0xFFF00000u : pair << 20, addends[i]);
-            special = shifted_in(special, unit);
-            sums[i / THREAD_N][i % THREAD_N] = WITHIN ? TheStep::of_addend(unit, addends[i]) : TheStep::empty(unit);
+        for (int i = 0; i < OUTPUTS / 2; i++) some |= largest[i / (THREAD_N / 2)][i % (THREAD_N / 2)];
+        if (TheStep::special(some << 20 | some << 4)) {
+            u32 special = 0;
+#pragma unroll
+            for (int i = OUTPUTS - 1; i >= 0; i--) special = shifted_in(special, largest[i / THREAD_N][i % THREAD_N / 2] << (i % 2 ? 4 : 20));
+            special &= ~(states.nan() | nan);
+            while (special) {
+                const int i = __ffs(special) - 1, m = i / THREAD_N, n = i % THREAD_N / 4 * 32 + i % 4;
+                const i64 at_a = (first_row + m) * w.steps + step, at_b = (first_column + quad * 4 + n) * w.steps + step;
+                states.multiply(1u << i, w.flags_a + at_a * WORDS, w.flags_b + at_b * WORDS, WORDS);
+                special &= special - 1;
+            }
         }
-        special &= ~(states.nan() | nan);
-        while (special) {
-            const int i = __ffs(special) - 1, m = i / THREAD_N, n = i % THREAD_N / 4 * 32 + i % 4;
-            const i64 at_a = (first_row + m) * w.steps + step, at_b = (first_column + quad * 4 + n) * w.steps + step;
-            states.multiply(1u << i, w.flags_a + at_a * WORDS, w.flags_b + at_b * WORDS, WORDS);
-            special &= special - 1;
+#pragma unroll
+        for (int i = 0; i < OUTPUTS; i++) {
+            if (APART && step % STEPS == 0) addends[i] = 0.0;
+            const u32 unit = TheStep::unit<RAISED>(largest[i / THREAD_N][i % THREAD_N / 2] << (i % 2 ? 4 : 20), addends[i]);
+            sums[i / THREAD_N][i % THREAD_N] = WITHIN ? TheStep::of_addend(unit, addends[i]) : TheStep::empty(unit);
         }
     };
     const auto add_products = [&](const u8 *here, int inner) {
@@ -248,20 +262,27 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) engine_gemm(const 
             if (!WITHIN) sum += TheStep::cut_addend(upper, addends[i]);
 #pragma unroll
             for (int earlier = 0; earlier < PARTS - 1; earlier++) sum += TheStep::value(upper, parts[(OUTPUTS * earlier + i) * THREADS]);
-            addends[i] = TheStep::begun(sum, rare);
+            addends[i] = TheStep::usually(TheStep::begun(sum, rare));
         }
-        if (rare) {
-            u32 infinite = 0, negative = 0;
+        if (rare && states.any() != ~0u >> (32 - OUTPUTS)) {  // where no output is finite nobody reads the sums, and f64 has room for them
+            u32 some = 0;
 #pragma unroll
-            for (int i = OUTPUTS - 1; i >= 0; i--) {
-                infinite = shifted_in(infinite, TheStep::beyond(addends[i]));
-                negative = shifted_in(negative, high_of(addends[i]));
+            for (int i = 0; i < OUTPUTS; i++) {
+                some |= TheStep::beyond(addends[i]);
                 addends[i] = TheStep::rarely(addends[i]);
             }
-            states.put(infinite, negative);
-        } else {
+            if ((int)some < 0) {
+                u32 infinite = 0, negative = 0;
 #pragma unroll
-            for (int i = 0; i < OUTPUTS; i++) addends[i] = TheStep::usually(addends[i]);
+                for (int i = OUTPUTS - 1; i >= 0; i--) {
+                    const u32 beyond = TheStep::beyond(addends[i]);
+                    infinite = shifted_in(infinite, beyond);
+                    negative = shifted_in(negative, high_of(addends[i]));
+                    if ((int)beyond < 0) addends[i] = 0.0;
+                }
+                states.put(infinite, negative);
+            }
+            raise();
         }
     };
     const auto add_apart = [&] {
@@ -276,6 +297,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) engine_gemm(const 
     };
     const u8 *here = shared;
     nothing();
+    raise();
 #pragma unroll 1
     for (int step = -AHEAD, number = 0; step < w.steps; step++) {
         if (AHEAD && step >= 0) {
@@ -330,7 +352,7 @@ FN u32 output_on_cpu(const Problem &p, const Workspace &w, i64 m, i64 n) {
             const u16 *exponents_b = (const u16 *)(chunks_b + stage * (i64)CHUNK_B + (8 * STAGE + 4 * MASKS) * BLOCK_N);
             pair = pair_max(exponents_a[place * BLOCK_M + at_m], exponents_b[place * BLOCK_N + at_n] * 0x10001u, pair);
         }
-        const u32 unit = TheStep::unit(pair << 20, c);
+        const u32 unit = TheStep::unit<false>(pair << 20, c);
         if (TheStep::special(unit)) states.multiply(1, w.flags_a + (m * w.steps + step) * WORDS, w.flags_b + (n * w.steps + step) * WORDS, WORDS);
         const double first = WITHIN ? TheStep::of_addend(unit, c) : TheStep::empty(unit);
         double sum = WITHIN ? 0.0 : TheStep::cut_addend(unit, c);
@@ -351,7 +373,8 @@ FN u32 output_on_cpu(const Problem &p, const Workspace &w, i64 m, i64 n) {
         bool rare = false;
         sum = TheStep::begun(sum, rare);
         if (rare) states.put(TheStep::beyond(sum) >> 31, high_of(sum) >> 31);
-        c = rare ? TheStep::rarely(sum) : TheStep::usually(sum);
+        c = TheStep::usually(sum);
+        if (rare) c = (int)TheStep::beyond(c) < 0 ? 0.0 : TheStep::rarely(c);
         if (APART && step % STEPS == STEPS - 1) {
             total = TheStep::added(total, states.value(1, c));
             states = {0, 0};
