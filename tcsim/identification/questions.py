@@ -67,6 +67,20 @@ class Questions:
         zeros = np.zeros((count, k), a.dtype), np.zeros((count, k), b.dtype)
         return Batch(self.signature, *zeros, np.zeros(count, self.c.dtype), *scales)
 
+    def like(self, batch: Batch, count: int) -> Batch:
+        """Questions near some others: some of the products left out, one or two codes a little larger or smaller, c negative or nothing."""
+        rng, k = self.rng, self.signature.k
+        found = batch[rng.integers(len(batch), size=count)]
+        gone = rng.random((count, k)) < rng.choice([0, 0.1, 0.5, 0.9], (count, 1))
+        found.a[gone] = 0
+        for codes in (found.a, found.b):
+            rows = np.flatnonzero(rng.random(count) < 0.5)
+            codes[rows, rng.integers(k, size=len(rows))] ^= rng.integers(1, 4, len(rows)).astype(codes.dtype)
+        how = rng.random(count)
+        found.c[how < 0.2] ^= found.c.dtype.type(1 << self.c.sign_shift)
+        found.c[how > 0.8] = 0
+        return found
+
     def products(self, exponent: Array, style: Array, sign: Array) -> tuple[Array, Array]:
         """Codes of a and b (n, t) whose product's exponent is as given, as far as the formats reach.
 

@@ -119,7 +119,7 @@ def descended(search: Search, machine: Machine, again: bool = False) -> Machine:
     other, count = start, share.wrong(start)
     for _ in range(len(KEYS)):
         before = count
-        other, count = _best(share, other, count, KEYS)
+        other, count = best_of(share, other, count, KEYS)
         if count in (0, before):
             break
     other, count = _settled(search, other, search.wrong(other))
@@ -134,7 +134,7 @@ def _restarted(search: Search, start: Machine, machine: Machine, wrong: int) -> 
         other = changed(start, dict(zip(("scaled", "addend"), values, strict=True)))
         count = share.wrong(other)
         for key in [key for key in KEYS if key not in ("scaled", "addend")]:
-            other, count = _best(share, other, count, [key])
+            other, count = best_of(share, other, count, [key])
         found.append((count, place, other))
     _, _, other = min(found)
     other, count = _settled(search, other, search.wrong(other))
@@ -146,7 +146,7 @@ def _settled(search: Search, machine: Machine, wrong: int) -> tuple[Machine, int
         for _ in range(6):
             before = wrong
             for key in KEYS:
-                machine, wrong = _best(search, machine, wrong, [key])
+                machine, wrong = best_of(search, machine, wrong, [key])
             machine, wrong = _chosen(search, machine, wrong, windows(search, machine))
             machine, wrong = _ordered(search, machine, wrong)
             if wrong in (0, before):
@@ -235,7 +235,7 @@ def changed(machine: Machine, values: dict[str, Any]) -> Machine:
     return replace(machine, **values)
 
 
-def _best(search: Search, machine: Machine, wrong: int, keys: Sequence[str]) -> tuple[Machine, int]:
+def best_of(search: Search, machine: Machine, wrong: int, keys: Sequence[str]) -> tuple[Machine, int]:
     """The machine with the one change, of all values of some keys, that leaves fewest wrong answers."""
     others = [
         changed(machine, {key: value})

@@ -18,6 +18,7 @@ from tcsim.identification.result import Evidence, Identified, Mismatch
 from tcsim.identification.search import (
     KEYS,
     Search,
+    best_of,
     changed,
     choices,
     cut_anywhere,
@@ -36,6 +37,8 @@ _PER_KIND = 160
 _CHECKED = 600  # of each kind, in the final check
 _AIMED = 5  # times that more questions are made for keys that show nothing
 _FAR = 0.08  # of the answers wrong: no better order of the steps will explain them
+_DWELT = 6  # times that questions like those answered wrongly are asked
+_LIKE = 400  # of them
 
 
 def identify(unknown: Unknown, seed: int = 0, limit: int = LIMIT) -> Identified:
@@ -109,10 +112,14 @@ def _attempt(unknown: Counted, seed: int, effort: int, limit: int) -> tuple[Sear
     unknown.allowed = int(_FOR_ORDER * limit)
     questions = Questions(unknown.signature, seed)
     order = Order(unknown, questions, effort)
-    classes = order.classes()
-    steps, group = order.merged(classes)
+    sig, guessed = unknown.signature, False
+    try:
+        classes = order.classes()
+        steps, group = order.merged(classes)
+    except Spent:  # many steps: they may still be of one length
+        guessed, classes, group = True, [(place,) for place in range(sig.k)], 0
+        steps = classes
     unknown.allowed = int(_FOR_SEARCH * limit)
-    sig = unknown.signature
     batches = [questions.ask(kind, _PER_KIND, within) for kind in KINDS for within in _places(steps, sig.k)]
     search = Search(unknown, questions, joined(batches), np.zeros(0))
     search.answers = search.ask(search.pool)
@@ -129,6 +136,10 @@ def _attempt(unknown: Counted, seed: int, effort: int, limit: int) -> tuple[Sear
     if steps != classes and search.wrong(machine):  # what looked like groups of one step may be steps
         other = descended(search, replace(first, step=tuple(classes), scaled=search.choices["scaled"][1]), again=True)
         machine = min(machine, other, key=search.wrong)
+    if (guessed or sig.scale is not None) and search.wrong(machine):
+        machine = _regular(search, order, first, machine)
+    if guessed and search.wrong(machine):
+        raise Spent
     try:
         machine = _checked(search, machine)
     except Spent:
@@ -140,6 +151,7 @@ def _checked(search: Search, machine: Machine) -> Machine:
     """A hypothesis asked new questions of all kinds, and mended, until it answers all of them."""
     questions = search.questions
     for number in range(_ROUNDS):
+        machine = _dwelt(search, machine)
         if search.wrong(machine):
             break
         fresh = joined(
@@ -155,6 +167,49 @@ def _checked(search: Search, machine: Machine) -> Machine:
         some = np.unique(np.concatenate([bad[:300], np.arange(0, len(fresh), 20)]))
         search.add(fresh[some], answers[some])
         machine = descended(search, machine)
+    return machine
+
+
+def _dwelt(search: Search, machine: Machine) -> Machine:
+    """A hypothesis that answers few questions wrongly, mended: where no change of one or two keys explains those, questions like them are asked too."""
+    for number in range(_DWELT):
+        bad = np.flatnonzero(search.refuted(machine))
+        if not 0 < len(bad) < _FAR * len(search.pool):
+            break
+        like = search.questions.like(search.pool[bad], _LIKE)
+        search.add(like, search.ask(like))
+        machine = descended(search, machine, again=number > 1)
+    return machine
+
+
+def _regular(search: Search, order: Order, first: Machine, machine: Machine) -> Machine:
+    """The best of a hypothesis and those whose steps, and groups of them, are runs of one length: as long as no two products that are known to be apart meet.
+
+    What lies apart was seen in part only, if scales hide the sums that would show the rest.
+    """
+    k = search.questions.signature.k
+    lengths = [k >> shift for shift in range(k.bit_length()) if k % (1 << shift) == 0]
+    share, found = search.part(machine, 600), list[tuple[int, int, Machine]]()
+    for scaled in search.choices["scaled"]:
+        for length in lengths:
+            run = scaled[1] if isinstance(scaled, tuple) else length
+            if (
+                (scaled is None) != (search.questions.signature.scale is None)
+                or length % run
+                or any(i // run == j // run for i, j in order.known)
+            ):
+                continue
+            steps = tuple(tuple(range(start, start + length)) for start in range(0, k, length))
+            for addend in search.choices["addend"]:
+                other = replace(first, step=steps, scaled=scaled, addend=addend)
+                count = share.wrong(other)
+                for key in [key for key in KEYS if key not in ("scaled", "addend")]:
+                    other, count = best_of(share, other, count, [key])
+                found.append((count, len(found), other))
+    for _, _, other in sorted(found)[:2]:
+        if not search.wrong(machine):
+            break
+        machine = min(machine, descended(search, other), key=search.wrong)
     return machine
 
 
@@ -296,7 +351,7 @@ def _concluded(search: Search, machine: Machine, left: int = 4) -> Identified:
             )
         if (answers != mine[asked]).any():
             search.add(batch, answers)
-            machine = descended(search, machine)
+            machine = _dwelt(search, descended(search, machine))
             if left and not search.wrong(machine):
                 return _concluded(search, machine, left - 1)
             return _refused(search, machine)
