@@ -85,9 +85,12 @@ class _Plan:
         low, high = max(low, least - p - 4), min(high, most(target))
         self.lifted = rng.random() < 0.4
         self.shared = 0  # binary logarithm of the number of products that the head is shared among
-        if not self.lifted and sig.k > 4 and rng.random() < 0.3:
+        if not self.lifted and sig.k >= 4 and rng.random() < 0.3:
             self.shared = int(rng.integers(1, (sig.k // 2).bit_length()))
         self.above = int(rng.integers(0, 2)) if self.shared else 0  # 1: they are 2.25 * 2**exponent
+        self.parted = (
+            sig.scale is not None and rng.random() < 0.3
+        )  # the tail is two products, whose sum may be kept though neither is
         self.deep = float(rng.choice([0.1, 0.1, 0.7]))  # the share of products that have a subnormal factor
         where = rng.random()
         if floor is not None and where < 0.35:
@@ -121,6 +124,9 @@ class _Plan:
         in_c = rng.choice(
             [0, 0, 1, 1, 4, 8, 8, 12, 6, 3, 9, 14] if not hint or hint.addend == "first" else [0, 0, 0, 1, 8]
         )
+        if self.parted and rng.random() < 0.5:
+            self.terms = ["head", *(["place"] if rng.random() < 0.3 else []), "half", "tail"]
+            in_c = 7
         self.in_c = [name for place, name in enumerate(given) if in_c >> place & 1 and name in self.terms]
 
     def fill(self, columns: Array) -> None:
@@ -141,6 +147,10 @@ class _Plan:
             names += ["head"] * ((1 << self.shared) - 1)
         else:
             self.shared = self.above = 0
+        if self.parted and "tail" in names and len(names) < len(columns):
+            names.insert(names.index("tail"), "tail")
+        else:
+            self.parted = False
         names = names[: len(columns)]
         if not names:
             return
@@ -164,7 +174,8 @@ class _Plan:
 
     def _exponent(self, name: str) -> Array:
         """Of one product of a term."""
-        exponent: Array = self.exponents[name] - (self.shared + self.above if name == "head" else 0)
+        less = {"head": self.shared + self.above, "tail": int(self.parted)}
+        exponent: Array = self.exponents[name] - less.get(name, 0)
         return exponent
 
     def _addend(self) -> None:
@@ -215,7 +226,7 @@ class _Plan:
         if sig.scale is None or self.batch.scale_a is None or self.batch.scale_b is None:
             return [0] * len(names)
         format_, width = FORMATS[sig.scale[0]], sig.scale[1]
-        if rng.random() < 0.6:  # terms in different blocks, as far as there are any
+        if not self.parted and rng.random() < 0.6:  # terms in different blocks, as far as there are any
             blocks = columns // width
             order = np.concatenate([np.flatnonzero(blocks == b)[:1] for b in rng.permutation(np.unique(blocks))])
             rest = np.delete(columns, order)

@@ -37,7 +37,7 @@ _PER_KIND = 160
 _CHECKED = 600  # of each kind, in the final check
 _AIMED = 5  # times that more questions are made for keys that show nothing
 _FAR = 0.08  # of the answers wrong: no better order of the steps will explain them
-_DWELT = 6  # times that questions like those answered wrongly are asked
+_DWELT = 4  # times that questions like those answered wrongly are asked
 _LIKE = 400  # of them
 
 
@@ -136,6 +136,9 @@ def _attempt(unknown: Counted, seed: int, effort: int, limit: int) -> tuple[Sear
     if steps != classes and search.wrong(machine):  # what looked like groups of one step may be steps
         other = descended(search, replace(first, step=tuple(classes), scaled=search.choices["scaled"][1]), again=True)
         machine = min(machine, other, key=search.wrong)
+    halved = _halved(first)
+    if halved is not None and search.wrong(machine):
+        machine = min(machine, descended(search, halved), key=search.wrong)
     if (guessed or sig.scale is not None) and search.wrong(machine):
         machine = _regular(search, order, first, machine)
     if guessed and search.wrong(machine):
@@ -279,14 +282,19 @@ _TIED = ("products", "widened", "truncation", "subnormal_in", "subnormal_c", "su
 """Keys of few values, of which one may decide whether another shows: nothing is subnormal in inputs that are widened."""
 
 
-def _uniform(search: Search, machine: Machine) -> Machine:
-    """Steps of one length where they answer the same: the first of two steps that start from zero may be exact."""
+def _halved(machine: Machine) -> Machine | None:
+    """Steps of one length, if the first is two of them: of two steps that start from zero the first may be exact."""
     lengths = {len(step) for step in machine.step[1:]}
     if len(lengths) != 1 or len(machine.step[0]) != 2 * min(lengths):
-        return machine
+        return None
     first, length = machine.step[0], min(lengths)
-    other = replace(machine, step=(first[:length], first[length:], *machine.step[1:]))
-    return machine if search.wrong(other) else other
+    return replace(machine, step=(first[:length], first[length:], *machine.step[1:]))
+
+
+def _uniform(search: Search, machine: Machine) -> Machine:
+    """Steps of one length where they answer the same."""
+    other = _halved(machine)
+    return machine if other is None or search.wrong(other) else other
 
 
 def _rivals(search: Search, machine: Machine, key: str) -> list[Any]:
