@@ -29,6 +29,7 @@ from tcsim.identification.search import (
 )
 from tcsim.numbers.formats import FORMATS
 
+Steps = tuple[tuple[int, ...], ...]
 LIMIT = 100_000
 """Dot products that one instruction may be asked."""
 _FOR_ORDER, _FOR_SEARCH = 0.7, 0.9  # shares of the limit after which the order, and the search, must be done
@@ -139,13 +140,19 @@ def _attempt(unknown: Counted, seed: int, effort: int, limit: int) -> tuple[Sear
     halved = _halved(first)
     if halved is not None and search.wrong(machine):
         machine = min(machine, descended(search, halved), key=search.wrong)
-    if (guessed or sig.scale is not None) and search.wrong(machine):
-        machine = _regular(search, order, first, machine)
-    if guessed and search.wrong(machine):
-        raise Spent
+    regular = guessed or sig.scale is not None or len(set(map(len, steps))) > 1
     try:
-        machine = _checked(search, machine)
+        for turn in (0, 1):
+            if regular and search.wrong(machine):
+                machine = _regular(search, order, first, machine)
+            if guessed and not turn and search.wrong(machine):
+                raise Spent
+            machine = _checked(search, machine)
+            if not (regular and search.wrong(machine)):
+                break
     except Spent:
+        if guessed and search.wrong(machine):
+            raise
         machine = descended(search, machine)
     return search, machine
 
@@ -209,7 +216,8 @@ def _regular(search: Search, order: Order, first: Machine, machine: Machine) -> 
                 for key in [key for key in KEYS if key not in ("scaled", "addend")]:
                     other, count = best_of(share, other, count, [key])
                 found.append((count, len(found), other))
-    for _, _, other in sorted(found)[:2]:
+    as_many = [own for own in found if len(own[2].step) == len(first.step)]  # as were seen to lie apart
+    for _, _, other in [*sorted(as_many)[:1], *sorted(found)[:2]]:
         if not search.wrong(machine):
             break
         machine = min(machine, descended(search, other), key=search.wrong)
@@ -256,7 +264,8 @@ def _fitting(search: Search, machine: Machine) -> list[Machine]:
     pairs = [
         changed(machine, values) for values in pairs_of(moves) if not hidden & set(values.items()) or len(hidden) < 6
     ]
-    along = [other for other in [*windows(search, machine), *cut_anywhere(search, machine)] if fits(other)]
+    steps = [changed(machine, {"step": step}) for step in _other_steps(machine, search.questions.signature.k)]
+    along = [other for other in [*windows(search, machine), *cut_anywhere(search, machine), *steps] if fits(other)]
     return along + [alone[move] for move in moves if move in hidden] + [other for other in pairs if fits(other)][:60]
 
 
@@ -336,7 +345,7 @@ def _concluded(search: Search, machine: Machine, left: int = 4) -> Identified:
             other = changed(machine, {key: rival})
             differ = _differing(other, parts, mine)
             told += bool(len(differ))
-            if not len(differ) and key != "step" and not alike(sig, machine, other):
+            if not len(differ) and not alike(sig, machine, other):
                 untold.append(rival)
             if len(differ):
                 shortest = differ[np.argmin(_size(more[differ]))]
@@ -420,10 +429,20 @@ def _depends(
     return False
 
 
-def _other_steps(machine: Machine, k: int) -> list[tuple[tuple[int, ...], ...]]:
-    """Other orders: all in one step, halves, and the found steps backwards."""
-    rivals = [(tuple(range(k)),), (tuple(range(k // 2)), tuple(range(k // 2, k))), tuple(reversed(machine.step))]
-    return [rival for rival in rivals if rival != machine.step]
+def _other_steps(machine: Machine, k: int) -> list[Steps]:
+    """Other orders: all in one step, halves, and the found steps backwards, each divided, two by two, or with a product in another one."""
+    steps = machine.step
+    rivals: list[Steps] = [(tuple(range(k)),), (tuple(range(k // 2)), tuple(range(k // 2, k))), tuple(reversed(steps))]
+    if max(map(len, steps)) > 1:
+        parts = [part for step in steps for part in (step[: len(step) // 2], step[len(step) // 2 :])]
+        rivals.append(tuple(part for part in parts if part))
+    if len(steps) > 1:
+        rivals.append(tuple(tuple(sum(steps[place : place + 2], ())) for place in range(0, len(steps), 2)))
+        whole = [list(step) for step in steps]
+        if len(whole[-1]) > 1:
+            whole[0].append(whole[-1].pop())
+            rivals.append(tuple(map(tuple, whole)))
+    return [rival for rival in dict.fromkeys(rivals) if rival != steps]
 
 
 def _size(batch: Batch) -> Array:
