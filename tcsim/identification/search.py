@@ -197,6 +197,25 @@ def cut_anywhere(search: Search, machine: Machine) -> list[Machine]:
     ]
 
 
+def aligned(search: Search, machine: Machine) -> Machine:
+    """The best of a machine and those with any other alignment: fraction bits, floor, truncation and kind of exponent, which a few answers decide together."""
+    few = search.part(machine, 160)
+    bad = np.flatnonzero(few.refuted(machine))[:24]
+    failing, answers = few.pool[bad], few.answers[bad]
+    best, wrong = machine, search.wrong(machine)
+    for values in product(*(search.choices[key] for key in ("fraction_bits", *_ALIGNMENT))):
+        other = changed(machine, dict(zip(("fraction_bits", *_ALIGNMENT), values, strict=True)))
+        if (
+            (answer(other, failing) == answers).all()
+            and few.wrong(other) == 0
+            and (count := search.wrong(other)) < wrong
+        ):
+            best, wrong = other, count
+            if not wrong:
+                break
+    return best
+
+
 def pairs_of(moves: list[tuple[str, Any]]) -> Iterator[dict[str, Any]]:
     """Changes of two keys at once."""
     for place, (one, x) in enumerate(moves):

@@ -18,6 +18,7 @@ from tcsim.identification.result import Evidence, Identified, Mismatch
 from tcsim.identification.search import (
     KEYS,
     Search,
+    aligned,
     best_of,
     changed,
     choices,
@@ -189,6 +190,8 @@ def _dwelt(search: Search, machine: Machine) -> Machine:
         like = search.questions.like(search.pool[bad], _LIKE)
         search.add(like, search.ask(like))
         machine = descended(search, machine, again=number > 1)
+        if number == 1 and 0 < search.wrong(machine) < _FAR * len(search.pool):
+            machine = aligned(search, machine)
     return machine
 
 
@@ -244,7 +247,7 @@ def _separated(search: Search, machine: Machine) -> Machine:
             search.add(asked, search.ask(asked))
             quiet = 0
             if search.wrong(machine):
-                machine = descended(search, machine)
+                machine = _dwelt(search, descended(search, machine))
                 if search.wrong(machine):
                     return machine
     return machine

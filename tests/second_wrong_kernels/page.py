@@ -56,7 +56,8 @@ def figures(runs: list[Results]) -> str:
     for results, run, patterns, by in readings:
         for group, names in GROUPS.items():
             found = counts(results, names, by)
-            total = sum(found)
+            if not (total := sum(found)):
+                continue
             cells = [f"{found[0]} ({100 * found[0] / total:.0f} %)", *map(str, found[1:])]
             lines.append(f"| {run} | {patterns} | {group} | {total} | {' | '.join(cells)} |")
     return "\n".join(lines)
