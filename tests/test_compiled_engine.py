@@ -12,8 +12,10 @@ from conformance.engines.agreement import compare
 from conformance.engines.operands import CLASSES
 from tcsim.descriptors.instruction import InstructionDescriptor
 from tcsim.engines.compiled import ENGINE
-from tcsim.engines.contract import Work
+from tcsim.engines.contract import Matrices, Work
+from tcsim.engines.kernels import REACH
 from tcsim.engines.program import program_of
+from tcsim.engines.reference import ENGINE as NUMPY
 
 INSTRUCTIONS = (
     ("mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f16", "sm_70"),  # steps of 4; c of another format than d
@@ -53,6 +55,33 @@ def test_a_descriptors_addend_that_counts_less_gives_the_same_bits() -> None:
     mma = tcsim.instruction("tcgen05.mma.cta_group::1.kind::f16", arch="sm_100a")
     desc = mma.descriptor(InstructionDescriptor(kind="f16", a_format="bf16", b_format="bf16", m=128, n=64))
     assert agree(mma.work(desc, scale_d=3), seed=4)
+
+
+@pytest.mark.parametrize("instructions", [1, 3])
+@pytest.mark.parametrize(("mnemonic", "arch"), [
+    ("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", "sm_80"),
+    ("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", "sm_90"),
+    ("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", "sm_90"),
+])  # fmt: skip
+def test_exponents_at_the_end_of_reach_give_the_same_bits(mnemonic: str, arch: str, instructions: int) -> None:
+    """Those of A and B within reach, of C any; then one element of B, in one product of many, just beyond."""
+    work, stream = tcsim.instruction(mnemonic, arch=arch).work, np.random.default_rng(11)
+    count, depth = 60, instructions * work.k
+    for beyond in (0, REACH + 1, -REACH - 1):
+        codes = []
+        for format, shape, far in zip(
+            work.formats, [(16, depth), (depth, 8), (16, 8)], [REACH, REACH, 126], strict=True
+        ):
+            near = stream.choice([-far, 0, far], (count, 1, 1))
+            exponents = np.clip(near + stream.integers(-1, 2, (count, *shape)), -far, far)
+            numbers = np.ldexp(
+                stream.choice([-1, 0, 1], exponents.shape) * stream.uniform(1, 2, exponents.shape), exponents
+            )
+            if shape[0] == depth:
+                numbers[count // 2, 3, 3] = np.ldexp(1.0, int(beyond))
+            codes.append(tcsim.encode(numbers, format, "rz"))
+        want, found = (engine.multiply(work, Matrices(*codes), range(instructions)) for engine in (NUMPY, ENGINE))
+        assert len(np.unique(want)) > 1000 and (found == want).all()
 
 
 @pytest.mark.parametrize(("mnemonic", "arch"), [

@@ -6,7 +6,7 @@ It needs numba: `pip install 'tcsim[fast]'`. Its loops are compiled once and kep
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from importlib import import_module
 from importlib.util import find_spec
 from types import SimpleNamespace
@@ -120,6 +120,12 @@ def _tables(work: Work, places: tuple[Places, ...]) -> tuple[list[npt.NDArray[np
     return [np.ascontiguousarray(x.reshape(-1, 2)) for x in found], np.array([one.words for one in places])
 
 
+def _types(program: Program) -> list[tuple[npt.NDArray[Any], npt.NDArray[Any], int]]:
+    """What products and their sums are computed in (empty arrays), and how many terms are summed so: to be tried in this order."""
+    wide = np.empty(0, np.float64), np.empty(0, np.float64), len(program.order)
+    return [(np.empty(0, np.float32), np.empty(0, np.int32), program.most), wide] if program.narrow else [wide]
+
+
 def _fragments(
     work: Work, shape: tuple[int, int, int], words: tuple[Words, Words, Words], places: tuple[Places, ...]
 ) -> Words:
@@ -131,17 +137,18 @@ def _fragments(
     batch, m, n = shape
     steps = np.array([0 if len(x) == 1 else x.shape[1] for x in words])
     out = np.empty((batch, places[3].words), np.uint32)
-    like = np.empty(0, np.float32 if program.narrow else np.float64)
-    sums = np.empty(0, np.int32 if program.narrow else np.float64)
     flat = [x.reshape(-1) for x in words]
-    share(
-        lambda first, last: loops.fragments(
-            *flat, steps, sizes, *tables, *fields, (batch, m, n, work.k), program.operations, program.separate,
-            program.most, sums, like, program.half, out.reshape(-1), first, last,
-        ),
-        -(-batch // loops.F),
-        1 + _SHARED // (loops.F * m * n * work.k),
-    )  # fmt: skip
+    left_out = np.ones(-(-batch // loops.F), np.bool_)
+    for like, sums, most in _types(program):
+        if left_out.any():
+            share(
+                partial(
+                    loops.fragments, *flat, steps, sizes, *tables, *fields, (batch, m, n, work.k), program.operations,
+                    program.separate, most, sums, like, program.half, out.reshape(-1), left_out,
+                ),
+                len(left_out),
+                1 + _SHARED // (loops.F * m * n * work.k),
+            )  # fmt: skip
     return out
 
 
@@ -207,13 +214,10 @@ def _gemm(loops: Any, work: Work, program: Program, given: Matrices, places: npt
     kept, k, sparse = work.kept, work.k, given.columns is not None
     order_a = (places[:, None] * kept + program.order).reshape(-1)
     order_b = (places[:, None] * k + np.arange(k)).reshape(-1) if sparse else order_a
-    dtype = np.float32 if program.narrow else np.float64
     width, depth, blocks = len(order_a), len(order_b), -(-n // loops.W)
-    av, ae = np.empty((batch * m, width), dtype), np.empty((batch * m, width), np.int16)
-    bv, be = np.empty((batch, blocks, depth * loops.W), dtype), np.empty((batch, blocks, depth * loops.W), np.int16)
+    ae, be = np.empty((batch * m, width), np.int16), np.empty((batch, blocks, depth * loops.W), np.int16)
     odd_a, odd_b = np.zeros((batch * m, len(places)), np.bool_), np.zeros((batch, blocks, len(places)), np.bool_)
     d = np.empty((batch, blocks, m, loops.W), np.float32)
-    sums = np.empty(0, np.int32 if program.narrow else np.float64)
     fields = [loops.fields(format) for format in formats]
     (sva, sea), (svb, seb) = _scales(given.scale_a, work.scale), _scales(given.scale_b, work.scale)
     length_a = length_b = 0  # elements whose values and exponents take up one factor: none, if groups do
@@ -229,18 +233,16 @@ def _gemm(loops: Any, work: Work, program: Program, given: Matrices, places: npt
     if given.columns is not None:
         met = np.ascontiguousarray(given.columns[:, :, order_a], np.int64)
     out = np.empty(given.c.shape, np.uint32)
-    share(
-        lambda first, last: loops.pack_a(
-            a, fields[0], order_a, rows_sva, rows_sea, length_a, kept, av, ae, odd_a, first, last
-        ),
-        batch * m,
-        1 + (1 << 17) // max(width, 1),
-    )
-    share(
-        lambda first, last: loops.pack_b(b, fields[1], order_b, svb, seb, length_b, k, bv, be, odd_b, first, last),
-        batch * blocks,
-        1 + (1 << 10) // max(depth, 1),
-    )
+    for types in _types(program):
+        av, bv = np.empty(ae.shape, types[0].dtype), np.empty(be.shape, types[0].dtype)
+        far = np.zeros(1, np.bool_)
+        given_a = a, fields[0], order_a, rows_sva, rows_sea, length_a, kept, av, ae, odd_a, far
+        share(partial(loops.pack_a, *given_a), batch * m, 1 + (1 << 17) // max(width, 1))
+        given_b = b, fields[1], order_b, svb, seb, length_b, k, bv, be, odd_b, far
+        share(partial(loops.pack_b, *given_b), batch * blocks, 1 + (1 << 10) // max(depth, 1))
+        if not far[0]:
+            break
+    _, sums, most = types
     rows = 1 + (1 << 17) // max(n, 1)
     share(lambda first, last: loops.pack_c(c, fields[2], d, first, last), batch * m, rows)
     shape_a, shape_odd = (batch, m, width), (batch, m, len(places))
@@ -260,7 +262,7 @@ def _gemm(loops: Any, work: Work, program: Program, given: Matrices, places: npt
             kept,
             k,
             n,
-            program.most,
+            most,
             sums,
             program.group,
             places,

@@ -8,7 +8,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.engines.kernels import NONE, OPTIONS, UNCOUNTED, W, bits32, clear, f32_of, left, right
+from tcsim.engines.kernels import NONE, OPTIONS, UNCOUNTED, W, any_far, bits32, clear, f32_of, left, right
 from tcsim.numbers.formats import Format
 
 _NEVER = 1 << 32
@@ -71,11 +71,12 @@ def decoded(code: Any, mask: Any, up: Any, down: Any, bias: Any, sign: Any, firs
 @numba.njit(**OPTIONS)
 def pack_a(
     codes: Any, format: Any, order: Any, scale_v: Any, scale_e: Any, length: Any, kept: Any,
-    av: Any, ae: Any, odd: Any, first: Any, last: Any,
+    av: Any, ae: Any, odd: Any, far: Any, first: Any, last: Any,
 ) -> None:  # fmt: skip
     """Rows `first` to `last` of A (T * M, K): values and exponents in the order of the steps, scales (T * M, blocks) folded in.
 
-    length: elements that share a scale; 0: no scales. odd (T * M, instructions): whether there is an infinity or NaN.
+    length: elements that share a scale; 0: no scales. odd (T * M, instructions): whether there is an infinity or NaN. far (1,): is set if an
+    exponent is out of reach.
     """
     mask, up, down, bias, sign, start, infinity, _ = format
     for row in range(first, last):
@@ -89,12 +90,14 @@ def pack_a(
                 o = o or s != s
             av[row, j], ae[row, j] = x, e
             odd[row, j // kept] |= o
+        if any_far(ae[row]):
+            far[0] = True
 
 
 @numba.njit(**OPTIONS)
 def pack_b(
     codes: Any, format: Any, order: Any, scale_v: Any, scale_e: Any, length: Any, k: Any,
-    bv: Any, be: Any, odd: Any, first: Any, last: Any,
+    bv: Any, be: Any, odd: Any, far: Any, first: Any, last: Any,
 ) -> None:  # fmt: skip
     """Of B (T, K, N) the blocks of W columns `first` to `last` (counted over T): bv, be (T, blocks, K * W), rows in the steps' order."""
     mask, up, down, bias, sign, start, infinity, _ = format
@@ -118,6 +121,8 @@ def pack_b(
                     exponents[i] = max(np.int16(exponents[i] + f[i]), NONE)
                     count += s[i] != s[i]
             odd[t, block, j // k] |= count > 0
+            if any_far(exponents):
+                far[0] = True
 
 
 @numba.njit(**OPTIONS)

@@ -14,8 +14,10 @@ from numba.np.arrayobj import make_array
 from tcsim.engines.kernels import (
     NONE,
     OPTIONS,
+    REACH,
     UNCOUNTED,
     F,
+    any_far,
     bits32,
     clear,
     copy,
@@ -127,8 +129,8 @@ def _values(raw: Any, places: Any, format: Any, v: Any, most: Any) -> Any:
 
 
 @numba.njit(**UNCOUNTED)
-def _exponents(v: Any, lowest: Any, e: Any) -> None:
-    """The exponents of values: none of zeros, infinities and NaN, and no lower one than that of subnormals."""
+def _exponents(v: Any, lowest: Any, e: Any) -> Any:
+    """The exponents of values: none of zeros, infinities and NaN, and no lower one than that of subnormals. Whether one is out of reach."""
     widest()
     least = np.int32(lowest)
     for n in range(len(v)):
@@ -136,6 +138,7 @@ def _exponents(v: Any, lowest: Any, e: Any) -> None:
         own = max(np.int32((magnitude >> np.int32(23)) - np.int32(127)), least)
         own = np.int32(NONE) if magnitude == np.int32(0) else own
         e[n] = np.int16(np.int32(NONE) if magnitude >= INFINITE else own)
+    return least < -REACH and any_far(e)
 
 
 @numba.njit(**UNCOUNTED)
@@ -163,25 +166,32 @@ def _codes(v: Any, half: Any, places: Any, raw: Any) -> None:
 @numba.njit(**UNCOUNTED)
 def _blocks(
     a: Any, b: Any, c: Any, steps: Any, sizes: Any, in_a: Any, in_b: Any, in_c: Any, in_d: Any, of_a: Any, of_b: Any, of_c: Any,
-    shape: Any, program: Any, separate: Any, most: Any, half: Any, out: Any, first: Any, last: Any,
+    shape: Any, program: Any, separate: Any, most: Any, half: Any, out: Any, left_out: Any, first: Any, last: Any,
     raw_a: Any, raw_c: Any, raw_d: Any, av: Any, ae: Any, rows_av: Any, rows_ae: Any, bv: Any, be: Any, cv: Any, exponents: Any, seen: Any, scale: Any, part: Any, wide: Any, single: Any,
 ) -> None:  # fmt: skip
     """What `fragments` does, with arrays that are there to be written to."""
     batch, m, n, k = shape
     e, total, plain, other, fresh = exponents, wide[0], wide[1], single[0], single[1]
+    narrow = part.itemsize == 4
     for block in range(first, last):
+        if not left_out[block]:
+            continue
         start = block * F
         count = min(F, batch - start)
         _transposed(b, steps[1], start, count, raw_a[: sizes[1] * F])
         odd_b = _values(raw_a, in_b, of_b, bv, seen)
-        _exponents(bv, of_b[7], be)
+        if _exponents(bv, of_b[7], be) and narrow:
+            continue
+        far = False
         _transposed(a, steps[0], start, count, raw_a[: sizes[0] * F])
         _transposed(c, steps[2], start, count, raw_c[: sizes[2] * F])
         clear(raw_d)
         for top in range(0, m, BESIDE):  # these rows, and a column of B, stay in the L1 cache
             rows = min(BESIDE, m - top)
             odd = odd_b | _values(raw_a, in_a[top * k : (top + rows) * k], of_a, av, seen)
-            _exponents(av, of_a[7], ae)
+            far = _exponents(av, of_a[7], ae) and narrow
+            if far:
+                break
             _values(raw_c, in_c[top * n : (top + rows) * n], of_c, cv, seen)
             for column in range(n):
                 first_b, end_b = column * k * F, (column + 1) * k * F
@@ -196,15 +206,17 @@ def _blocks(
                     if separate:
                         copy(acc, own)
             _codes(cv, half, in_d[top * n : (top + rows) * n], raw_d)
-        _put(raw_d, start, count, out)
+        if not far:
+            _put(raw_d, start, count, out)
+            left_out[block] = False
 
 
 @numba.njit(**OPTIONS)
 def fragments(
     a: Any, b: Any, c: Any, steps: Any, sizes: Any, in_a: Any, in_b: Any, in_c: Any, in_d: Any, of_a: Any, of_b: Any, of_c: Any,
-    shape: Any, program: Any, separate: Any, most: Any, partial: Any, like: Any, half: Any, out: Any, first: Any, last: Any,
+    shape: Any, program: Any, separate: Any, most: Any, partial: Any, like: Any, half: Any, out: Any, left_out: Any, first: Any, last: Any,
 ) -> None:  # fmt: skip
-    """Blocks `first` to `last` of F fragments; shape: fragments, M, N, K.
+    """Of blocks `first` to `last` of F fragments those that were left out; with float32, blocks with exponents out of reach still are. shape: fragments, M, N, K.
 
     a, b, c: words, of which each fragment has some, `steps` after those of the one before it; `sizes` of them count, and of d. in_a (M * K, 2),
     in_b (N * K, 2), in_c and in_d (M * N, 2): the word and the shift of each element, of a row of A and of a column of B in the order of the steps. out: words of d.
@@ -214,7 +226,7 @@ def fragments(
     av, ae = np.zeros(BESIDE * k * F, like.dtype), np.empty(BESIDE * k * F, np.int16)
     bv, be, cv = np.empty(n * k * F, like.dtype), np.empty(n * k * F, np.int16), np.empty(BESIDE * n * F, np.float32)
     _blocks(
-        a, b, c, steps, sizes, in_a, in_b, in_c, in_d, of_a, of_b, of_c, shape, program, separate, most, half, out, first, last,
+        a, b, c, steps, sizes, in_a, in_b, in_c, in_d, of_a, of_b, of_c, shape, program, separate, most, half, out, left_out, first, last,
         raw_a, raw_c, np.empty(sizes[3] * F, np.uint32), av, ae, av.reshape(BESIDE * k, F), ae.reshape(BESIDE * k, F), bv, be, cv,
         np.empty(F, np.int16), np.empty(F, np.int32), np.empty(F, like.dtype), np.empty(F, partial.dtype),
         np.empty((2, F)), np.empty((2, F), np.float32),

@@ -1,7 +1,7 @@
 """The dot-add as compiled loops (numba): products of a row with W columns, or of a fragment in W instances, are summed side by side.
 
 What is computed is what `tcsim.arithmetic.dot` says; operands come decoded (`tcsim.engines.decoding`), in the order of the steps. Finite
-terms are cut and summed in int32 if their formats are narrow (float32 operands), else in float64. Infinities and NaN are left to a second
+terms are cut and summed in int32 if their formats and exponents are narrow (float32 operands), else in float64. Infinities and NaN are left to a second
 pass over rows and columns that have some: the plain sum of their products is the answer wherever it is not finite.
 """
 
@@ -24,6 +24,8 @@ ROWS = 32
 """Rows of A that a block meets while its operands are there."""
 NONE = np.int16(-8000)
 """The exponent of a zero; the sum of two such, and of one and any other, is below every floor."""
+REACH = np.int16(50)
+"""float32 has the products of elements whose exponents are at most this far from 0, and what these are multiplied by to be cut."""
 OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "cache": True}
 UNCOUNTED: dict[str, Any] = OPTIONS | {"_nrt": False}
 """Of functions that allocate nothing: without counts of references, which take longer than a step's loops."""
@@ -75,6 +77,17 @@ left, right = _shift("shl"), _shift("lshr")
 def _power(exponent: Any) -> Any:
     """2.0**exponent, of normal numbers."""
     return f64_of((np.int64(exponent) + 1023) << 52)
+
+
+@numba.njit(**UNCOUNTED)
+def any_far(e: Any) -> Any:
+    """Whether an exponent, other than that of a zero, is out of reach."""
+    widest()
+    count = np.int16(0)
+    for n in range(len(e)):
+        own = np.int16(e[n])
+        count = np.int16(count | np.int16((own > REACH) | ((own < -REACH) & (own > NONE // 2))))
+    return count > 0
 
 
 # --- one step: sums over a row of A and W columns of B

@@ -36,7 +36,9 @@ class Program:
     operations: npt.NDArray[np.int64]  # a row for each, with the columns of `_row`
     separate: bool  # whether c is needed after the first operation
     half: bool  # whether the result is f16
-    narrow: bool  # whether products and their cut terms are exact in float32 and int32
+    narrow: (
+        bool  # whether products and their cut terms are exact in float32 and int32, where exponents are within reach
+    )
     most: int  # products whose cut terms are summed in int32, if narrow
     widened: str  # the format that A and B are converted to first; empty: none
     group: int  # products that are summed before they are scaled; 0: each is a term
@@ -118,8 +120,8 @@ def program_of(work: Work) -> Program:
         raise NotCovered("it takes each product once")
     (group,) = groups
     bits = sum(format.fraction_bits for format in work.formats[:2])
-    narrow = all(format.exponent_bits <= 5 for format in work.formats[:2]) and work.scale is None
-    narrow &= all(unit.fraction_bits <= 27 for unit in units) and bits <= 20
+    narrow = bits <= 20 and not group and (work.scale is None or work.scale.fraction_bits == 0)
+    narrow &= all(unit.fraction_bits <= 27 for unit in units)
     if group:
         if len(rows) != 1 or sum(format.bits for format in work.formats[:2]) > 8:
             raise NotCovered("it scales groups of products of formats of 4 bits, in one step")
