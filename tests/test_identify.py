@@ -259,6 +259,16 @@ def test_a_wrong_row_is_seen() -> None:
     assert set(differences(found, replace(row, fraction_bits=bits + 1))) == {"fraction_bits"}
 
 
+def test_a_floor_below_all_that_can_be_seen_is_none() -> None:
+    """Of f16 products no sum is as low as -133: the row's floor is as good as none, and one that cuts something is not."""
+    item: Any = tcsim.instruction("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32", arch="sm_90")
+    found = identify(ModelTiles(item))
+    row = registered(item.lowering, found.signature)
+    assert row is not None and (row.floor, found.found["floor"]) == (-133, None)
+    assert not differences(found, row)
+    assert set(differences(found, replace(row, floor=-20))) == {"floor"}
+
+
 def test_every_kind_of_question_is_asked() -> None:
     """Each kind makes questions that differ, for formats of every width, with and without scales."""
     for a, c, scale in (("f16", "f16", None), ("tf32", "f32", None), ("e2m1", "f32", ("ue4m3", 16))):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from tcsim.arithmetic.dot import Datapath
 from tcsim.arithmetic.steps import Arithmetic, DotAdd, Lowering, ScaledDotAdd, Step, Widen
 from tcsim.identification.machine import NOT_OBSERVABLE, OPEN, Machine, Signature
+from tcsim.identification.proof import alike
 from tcsim.identification.result import Identified
 from tcsim.numbers.formats import FORMATS
 
@@ -49,7 +50,10 @@ def registered(lowering: Lowering, signature: Signature) -> Machine | None:
 
 
 def differences(found: Identified, row: Machine | None) -> dict[str, tuple[Any, Any]]:
-    """Keys whose found value is not the registry's: (found, registry). Keys that are open or not observable, or not alone, cannot differ."""
+    """Keys whose found value is not the registry's: (found, registry).
+
+    Keys that are open or not observable, or not alone, cannot differ; nor does a floor below all that can be seen from none.
+    """
     if found.undecided:
         return {"row": ("undecided", "row" if row else "none")}
     if row is None or found.outside:
@@ -61,6 +65,8 @@ def differences(found: Identified, row: Machine | None) -> dict[str, tuple[Any, 
     names = [field.name for field in fields(Machine)]
     pairs = {name: (found.found[name], getattr(row, name)) for name in names}
     hidden = {name for name, pair in pairs.items() if pair[0] in (NOT_OBSERVABLE, OPEN)} | set(found.tied)
+    if pairs["floor"][0] is None and alike(found.signature, row, replace(row, floor=None)):
+        hidden.add("floor")
     return {name: pair for name, pair in pairs.items() if name not in hidden and pair[0] != pair[1]}
 
 

@@ -316,13 +316,22 @@ def _rivals(search: Search, machine: Machine, key: str) -> list[Any]:
         near = [valid[0], *((own - 1, own + 1, None) if own is not None else (valid[-2],))]
         return [value for value in near if value in valid and value != own]
     if key == "floor":
-        return [-133] if own is None else [value for value in (None, own - 1, own + 1) if value in valid]
+        return [_lowest_seen(search, machine)] if own is None else [x for x in (None, own - 1, own + 1) if x in valid]
     return [value for value in valid if value != own]
+
+
+def _lowest_seen(search: Search, machine: Machine) -> int:
+    """The lowest floor of which no proof says that it is as good as none; if there is none, any."""
+    sig, floors = search.questions.signature, search.choices["floor"][1:]
+    seen = (floor for floor in floors if not alike(sig, machine, changed(machine, {"floor": floor})))
+    return int(next(seen, -133))
 
 
 def _concluded(search: Search, machine: Machine, left: int = 4) -> Identified:
     """Each key with the question that tells it from its rivals, or not observable where there is none."""
     sig = search.questions.signature
+    if machine.fraction_bits is not None and alike(sig, machine, changed(machine, {"floor": None})):
+        machine = changed(machine, {"floor": None})
     places = [(1500, tuple(range(sig.k)))]
     if len(machine.step) > 1:
         places.append((400, machine.step[0]))  # all of it beside c
@@ -390,7 +399,9 @@ def _aimed_at_hidden(search: Search, machine: Machine, batch: Batch) -> list[Bat
         hidden = {key: rivals for key, rivals in hidden.items() if not any(map(len, told[key]))}
         if not any(hidden.values()) or number == _AIMED - 1:
             break
-        batch = search.questions.ask("aimed", 6000, range(search.questions.signature.k), machine)
+        hints = [machine, *(rivals[0] for rivals in hidden.values() if rivals)]
+        columns = range(search.questions.signature.k)
+        batch = joined([search.questions.ask("aimed", 6000 // len(hints), columns, hint) for hint in hints])
         mine = answer(machine, batch)
     return found
 
