@@ -9,6 +9,7 @@ import numpy as np
 from tcsim.diagnosis.beneath import beneath
 from tcsim.diagnosis.buffers import other_buffers
 from tcsim.diagnosis.candidate import Candidate
+from tcsim.diagnosis.k_steps import k_steps
 from tcsim.diagnosis.line_sums import group_factors
 from tcsim.diagnosis.mixed import k_maps, line_maps_by_k
 from tcsim.diagnosis.mixed_parts import part_maps
@@ -23,6 +24,7 @@ from tcsim.diagnosis.whole import Whole
 Source = Callable[[Problem, Reals, Mask], Iterator[Candidate | Whole]]
 SOURCES: tuple[Source, ...] = (
     other_buffers,
+    k_steps,
     part_maps,
     tables,
     beneath,

@@ -1,0 +1,284 @@
+"""By how much an operand's address moves on along K, from tile to tile or from instruction to instruction, read off a few outputs.
+
+An address that moves by a wrong number of elements still moves evenly. So every step of every tile is tried, in each way that memory may go on: a few
+outputs leave hardly any, and what is left is checked on all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tcsim.diagnosis.candidate import Candidate, taken
+from tcsim.diagnosis.maps import ADVANCE, SAME, Ints, Rule, within
+from tcsim.diagnosis.problem import Problem
+from tcsim.diagnosis.reals import Mask, Numbers, Reals
+
+_TIMES = (1, 2, 3, 4, 6, 8, 12, 16, 32)  # instructions in a tile's K
+_ROWS = (16, 32, 64, 128, 256)  # of a tile
+_DEEP = (2, 4, 8, 16)  # instructions in a row of it
+_SAMPLES = 10  # outputs that a step must give
+_DRAWN = 96  # of which those are the largest
+_LEFT = 4000  # steps that may be left after the first output; more tell nothing
+_TRIED = 6  # that are tried on all outputs
+_OTHERS = (1, 2, 4)  # lines of another extent that a tile may be taken for
+BEHIND, ALONG, ACROSS, PITCH, PITCH_ACROSS = "zeros", "K-major", "MN-major", "K-major pitch", "MN-major pitch"
+_PADDED = "{x}: pitch in shared memory wrong"
+_TILE_ADVICE = "the start address of {x}'s descriptor, or of ldmatrix, moves on along K for each instruction: by its K in a K-major tile, by its K lines in an MN-major one"
+_ADVICE = "look at the number by which the pointer or the coordinate of {x} moves on for each K tile, and at what it counts: elements, bytes, tiles"
+
+
+@dataclass(frozen=True)
+class Walk:
+    """An operand's address, in a tile of `lines` x `deep` (in memory: the whole operand), that moves by `by` elements every `part` of K."""
+
+    order: str  # in which elements lie, or what is behind the end
+    part: int
+    deep: int
+    lines: int
+    tiled: bool = True  # a tile in shared memory
+
+    def where(self, by: Any, r: Ints, k: Ints, o: Ints | None = None) -> tuple[Ints, Ints]:
+        """The line and the k that are read for (r, k); `by` may be an array."""
+        row, at = r % self.lines, k % self.deep
+        turn, inner = at // self.part, at % self.part
+        if self.order == BEHIND:
+            to = inner + turn * by
+            return np.where(to < self.deep, r, -1), k - at + to
+        size = self.lines * self.deep
+        if self.order in (ALONG, PITCH):
+            place = row * by + at if self.order == PITCH else row * self.deep + inner + turn * by
+            line, to = place // self.deep, place % self.deep
+        else:
+            place = at * by + row if self.order == PITCH_ACROSS else inner * self.lines + row + turn * by
+            to, line = place // self.lines, place % self.lines
+        return np.where(place < size, r - row + line, -1), k - at + to
+
+    @property
+    def right(self) -> int:
+        """The step of a right kernel."""
+        return {ACROSS: self.part * self.lines, PITCH: self.deep, PITCH_ACROSS: self.lines}.get(self.order, self.part)
+
+    def rule(self, by: int, bits: int, part: str) -> Rule:
+        """The same with a step, for elements of so many bits."""
+        where = partial(self.where, by)
+        if self.order in (PITCH, PITCH_ACROSS):
+            said = f"tiles of {self.lines} x {self.deep} written with {self.right} elements from row to row, read with {by}"
+            return Rule(_PADDED, said, "one constant for the padded pitch of the tile of {x}", where, 5, part=part)
+        if self.tiled:
+            said = (
+                f"inside each tile of {self.lines} x {self.deep}, {self.order}, the address moves on by {_sized(by, bits)} for each "
+                f"{self.part} along K, where its right step is {_sized(self.right, bits)}"
+            )
+            return Rule(ADVANCE, said, _TILE_ADVICE, where, 4, part=part)
+        counted = _unit(by, self.part, bits) if self.order != ACROSS else ""
+        if self.order == BEHIND:
+            said = f"each K tile of {self.part} begins {by} further on along K than the one before, not {self.part}{counted}"
+            return Rule(ADVANCE, said, _ADVICE, where, 3, part=part)
+        lie = "a line of K after another" if self.order == ALONG else "a line along M or N after another"
+        said = (
+            f"for each K tile of {self.part} the pointer moves on by {by} elements, not {self.right} ({lie}){counted}"
+        )
+        return Rule(ADVANCE, said, _ADVICE, where, 4, part=part)
+
+
+def _sized(elements: int, bits: int) -> str:
+    """A number of elements, and of bytes.
+
+    >>> _sized(32, 16)
+    '32 elements (64 bytes)'
+    """
+    return f"{elements} elements" + (f" ({elements * bits // 8} bytes)" if elements * bits % 8 == 0 else "")
+
+
+def _unit(by: int, right: int, bits: int) -> str:
+    """What a step may have been counted in."""
+    if by == 1:
+        return ": one element, as a coordinate that is given the number of the tile"
+    if bits > 8 and by * 8 == right * bits:
+        return ": its bytes, taken for elements"
+    return ": in units of 16 bytes, taken for elements" if by * 128 == right * bits else ""
+
+
+@dataclass(frozen=True)
+class _Side:
+    """One operand, as it lies in memory."""
+
+    lines: Numbers  # (lines, K): the kept elements of a sparse one
+    count: int  # lines that were given
+    depth: int
+    step: int  # of an instruction
+    bits: int
+    part: str  # of a rule: its scale factors or metadata do not move along
+
+    def whole(self, times: int, order: str) -> Walk:
+        """In memory, for tiles of so many instructions."""
+        return Walk(order, times * self.step, self.depth, self.count, False)
+
+    def tiles(self, deep: int, order: str) -> list[Walk]:
+        """In shared memory."""
+        return [Walk(order, self.step, deep * self.step, rows) for rows in _ROWS if rows < 2 * self.count]
+
+    def read(self, walk: Walk, by: Any, line: int, k: Ints) -> Numbers:
+        """What is read for some k of a line."""
+        row, at = walk.where(by, np.asarray(line), k)
+        found: Numbers = taken(self.lines[: self.count, : self.depth], *np.broadcast_arrays(row, at))
+        return found
+
+    def rule(self, walk: Walk, by: int) -> Rule:
+        """The rule of a step."""
+        found = walk.rule(by, self.bits, self.part)
+        return found if walk.tiled else within(found, self.depth, self.lines.shape[1])
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """An output: the k of A and of B that meet in it, and what their products are multiplied by."""
+
+    i: int
+    j: int
+    k_a: Ints
+    k_b: Ints
+    factors: Numbers
+    wanted: float
+    reach: float
+
+    def fits(self, sums: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+        """Whether sums are the output up to rounding."""
+        found: npt.NDArray[np.bool_] = np.abs(sums - self.wanted) <= self.reach
+        return found
+
+
+_Found = tuple[Walk | None, Walk | None, int]  # the steps of A and of B, by so much
+
+
+def k_steps(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Candidate]:
+    """Steps of one operand or of both alike."""
+    chosen = _chosen(reals, open_)
+    if not len(chosen):
+        return
+    sides = _sides(problem, reals, int(chosen[0][0]))
+    first, *others = (_sample(reals, *map(int, place)) for place in chosen)
+    left: list[_Found] = []
+    for walks, by in _asked(*sides):
+        left += _fitting(first, sides, walks, by)
+        if len(left) > _LEFT:
+            return
+    for sample in others:
+        left = [found for found in left if sample.fits(_sum(sample, sides, found))]
+    made: list[Candidate] = []
+    for one, two, step in left:
+        a, b = (SAME if walk is None else side.rule(walk, step) for side, walk in zip(sides, (one, two), strict=True))
+        made.append(Candidate(a, b))
+    yield from sorted(made, key=lambda item: item.rank)[:_TRIED]
+
+
+def _chosen(reals: Reals, open_: Mask) -> Ints:
+    """Some wrong outputs of one matrix, those first that tell most."""
+    known = open_ & reals.finite & ((reals.observed > 0) if reals.floor else True)
+    places = np.argwhere(known)
+    if not len(places):
+        return places
+    places = places[places[:, 0] == places[np.random.default_rng(0).integers(len(places)), 0]]
+    places = places[np.random.default_rng(0).permutation(len(places))[:_DRAWN]]
+    at = tuple(places.T)
+    telling = np.abs((reals.observed - reals.c)[at]) / np.maximum(reals.reach[at], 1e-300)
+    found: Ints = places[np.argsort(-telling, kind="stable")[:_SAMPLES]]
+    return found
+
+
+def _sides(problem: Problem, reals: Reals, t: int) -> tuple[_Side, _Side]:
+    size, formats = problem.size or (reals.c.shape[1], reals.c.shape[2]), problem.machine.formats
+    found = []
+    for number, name in enumerate("ab"):
+        lines, step, part = reals.lines(name)[t], problem.step, ""
+        depth = problem.depth or lines.shape[1]
+        if reals.bare is not None and reals.factors is not None:
+            lines, part = reals.bare[number][t], "data"
+        if name == "a" and reals.kept is not None:
+            lines, step, part = reals.kept[t], problem.kept, "data"
+            depth = problem.machine.width(depth)
+        found.append(_Side(lines, size[number], depth, step, formats[name].bits, part))
+    return found[0], found[1]
+
+
+def _sample(reals: Reals, t: int, i: int, j: int) -> _Sample:
+    k = np.arange(reals.a.shape[2])
+    k_a, k_b, factors = k, k, np.ones(len(k))
+    if reals.kept is not None and reals.positions is not None and reals.sparsity is not None:
+        k_a = np.arange(reals.kept.shape[2])
+        shape = replace(reals.sparsity, rows=1, k=2 * len(k_a))
+        k_b = shape.columns(reals.positions[t, i : i + 1].astype(np.int64))[0]
+        factors = np.ones(len(k_a))
+    elif reals.factors is not None:
+        own, other = reals.factors
+        factors = np.repeat(own[t, i] * other[t, j], len(k) // own.shape[2])
+    wanted = float(reals.observed[t, i, j] - reals.c[t, i, j])
+    return _Sample(i, j, k_a, k_b, factors, wanted, float(reals.reach[t, i, j]))
+
+
+def _asked(a: _Side, b: _Side) -> Iterator[tuple[tuple[list[Walk], list[Walk]], Ints]]:
+    """Ways of both operands, and by how many elements."""
+    depth, counts = max(a.depth, b.depth), (a.count, b.count)
+    for times in _TIMES:
+        if times * a.step < a.depth:
+            for order in (BEHIND, ALONG):
+                yield ([a.whole(times, order)], [b.whole(times, order)]), np.arange(order == ALONG, depth)
+            part = times * b.step
+            more = [part * times * extent for extent in (*counts, depth) for times in _OTHERS]
+            yield (
+                ([a.whole(times, ACROSS)], [b.whole(times, ACROSS)]),
+                np.unique(np.array([*range(1, 2 * part), *more])),
+            )
+    chunk = 128 // max(a.bits, b.bits)
+    for deep in _DEEP:
+        if deep * a.step < 2 * a.depth:
+            for order in (ALONG, ACROSS, PITCH, PITCH_ACROSS):
+                walks = a.tiles(deep, order), b.tiles(deep, order)
+                most = max((walk.right for walk in walks[0] + walks[1]), default=0)
+                unit = chunk if order in (ALONG, ACROSS) else chunk // 2
+                start = 0 if order in (ALONG, ACROSS) else unit * deep
+                yield walks, np.arange(start, most * (1 if order == ACROSS else 2) + 1, max(unit, 1))
+
+
+def _fitting(
+    sample: _Sample, sides: tuple[_Side, _Side], walks: tuple[list[Walk], list[Walk]], by: Ints
+) -> Iterator[_Found]:
+    """The steps that give an output: of A, of B, of both."""
+    own = _read(sides[0], sample.i, sample.k_a)
+    other = _read(sides[1], sample.j, sample.k_b)
+    moved = []
+    for side, line, k, ways in zip(sides, (sample.i, sample.j), (sample.k_a, sample.k_b), walks, strict=True):
+        moved.append([side.read(walk, by[:, None], line, k) for walk in ways])
+    for one, values in zip(walks[0], moved[0], strict=True):
+        for place in np.flatnonzero(sample.fits(values @ (other * sample.factors)) & (by != one.right)):
+            yield one, None, int(by[place])
+    for two, values in zip(walks[1], moved[1], strict=True):
+        for place in np.flatnonzero(sample.fits(values @ (own * sample.factors)) & (by != two.right)):
+            yield None, two, int(by[place])
+    for (one, left), (two, right) in product(
+        zip(walks[0], moved[0], strict=True), zip(walks[1], moved[1], strict=True)
+    ):
+        sums = np.einsum("nk,nk,k->n", left, right, sample.factors)
+        for place in np.flatnonzero(sample.fits(sums) & (by != one.right) & (by != two.right)):
+            yield one, two, int(by[place])
+
+
+def _read(side: _Side, line: int, k: Ints) -> Numbers:
+    """A line as it should be read."""
+    found: Numbers = taken(side.lines, np.full(k.shape, line), k)
+    return found
+
+
+def _sum(sample: _Sample, sides: tuple[_Side, _Side], found: _Found) -> Any:
+    """What a step gives for an output."""
+    read = []
+    for side, walk, line, k in zip(sides, found[:2], (sample.i, sample.j), (sample.k_a, sample.k_b), strict=True):
+        read.append(_read(side, line, k) if walk is None else side.read(walk, found[2], line, k))
+    return (read[0] * read[1] * sample.factors).sum()

@@ -1,0 +1,86 @@
+"""An address that moves on along K by a wrong number of elements: from tile to tile, inside a tile in shared memory, of one operand or both."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tcsim
+
+MMA = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+SPARSE = "mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32"
+
+
+def operands(m: int, n: int, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """A and B at random."""
+    random = np.random.default_rng(m + n + k)
+    a, b = (tcsim.encode(random.standard_normal(shape), "f16") for shape in ((m, k), (k, n)))
+    return a, b
+
+
+def stepped(lines: np.ndarray, part: int, by: int) -> np.ndarray:
+    """Lines (lines, K) whose tiles of `part` begin `by` apart, zeros behind K."""
+    k = np.arange(lines.shape[1])
+    at = k // part * by + k % part
+    return np.where(at < len(k), lines[:, np.minimum(at, len(k) - 1)], 0).astype(lines.dtype)
+
+
+def said_of(a: np.ndarray, b: np.ndarray, wrong_a: np.ndarray, wrong_b: np.ndarray) -> str:
+    """Everything that is said of the product of other operands."""
+    found = tcsim.diagnose(MMA, a=a, b=b, observed=tcsim.gemm(wrong_a, wrong_b, instruction=MMA))
+    assert (found.verdict, len(found.explanations), found.explanations[0].bits) == ("explained", 1, True), str(found)
+    return str(found)
+
+
+@pytest.mark.parametrize(("part", "by"), [(48, 1), (32, 12)])
+def test_tiles_that_begin_any_number_of_elements_apart(part: int, by: int) -> None:
+    """Of one operand, and of both."""
+    a, b = operands(32, 24, 96)
+    said = said_of(a, b, a, stepped(b.T, part, by).T)
+    assert f"b: K advance wrong (each K tile of {part} begins {by} further on along K" in said
+    assert ("one element" in said, "in units" in said) == (by == 1, False)
+    said = said_of(a, b, stepped(a, part, by), stepped(b.T, part, by).T)
+    assert "a: K advance wrong + b: K advance wrong" in said
+    assert said.count(f"each K tile of {part} begins {by} further on along K") == 2
+
+
+def through(lines: np.ndarray, tile: tuple[int, int], by: int, k_major: bool) -> np.ndarray:
+    """Lines (lines, K) read from tiles in shared memory in which the address moves on by `by` for each 16 along K, zeros behind the tile."""
+    rows, deep = tile
+    out = np.zeros_like(lines)
+    for top in range(0, len(lines), rows):
+        for left in range(0, lines.shape[1], deep):
+            part = lines[top : top + rows, left : left + deep]
+            shared = np.append(part.ravel() if k_major else part.T.ravel(), np.zeros(4 * part.size, lines.dtype))
+            row, k = np.indices(part.shape)
+            first = row * deep + k % 16 if k_major else k % 16 * rows + row
+            out[top : top + rows, left : left + deep] = shared[first + k // 16 * by]
+    return out
+
+
+@pytest.mark.parametrize(("k_major", "by"), [(True, 24), (False, 16)])
+def test_descriptors_that_move_on_by_other_units(k_major: bool, by: int) -> None:
+    """In a K-major tile, and in an MN-major one as if it were K-major."""
+    a, b = operands(64, 48, 128)
+    said = said_of(a, b, through(a, (32, 64), by, k_major), b)
+    order, right = ("K-major", 16) if k_major else ("MN-major", 512)
+    assert f"a: K advance wrong (inside each tile of 32 x 64, {order}, the address moves on by {by} elements" in said
+    assert f"where its right step is {right} elements ({2 * right} bytes)" in said
+
+
+def test_a_sparse_operand_whose_metadata_are_right() -> None:
+    """The kept elements move on by 7 for each 32, and the metadata are those of the right ones."""
+    random = np.random.default_rng(1)
+    kept, b = operands(32, 24, 64)[0], tcsim.encode(random.standard_normal((128, 24)), "f16")
+    positions = np.sort(np.argsort(random.random((32, 32, 4)), axis=2)[:, :, :2], axis=2).reshape(32, 64)
+    observed = tcsim.gemm(stepped(kept, 32, 7), b, metadata=positions, instruction=SPARSE, arch="sm_90")
+    found = tcsim.diagnose(SPARSE, a=kept, b=b, metadata=positions, observed=observed)
+    assert found.verdict == "explained" and "each K tile of 32 begins 7 further on along K" in str(found)
+
+
+def test_lines_of_random_numbers_have_no_step() -> None:
+    """Nothing is named where nothing moves evenly."""
+    a, b = operands(32, 24, 96)
+    other = operands(32, 16, 96)[0]
+    found = tcsim.diagnose(MMA, a=a, b=b, observed=tcsim.gemm(other, b, instruction=MMA))
+    assert found.verdict == "not explained" and not any("K advance" in one.mistake for one in found.nearest)
