@@ -12,6 +12,7 @@ import planted_memory
 import planted_moves
 import planted_scales
 import pytest
+from long_matrices import WHOLE
 from planted import Planted
 
 import tcsim
@@ -43,9 +44,14 @@ def said(found: tcsim.diagnosis.Diagnosis) -> set[str]:
     return {item.mistake for item in found.explanations} | {other.partition(" (")[0] for other in also}
 
 
+def count_of(family: str) -> int:
+    """How many cases of a family are asked: all of them with TCSIM_WHOLE=1."""
+    return FAMILIES[family][1] if WHOLE else -(-FAMILIES[family][1] // 2)
+
+
 def cases(family: str) -> Iterator[Planted]:
     """The family's cases: its instructions in even steps, each mistake in turn."""
-    plants, wanted = FAMILIES[family]
+    plants, wanted = FAMILIES[family][0], count_of(family)
     rows = list(on_arch(ARCH.get(family, "sm_90"), family))
     if family.startswith("wgmma"):
         rows = [row for row in rows if row.shape[1] <= 128]  # quicker, and the same mistakes
@@ -77,7 +83,7 @@ def test_planted_mistakes_are_named(family: str) -> None:
         named += case.mistake in names
         if found.verdict == "explained" and case.mistake not in names:
             wrong.append(f"{case.instruction.mnemonic}: {case.mistake} was called {found.mistake}")
-    assert count >= FAMILIES[family][1] * 0.9, f"only {count} cases"
+    assert count >= count_of(family) * 0.9, f"only {count} cases"
     assert not wrong
     assert named >= 0.95 * count, verdicts
 

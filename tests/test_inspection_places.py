@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from long_matrices import WHOLE, part
 
 import tcsim
 from hwkernels.probes.probe import emit
@@ -21,6 +22,7 @@ from tcsim.inspection.feeds import feed_of
 from tcsim.inspection.formulas import Formula, formulas_of
 from tcsim.inspection.places import all_places, contents_of, operand_of, places_of
 from tcsim.model.operand import Fragment
+from tcsim.model.row import Row
 from tcsim.numbers.packing import unpack
 
 MMA = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
@@ -106,8 +108,8 @@ def test_places_hold_the_bits() -> None:
             registers = np.zeros((layout.lanes, operand.registers), np.uint32)
             width = place.high - place.low + 1
             whole = ((1 << width) - 1) << place.low
-            for part, word in enumerate(place.words):
-                registers[place.lane, word] = whole >> 32 * part & 0xFFFFFFFF
+            for half, word in enumerate(place.words):
+                registers[place.lane, word] = whole >> 32 * half & 0xFFFFFFFF
             codes = unpack(registers, operand.format, layout.element_bits).reshape(-1)
             found = np.flatnonzero(codes)
             assert found.tolist() == [number], place
@@ -315,27 +317,30 @@ def shape_of(text: str) -> str:
     return re.sub(r"(?<=[ ,{\[|@])-?\d+(?=[,;}\]])|%\w+|(?<=[ {])_(?=[,}])", "%", text)
 
 
+def rows_of_every_family() -> list[Row]:
+    """A part of every family's rows; all of them with TCSIM_WHOLE=1."""
+    rows = [row for row in catalog.rows().values() if not row.dropped]
+    families = {row.family for row in rows}
+    return [row for name in sorted(families) for row in part([own for own in rows if own.family == name], 80, name)]
+
+
 def test_examples_are_what_the_probes_run() -> None:
     """A statement of every row's first form, registers apart, stands in its probe on a target that has the form."""
     families, compared = set(), 0
-    for row in catalog.rows().values():
-        if row.dropped:
-            continue
+    for row in rows_of_every_family():
         form = row.forms[0]
         lines = {shape_of(line.strip()) for line in emit(row, form.targets[-1]).splitlines()}
         assert shape_of(form.statement(row.mnemonic)) in {re.sub(r"^@!?% ", "", line) for line in lines}, row.mnemonic
         families.add(row.family)
         compared += 1
-    assert compared >= 6000
+    assert compared >= (6000 if WHOLE else 1500)
     assert families == {family.name for family in catalog.families()}
 
 
 def test_every_instruction_can_be_described() -> None:
     """On its first and last arch; the description repeats the registry."""
     described = 0
-    for row in catalog.rows().values():
-        if row.dropped:
-            continue
+    for row in rows_of_every_family():
         archs = [arch for arch in ARCHS if arch in {TARGETS[target].arch for target in row.targets}]
         for arch in {archs[0], archs[-1]}:
             instruction = tcsim.instruction(row.mnemonic, arch=arch)
@@ -347,4 +352,4 @@ def test_every_instruction_can_be_described() -> None:
             ]
             assert found.steps and found.execution
             described += 1
-    assert described > 2065
+    assert described > (2065 if WHOLE else 1500)

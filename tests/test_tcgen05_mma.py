@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from exact import tensor_multiply as exact
+from long_matrices import WHOLE
 from tensor_multiply_cases import instruction, plain
 
 import tcsim
@@ -104,7 +105,8 @@ NEWEST: dict[str, Callable[[MultiplyRow], bool]] = {
 def test_what_only_sm_107_has_is_that_of_the_slow_model(what: str, least: int) -> None:
     """Every class of inputs, every K that a descriptor may ask for, both scale layouts."""
     compared, depths = 0, set()
-    for turn, item in enumerate(one for one in plain("sm_107") if NEWEST[what](one.row)):
+    items = [one for one in plain("sm_107") if NEWEST[what](one.row)]
+    for turn, item in enumerate(items if WHOLE else items[::2]):
         names = TENSOR_MEMORY.classes(item)
         for place, name in enumerate(names):
             compared += check_against_the_slow_model(item, name, turn + place, 1, 4)
@@ -112,7 +114,7 @@ def test_what_only_sm_107_has_is_that_of_the_slow_model(what: str, least: int) -
             given_ = TENSOR_MEMORY.inputs(item, names[0], seed, 2)
             depths |= {(item.row.sparse, item.descriptor(int(idesc)).k) for idesc in given_["idesc"]}
             compared += check_against_the_slow_model(item, names[0], seed, 2, 4)
-    assert compared > least
+    assert compared > least / (1 if WHOLE else 2)
     assert (
         depths
         == {
