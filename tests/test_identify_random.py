@@ -7,7 +7,9 @@ import pytest
 from long_matrices import WHOLE
 
 from tcsim.identification import machine as hypotheses
+from tcsim.identification.order import Order
 from tcsim.identification.proof import alike
+from tcsim.identification.questions import Questions
 from tcsim.identification.search import CHOICES
 from tcsim.identification.solver import LIMIT, identify
 from tests.identify_everything import Asked
@@ -34,6 +36,21 @@ def test_a_machine_outside_the_vocabulary_is_refused(name: str) -> None:
     assert found.mismatch.answer != found.mismatch.predicted
     told = {"Random": "a lone power of two", "Remembering": "two answers"}
     assert told.get(name, "") in found.reason
+
+
+def test_cancelling_powers_show_the_order_of_the_steps() -> None:
+    """The steps in their order, the first two perhaps as one; nothing where the formats do not reach; never another order."""
+    shown = hidden = 0
+    for number in range(200 if WHOLE else 60):
+        machine = random_machine(number, seed=1)
+        asked, steps = Asked(machine), [set(step) for step in machine.truth["step"]]
+        with np.errstate(all="ignore"):
+            found = [set(step) for step in Order(asked, Questions(asked.signature, 1)).chained()]
+        both = [set.union(*steps[:2]), *steps[2:]]
+        assert len(found) == 1 or found in (steps, both), (number, found, machine.truth)
+        shown += len(steps) > 2 and len(found) > 1
+        hidden += len(steps) > 2 and len(found) == 1
+    assert shown >= 20 and shown > 3 * hidden, (shown, hidden)
 
 
 def test_what_is_proven_alike_answers_alike() -> None:

@@ -7,15 +7,20 @@ steps, or in different groups of one step (scaled sums of groups), which may cha
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 
+from tcsim.identification.codes import code, most
 from tcsim.identification.machine import Array, Batch, Unknown
 from tcsim.identification.questions import Questions
+from tcsim.numbers.formats import Format
 
 _KINDS = ("dense", "long", "cancel", "addend", "edge", "low", "high", "wide")
 _ROUNDS = 4
+_GAPS = (28, 24, 20, 17, 14, 11, 8)
+"""Binades between what takes in and what is taken in, tried where formats do not reach further."""
 
 
 class Order:
@@ -24,6 +29,7 @@ class Order:
     def __init__(self, unknown: Unknown, questions: Questions, effort: int = 1) -> None:
         self.unknown, self.questions, self.effort = unknown, questions, effort
         self.known: set[tuple[int, int]] = set()  # products of which a question showed that they may not change places
+        self.chain = [tuple(range(questions.signature.k))]  # what `chained` found
 
     def ask(self, batch: Batch) -> Array:
         """Answers."""
@@ -50,6 +56,68 @@ class Order:
                 break
         return joined(found) if found else None
 
+    def chained(self) -> list[tuple[int, ...]]:
+        """Products in the order in which they are added, as far as cancelling powers show it; those of one step, or not told apart, together.
+
+        A small power is left beside two large ones that cancel if it is added after both of them (as Xie, Gao and Xue reveal orders:
+        FPRev, USENIX ATC 2025). Of some products, one that is left beside more others is added later.
+        """
+        questions, rng, k = self.questions, np.random.default_rng(0), self.questions.signature.k
+        questions.lift = 0
+        top = min(questions.highest, most(questions.c), most(questions.d) - 1)
+        reach, deepest = (top - max(x, questions.d.minimum_exponent) for x in (questions.lowest, questions.deepest))
+        for gap in sorted({deepest, reach, *(gap for gap in _GAPS if gap < reach)}, reverse=True):
+            some = np.array([rng.permutation(k + 1)[:3] for _ in range(40 if k > 2 and gap >= _GAPS[-1] else 0)])
+            some = some[(some[:, 1:] < k).all(axis=1)] if len(some) else some
+            left, firsts, found = self._left(some, top, gap), [k], list[tuple[int, ...]]()
+            rest = np.arange(k if len(set(left)) == 2 and max(left) == 1 else 0)
+            while len(firsts) <= 4 and len(rest) > 2:
+                first, others = firsts[-1], rest[rest != firsts[-1]]
+                terms = [(first, j, small) for j in others for small in others]
+                table = np.ones((len(others), len(others)))  # j, small
+                apart = ~np.eye(len(others), dtype=bool)
+                table[apart] = self._left(np.array(terms)[apart.ravel()], top, gap)
+                if not np.isfinite(table).all():
+                    break
+                mates = table.all(
+                    axis=1
+                )  # cancel before anything is lost: of one step that keeps all bits, or first of all
+                begins = mates.any() and not table[np.ix_(~mates, mates)].any()
+                count = (table * apart)[~mates].sum(axis=0) + begins
+                late = [tuple(others[(count == own) & ~mates].tolist()) for own in sorted(set(count[~mates])) if own]
+                if mates.any():
+                    late.insert(0, tuple(sorted([*others[mates].tolist(), *([first] if first < k else [])])))
+                found, rest = late + found, np.setdiff1d(rest, sum(late, ()))
+                firsts = [*([] if late else firsts), *rng.permutation(rest)[:1].tolist()]
+            if found:
+                found = [tuple(rest.tolist()), *found][not len(rest) :]
+                apart_from = ((one, other) for own, later in combinations(found, 2) for one in own for other in later)
+                self.known |= {(min(pair), max(pair)) for pair in apart_from}
+                return found
+        return [tuple(range(k))]
+
+    def _left(self, terms: Array, top: int, gap: int) -> Array:
+        """Of a large power (k: the addend), its opposite and a small one (n, 3), whether the small one is left: 1 or 0; or infinity, if something else is."""
+        questions, k = self.questions, self.questions.signature.k
+        batch = questions.empty(2 * len(terms))
+        if not len(terms):
+            return np.zeros(0)
+        rows, (large, other, small) = np.arange(len(batch)), np.tile(terms, (2, 1)).T
+        sign, product = np.repeat([0, 1], len(terms)), large < k
+        for place, exponent, negative in ((large, top, 0 * sign), (other, top, 1 + 0 * sign), (small, top - gap, sign)):
+            at, of_a = (rows[place < k], place[place < k]), np.full((place < k).sum(), exponent)
+            one, (of_a, of_b) = np.ones(len(of_a)), _shared(of_a, *questions.formats)
+            batch.a[at] = code(questions.formats[0], of_a, one, negative[place < k])
+            batch.b[at] = code(questions.formats[1], of_b, one, 0 * of_b)
+        batch.c[~product] = code(
+            questions.c, np.full((~product).sum(), top), np.ones((~product).sum()), 0 * sign[~product]
+        )
+        with np.errstate(invalid="ignore"):
+            left = questions.d.values(self.ask(batch)) * 2.0 ** (gap - top) * (1 - 2 * sign)
+        left[~((left == 0) | (left == 1))] = np.inf
+        least: Array = left.reshape(2, -1).min(axis=0)
+        return least
+
     @staticmethod
     def _same_scales(batch: Batch) -> None:
         for scale in (batch.scale_a, batch.scale_b):
@@ -58,9 +126,12 @@ class Order:
 
     def classes(self) -> list[tuple[int, ...]]:
         """Products that may change places, and so lie in one step, or in one group of it."""
-        k = self.questions.signature.k
+        self.chain = self.chained()
+        place = {i: rank for rank, members in enumerate(self.chain) for i in members}
+        return sorted(self._classes(self.chain), key=lambda members: (place[members[0]], members))
+
+    def _classes(self, found: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
         contexts = self.sensitive()
-        found = [tuple(range(k))]
         if contexts is not None:
             found = self._divided(contexts, found)
         quiet = 0
@@ -209,6 +280,14 @@ class Order:
         asked = joined([self.questions.ask(kind, 30, within) for kind in _KINDS])
         self._same_scales(asked)
         return bool((self.ask(asked) == self.ask(_permuted(asked, order))).all())
+
+
+def _shared(exponent: Array, a: Format, b: Format) -> tuple[Array, Array]:
+    """Exponents of two numbers whose product has an exponent that the formats reach; of normal ones where they reach it."""
+    deep = exponent < a.minimum_exponent + b.minimum_exponent
+    least_a, least_b = (format_.minimum_exponent - deep * format_.fraction_bits for format_ in (a, b))
+    of_a = np.clip(exponent // 2, np.maximum(least_a, exponent - most(b)), np.minimum(most(a), exponent - least_b))
+    return of_a, exponent - of_a
 
 
 def _permuted(batch: Batch, order: Array, width: int = 0) -> Batch:

@@ -119,7 +119,8 @@ def _attempt(unknown: Counted, seed: int, effort: int, limit: int) -> tuple[Sear
         classes = order.classes()
         steps, group = order.merged(classes)
     except Spent:  # many steps: they may still be of one length
-        guessed, classes, group = True, [(place,) for place in range(sig.k)], 0
+        guessed, group = True, 0
+        classes = order.chain if len(order.chain) > 1 else [(place,) for place in range(sig.k)]
         steps = classes
     unknown.allowed = int(_FOR_SEARCH * limit)
     batches = [questions.ask(kind, _PER_KIND, within) for kind in KINDS for within in _places(steps, sig.k)]
