@@ -78,6 +78,18 @@ def test_a_sparse_operand_whose_metadata_are_right() -> None:
     assert found.verdict == "explained" and "each K tile of 32 begins 7 further on along K" in str(found)
 
 
+def test_a_sparse_operand_of_other_rows() -> None:
+    """Rows 8-15 of each 16 are rows 0-7 again, with metadata of their own: not a pointer that is off."""
+    random = np.random.default_rng(2)
+    kept, b = operands(32, 24, 32)[0], tcsim.encode(random.standard_normal((64, 24)), "f16")
+    positions = np.sort(np.argsort(random.random((32, 16, 4)), axis=2)[:, :, :2], axis=2).reshape(32, 32)
+    row = np.arange(32)
+    observed = tcsim.gemm(kept[row // 16 * 16 + row % 8], b, metadata=positions, instruction=SPARSE, arch="sm_90")
+    found = tcsim.diagnose(SPARSE, a=kept, b=b, metadata=positions, observed=observed)
+    assert (found.verdict, found.mistake) == ("explained", "a: rows of another block"), str(found)
+    assert "in every block of 16 the part of 8 is always the first; metadata or scale" in str(found)
+
+
 def test_lines_of_random_numbers_have_no_step() -> None:
     """Nothing is named where nothing moves evenly."""
     a, b = operands(32, 24, 96)

@@ -123,3 +123,16 @@ def test_every_sequence_counts_what_it_takes() -> None:
         assert not found.both or causes(weights, K, 16)[0]
         compared += 1
     assert compared > 20
+
+
+def test_sums_that_grow_in_accumulators() -> None:
+    """One CTA computes 16 tiles in turn: what rounding does grows with all that the accumulators held."""
+    random = np.random.default_rng(0)
+    a, b = (tcsim.encode(random.standard_normal((64, 64)), "f16") for _ in "ab")
+    out, held = np.zeros((64, 64), np.uint32), np.zeros((16, 16), np.uint32)
+    for y, x in np.ndindex(4, 4):
+        rows, columns = slice(16 * y, 16 * y + 16), slice(16 * x, 16 * x + 16)
+        held = out[rows, columns] = tcsim.gemm(a[rows], b[:, columns], held, instruction=MMA)
+    found = tcsim.diagnose(MMA, a=a, b=b, observed=out)
+    assert found.verdict == "explained" and found.explanations[0].bits
+    assert "each block of 16 x 16 outputs is added to the sums of the previous one along N" in str(found)

@@ -71,6 +71,11 @@ class Carried(Whole):
         found[: self.size[0], : self.size[1]] += self.more(reals.product[matrix], i, j)
         return found
 
+    def near(self, reals: Reals, matrix: int) -> Mask:
+        """Which outputs of a matrix it gives, up to rounding: that of all sums that an accumulator held."""
+        sizes = replace(reals, product=np.abs(reals.a) @ np.abs(reals.b).swapaxes(1, 2), c=np.abs(reals.c))
+        return reals.near(self.values(reals, matrix), matrix, self.values(sizes, matrix))
+
     def codes(self, problem: Problem) -> Codes:
         """What it predicts of every output, bit for bit; C is added at the end."""
         bare = replace(problem, finish=None)

@@ -42,6 +42,8 @@ def data_rules(count: int, depth: int, others: int, chunk: int, step: int) -> It
     advances = (rule for rule in depth_rules(depth, step) if rule.mistake == ADVANCE)
     listed = (*advances, *memory_rules(count, depth, others, chunk, step), *shared_rules(count, depth, chunk, step))
     yield from (replace(rule, part="data") for rule in listed)
+    for rule in line_rules(count, others):
+        yield replace(rule, detail=f"{rule.detail}; metadata or scale factors are right", part="data", lines_only=False)
 
 
 def first_rules(count: int) -> Iterator[Rule]:

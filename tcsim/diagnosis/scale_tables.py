@@ -149,6 +149,8 @@ def scale_tables(problem: Problem, reals: Reals, open_: Mask) -> Iterator[ScaleT
     terms = terms.reshape(len(t), reals.factors[0].shape[2], -1)
     found, size = (_together(x.sum(axis=2)[:, :blocks], *tables) for x in (terms, np.abs(terms)))
     place = t, i, j
+    if (np.abs((reals.observed - reals.c)[place]) <= reals.reach[place]).all():
+        return  # nothing is added: lines that are zero say that more simply than tiny factors
     given = np.all(reals.near(found + reals.c[place], place, size), axis=2)
     items = [
         ScaleTables(readings[a], readings[b], (lines[0], lines[1]), blocks) for a, b in np.argwhere(given) if a or b
