@@ -33,12 +33,13 @@ def cut(x: np.ndarray) -> np.ndarray:
     return (x.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
 
 
-@pytest.mark.parametrize("format", ["bf16", "f16"])
-@pytest.mark.parametrize("length", [32, 48, 80])
-def test_a_running_sum_that_is_rounded(format: str, length: int) -> None:
-    """The accumulator is rounded every so often, C with it."""
+@pytest.mark.parametrize(
+    ("format", "length", "wide"), [("bf16", 32, 1), ("bf16", 48, 0), ("f16", 32, 0), ("f16", 80, 1)]
+)
+def test_a_running_sum_that_is_rounded(format: str, length: int, wide: int) -> None:
+    """The accumulator is rounded every so often, and C before or with the first sum."""
     a, b, c = operands()
-    total = through(c, format)
+    total = c if wide else through(c, format)
     for start in range(0, 160, length):
         total = through(part(a, b, start, start + length, total), format)
     found = tcsim.diagnose(MMA, a=a, b=b, c=c, observed=total)

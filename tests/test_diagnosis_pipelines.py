@@ -79,6 +79,12 @@ def half(a: np.ndarray) -> np.ndarray:
     return a
 
 
+def one_place() -> np.ndarray:
+    """Tiles of 16 rows, both halves of which are stored where the first belongs."""
+    right = gemm(A, B)
+    return np.where((np.arange(M) % 16 < 8)[:, None], right[np.minimum(np.arange(M) + 8, M - 1)], 0)
+
+
 def major() -> np.ndarray:
     """Tiles of 16 x 32 of A that lie along M and are read along K."""
     tiles = A.reshape(M // 16, 16, K // 32, 32).swapaxes(1, 2)
@@ -93,11 +99,15 @@ CASES: dict[str, tuple[Callable[[], np.ndarray], str]] = {
     "only the last": (lambda: pipeline([None] * 4 + [4, 5], [None] * 4 + [4, 5]), "cleared in every tile of 32"),
     "a late": (lambda: pipeline([None, None, 0, 1, 2, 3], [0, 1, 2, 3, 4, 5]), "a mismatched.*not awaited.*tiles of 32: iterations take nothing, 0, 1"),
     "b ahead": (lambda: pipeline([0, 1, 2, 3, 4, 5], [*NEXT, 3]), "b mismatched.*the next stage is read.*3 stages"),
+    "prologue": (lambda: pipeline([0, 1, 2, 3, 4, 5], [0, 0, 0, 3, 4, 5]), "b mismatched.*the prologue copies the first tile to every stage.*4 stages"),
+    "slices of a": (lambda: pipeline([0, 1, 0, 1, 0, 1], [0, 1, 2, 3, 4, 5]), "a: K advance wrong.*block 0 of 32 every time, as in 3 slices of split-K that all begin at k 0"),
+    "slices of both": (lambda: pipeline([0, 1, 2, 0, 1, 2], [0, 1, 2, 0, 1, 2]), "in a and b alike: every slice of split-K begins at k 0 .2 slices, tiles of 16: iterations take 0, 1, 2, 0"),
     "not cleared": (carried, "not cleared between output tiles.*x 16 outputs.*previous one along N"),
     "buffers": (overlaid, "a: overwritten by b.*rows 24-31 of every tile of 32 hold columns 0-7"),
     "pitch too small": (lambda: stored(N - 4, 0, 0.0), "d: pitch wrong .44 elements for 48"),
     "pitch and nothing": (lambda: stored(N + 4, 0, np.nan), "d: pitch wrong .52 elements for 48"),
     "first address": (lambda: stored(N, 4, np.nan), "d: pointer off .by 4 elements: what is stored lies too late"),
+    "warps in one place": (one_place, "d: stored at another place .rows: in every block of 16 all parts of 8 are stored in the place of the first: each is overwritten"),
     "8 bytes": (lambda: chunks(half), "the last 8 of every 16 bytes along K are zero"),
     "ldmatrix": (lambda: chunks(first_again), "a: 8 x 8 matrices repeated .the second 16 bytes of each 32"),
     "major": (major, "a: tile transposed .tiles of 16 x 32 lie MN-major"),

@@ -187,6 +187,7 @@ def _rule(pitch: int, off: int, length: int, size: int, what: str) -> Rule:
     lines = abs(off) // length
     said += f": {lines} {what}, as an offset that is added twice, or a block that begins {lines} too {'late' if off > 0 else 'early'} with zeros behind the end"
     tile = order == ALONG and lines >= _BLOCK and lines & (lines - 1) == 0  # then its index is likelier to be off
+    most = 2 * abs(off) > size  # next to nothing is left
     return Rule(
-        _POINTER, said, _FIRST, where, 1 + 2 * tile + (order == ACROSS) + 3 * (off < 0)
+        _POINTER, said, _FIRST, where, 1 + 2 * tile + (order == ACROSS) + 3 * (off < 0) + 3 * most
     )  # late ones are commoner, also of stores

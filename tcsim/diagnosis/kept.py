@@ -46,12 +46,13 @@ class Form:
     stored: bool
     through: bool = False  # the sum so far goes through the instruction as its accumulator
     late: bool = True  # C comes last, in f32
+    wide: bool = False  # the accumulator starts from C in f32
 
     def total(self, part: Sums, c: Numbers) -> Numbers:
         """The sums, as f32 numbers. part(number, start) gives the sums of a part of K."""
         cut = partial(_cut, self.format, self.rounding)
         start = np.zeros_like(c) if self.late else c
-        total = cut(start) if self.running else start
+        total = cut(start) if self.running and not self.wide else start
         for number in range(self.parts):
             if self.through:
                 total = cut(part(number, total))
@@ -129,6 +130,8 @@ def forms(problem: Problem) -> Iterator[Form]:
             for late in (True, False) if has_c else (True,):
                 if parts > 1:
                     yield Form(name, rounding, size, parts, True, False, True, late)
+                    if not late:
+                        yield Form(name, rounding, size, parts, True, False, True, late, True)
                     yield Form(name, rounding, size, parts, True, False, False, late)
                     yield Form(name, rounding, size, parts, True, True, False, late)
                     yield Form(name, rounding, size, parts, False, True, False, late)

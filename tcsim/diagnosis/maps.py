@@ -172,7 +172,8 @@ def depth_rules(depth: int, step: int, chunk: int = 0) -> Iterator[Rule]:
     sizes = [size for size in (step, 2 * step, 4 * step, 8 * step, 16 * step) if size < depth]
     for size in sizes:
         last = (depth - 1) // size
-        yield rule(advance, f"no advance: K block 0 of {size} every time", _ADVANCE, partial(_first, size), 2)
+        split = f", as in {last + 1} slices of split-K that all begin at k 0" if last < _MOST_SLICES else ""
+        yield rule(advance, f"no advance: K block 0 of {size} every time{split}", _ADVANCE, partial(_first, size), 2)
         for by in (1, 2, 3):
             when = f"{by} blocks of {size}" if by > 1 else f"one block of {size}"
             yield rule(late, f"{when} late", _STAGE, partial(_late, size, by, 0), 2)
@@ -209,6 +210,7 @@ def depth_rules(depth: int, step: int, chunk: int = 0) -> Iterator[Rule]:
                     yield rule(advance, f"{place}{much}", _ADVANCE, partial(_inner, size, part, moved), 3)
 
 
+_MOST_SLICES = 8
 _MOST_PARTS = 32  # of K, as the taps of a filter
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 
 import numpy as np
 
@@ -20,6 +21,7 @@ _SAMPLES, _TRIED = 48, 6  # outputs that every rule is tried on first; rules tha
 _SHIFTS = (1, -1, 2, -2, 4, -4, 8, -8)  # of lines that are stored too far on, or not far enough
 _ENOUGH = 0.9  # of the known places a rule must give
 _GROUPS = (4, 8, 16, 32)  # lines whose order is written out
+_BLOCKS = (8, 16, 32, 64, 128, 256)  # of lines, and parts of them
 _PITCHES = 65  # how far off a pitch of stores is looked for
 
 
@@ -51,7 +53,7 @@ class Moved:
 
     def as_lines(self, with_c: bool) -> Candidate | None:
         """The same as lines of A and B that are others, C staying where it is; None if it is not the same."""
-        if self.flat is not None or (with_c and not self.alone):
+        if self.flat is not None or (with_c and not self.alone) or STORED in (self.rows.mistake, self.columns.mistake):
             return None
         return Candidate(self.rows, self.columns)
 
@@ -140,6 +142,8 @@ def zero_lines(reals: Reals, open_: Mask, name: str) -> Rule | None:
     if not lines.any() or lines.all():
         return None
     said = f"{'rows' if name == 'a' else 'columns'} {ranges(np.flatnonzero(lines))} of {name} are zero"
+    first = int(np.flatnonzero(lines)[0])
+    said += ", as of a block that begins past the end" if lines[first:].all() and len(lines) - first >= 8 else ""
     advice = "look at which threads load {x} into shared memory, and at its box"
     where = partial(_mapped, np.where(lines, -1, np.arange(len(lines))))
     return Rule("{x}: {lines} not loaded", said, advice, where, 2, lines_only=True)
@@ -302,7 +306,25 @@ def _sampled(base: Numbers, seen: Numbers, reach: Numbers, open_: Mask) -> list[
 
 def _line_rules(count: int, others: int) -> list[Rule]:
     """Lines of the output that may stand in for others, or lie further on: then nothing is stored to the first ones."""
-    return [SAME, *line_rules(count, others), *(_shifted(by) for by in _SHIFTS if abs(by) < count)]
+    shifted = (_shifted(by) for by in _SHIFTS if abs(by) < count)
+    return [SAME, *line_rules(count, others), *shifted, *_overwriting(count)]
+
+
+def _overwriting(count: int) -> Iterator[Rule]:
+    """Parts of every block that are all stored where the first one belongs: a warp's index that is left out."""
+    for size, part in product((size for size in _BLOCKS if size < 2 * count), _BLOCKS):
+        if part < min(size, count):
+            said = (
+                f"in every block of {size} all parts of {part} are stored in the place of the first: each is overwritten by the next, "
+                "and the others' places are never written"
+            )
+            where = partial(_last_part, size, part, count)
+            yield Rule(STORED, said, _LOOK, where, 2, lines_only=True)
+
+
+def _last_part(size: int, part: int, count: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    line = r + size - part
+    return np.where((r % size < part) & (line < count), line, -1), k
 
 
 def _shifted(by: int) -> Rule:

@@ -14,7 +14,9 @@ from tcsim.diagnosis.maps import Ints, Rule
 
 _TILES = (1, 2, 4, 8, 16)  # instructions in a tile's K
 _STAGES = (2, 3, 4, 5, 6)
-_ALSO = 3  # other causes of the same
+_SLICES = range(2, 9)  # of split-K
+_ALSO = 4  # other causes of the same
+_SPLIT = "every slice of split-K begins at k 0"
 _NOTHING = -1  # a stage that nobody has written
 
 
@@ -50,12 +52,12 @@ class Sequence:
 
 
 def sequences(depth: int, step: int) -> Iterator[Sequence]:
-    """Those of every size of tile and every number of stages, each once; whole and large tiles first. depth: K; step: the instruction's."""
-    seen: set[tuple[int, tuple[int, ...]]] = set()
+    """Those of every size of tile and every number of stages, each once for a cause; whole and large tiles first. depth: K; step: the instruction's."""
+    seen: set[tuple[int, tuple[int, ...], str]] = set()
     for size in sorted((step * tiles for tiles in _TILES), key=lambda size: (depth % size != 0, -size)):
         count = -(-depth // size)
         for found in _of_size(size, count) if count > 1 else ():
-            key = found.size, found.tiles
+            key = found.size, found.tiles, found.cause
             if key not in seen and found.tiles != tuple(range(count)) and any(tile >= 0 for tile in found.tiles):
                 seen.add(key)
                 yield found
@@ -103,6 +105,13 @@ def _of_size(size: int, count: int) -> Iterator[Sequence]:
             if consumer > 1:
                 said = f"{producer} stages of the producer, {consumer} of the consumer"
                 yield made("rings of different length", _two_rings(own, producer, consumer), said, 3)
+    for filled in (stages - 1 for stages in _STAGES[1:] if stages <= count):
+        once = "the prologue copies the first tile to every stage that it fills: the address moves on in the loop alone"
+        yield made(once, np.where(own < filled, 0, own), f"{filled + 1} stages")
+    for slices in _SLICES:
+        each = -(-count // slices)
+        if 1 < each < count:
+            yield made(_SPLIT, own % each, f"{-(-count // each)} slices", 3)
     for by in (1, *_STAGES):
         if by < count:
             ahead = np.where(own + by < count, own + by, _NOTHING)
@@ -126,8 +135,9 @@ def sequence_rules(depth: int, step: int, part: str = "") -> Iterator[Rule]:
         alike.setdefault(at.tobytes(), []).append(found)
     for first, *others in alike.values():
         where = partial(_taken, np.array(first.tiles), first.size, depth)
-        also = list({one.cause: one.said for one in others if one.cause != first.cause}.values())[:_ALSO]
-        said = f"{advice}; the same comes of: {'; '.join(also)}" if also else advice
+        causes = {one.cause: one.said for one in (first, *others)}
+        also = [causes[cause] for cause in sorted(causes, key=lambda cause: cause != _SPLIT) if cause != first.cause]
+        said = f"{advice}; the same comes of: {'; '.join(also[:_ALSO])}" if also else advice
         rule = Rule("K blocks of {x} mismatched", first.said, said, where, min(one.rank for one in (first, *others)))
         yield replace(rule, part=part) if part else rule
 
@@ -144,7 +154,7 @@ def causes(weights: npt.NDArray[Any], depth: int, step: int) -> tuple[list[Seque
     for one in sequences(depth, step):
         if one.both and np.array_equal(one.counts(depth), weights):
             found.setdefault(one.cause, one)
-    said = [one.said for one in found.values()]
+    said = [found[cause].said for cause in sorted(found, key=lambda cause: cause != _SPLIT)]
     kept = np.flatnonzero(weights)
     if len(kept) and (weights[kept[0] :] == 1).all() and kept[0] > 0:
         first = int(kept[0])
@@ -159,4 +169,4 @@ def causes(weights: npt.NDArray[Any], depth: int, step: int) -> tuple[list[Seque
             narrow = f"the last {size - taken} of every tile of {size} along K are zeros in a, in b or in both"
             said.insert(0, f"{narrow} (a box or a copy that is too narrow)")
             break
-    return list(found.values()), "; ".join(said[:3])
+    return list(found.values()), "; ".join(said[:_ALSO])

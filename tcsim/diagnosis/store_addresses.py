@@ -74,7 +74,7 @@ def _rule(pitch: int, off: int, shape: tuple[int, int]) -> Rule:
     whole = f", {lines} rows" if off % width == 0 else ""
     said += [f"by {off} elements{whole}: what is stored lies too {'late' if off > 0 else 'early'}"] if off else []
     name = "{x}: pitch wrong" if pitch != width else "{x}: pointer off"
-    rank = 1 if whole and pitch == width else 3
+    rank = 1 if whole and pitch == width and 2 * lines <= shape[0] else 3
     return Rule(name, ", ".join(said), _STORE, partial(_stored, pitch, off, shape), rank)
 
 
