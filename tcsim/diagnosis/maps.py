@@ -172,7 +172,9 @@ def depth_rules(depth: int, step: int, chunk: int = 0) -> Iterator[Rule]:
     sizes = [size for size in (step, 2 * step, 4 * step, 8 * step, 16 * step) if size < depth]
     for size in sizes:
         last = (depth - 1) // size
-        split = f", as in {last + 1} slices of split-K that all begin at k 0" if size > step and last < _MOST_SLICES else ""
+        split = (
+            f", as in {last + 1} slices of split-K that all begin at k 0" if size > step and last < _MOST_SLICES else ""
+        )
         yield rule(advance, f"no advance: K block 0 of {size} every time{split}", _ADVANCE, partial(_first, size), 2)
         for by in (1, 2, 3):
             when = f"{by} blocks of {size}" if by > 1 else f"one block of {size}"
