@@ -176,6 +176,26 @@ def moves_near(search: Search, machine: Machine) -> list[tuple[str, Any]]:
     return found
 
 
+def other_steps(machine: Machine, k: int) -> list[tuple[tuple[int, ...], ...]]:
+    """Other orders: all in one step, halves, and the found steps backwards, each divided, two by two, or with a product in another one."""
+    steps = machine.step
+    rivals: list[tuple[tuple[int, ...], ...]] = [
+        (tuple(range(k)),),
+        (tuple(range(k // 2)), tuple(range(k // 2, k))),
+        tuple(reversed(steps)),
+    ]
+    if max(map(len, steps)) > 1:
+        parts = [part for step in steps for part in (step[: len(step) // 2], step[len(step) // 2 :])]
+        rivals.append(tuple(part for part in parts if part))
+    if len(steps) > 1:
+        rivals.append(tuple(tuple(sum(steps[place : place + 2], ())) for place in range(0, len(steps), 2)))
+        whole = [list(step) for step in steps]
+        if len(whole[-1]) > 1:
+            whole[0].append(whole[-1].pop())
+            rivals.append(tuple(map(tuple, whole)))
+    return [rival for rival in dict.fromkeys(rivals) if rival != steps]
+
+
 def windows(search: Search, machine: Machine) -> list[Machine]:
     """Machines with other fraction bits and a floor as far from them: small sums lose the same bits, so neither changes alone."""
     if machine.fraction_bits is None or machine.floor is None:

@@ -25,12 +25,12 @@ from tcsim.identification.search import (
     cut_anywhere,
     descended,
     moves_near,
+    other_steps,
     pairs_of,
     windows,
 )
 from tcsim.numbers.formats import FORMATS
 
-Steps = tuple[tuple[int, ...], ...]
 LIMIT = 100_000
 """Dot products that one instruction may be asked."""
 _FOR_ORDER, _FOR_SEARCH = 0.7, 0.9  # shares of the limit after which the order, and the search, must be done
@@ -238,7 +238,11 @@ def _separated(search: Search, machine: Machine) -> Machine:
         some = others[search.questions.rng.integers(every) :: every]
         kinds = (*KINDS, "edge", "floor", "floor", "cut", "cut", *["aimed"] * 4)
         hints = [(kind, 400, machine) for kind in kinds] + [("aimed", 300, other) for other in some]
-        batch = joined([search.questions.ask(kind, count, range(sig.k), hint) for kind, count, hint in hints])
+        batches = [search.questions.ask(kind, count, range(sig.k), hint) for kind, count, hint in hints]
+        if len(machine.step) > 1:  # all of it beside c
+            first = [hint for hint in hints if hint[0] in ("cut", "tie", "aimed")]
+            batches += [search.questions.ask(kind, 200, machine.step[0], hint) for kind, _, hint in first]
+        batch = joined(batches)
         mine, chosen = answer(machine, batch), []
         for other in others:
             differ = np.flatnonzero(answer(other, batch) != mine)
@@ -268,7 +272,7 @@ def _fitting(search: Search, machine: Machine) -> list[Machine]:
     pairs = [
         changed(machine, values) for values in pairs_of(moves) if not hidden & set(values.items()) or len(hidden) < 6
     ]
-    steps = [changed(machine, {"step": step}) for step in _other_steps(machine, search.questions.signature.k)]
+    steps = [changed(machine, {"step": step}) for step in other_steps(machine, search.questions.signature.k)]
     along = [other for other in [*windows(search, machine), *cut_anywhere(search, machine), *steps] if fits(other)]
     return along + [alone[move] for move in moves if move in hidden] + [other for other in pairs if fits(other)][:60]
 
@@ -350,7 +354,7 @@ def _concluded(search: Search, machine: Machine, left: int = 4) -> Identified:
     for key in ("step", *KEYS):
         found[key] = getattr(machine, key)
         if key == "step":
-            rivals = _other_steps(machine, sig.k)
+            rivals = other_steps(machine, sig.k)
         else:
             rivals = _rivals(search, machine, key)
         told, untold = 0, []
@@ -442,22 +446,6 @@ def _depends(
             if other in _TIED and (answer(changed(machine, {key: rival, other: value}), batch) == mine).all():
                 return True
     return False
-
-
-def _other_steps(machine: Machine, k: int) -> list[Steps]:
-    """Other orders: all in one step, halves, and the found steps backwards, each divided, two by two, or with a product in another one."""
-    steps = machine.step
-    rivals: list[Steps] = [(tuple(range(k)),), (tuple(range(k // 2)), tuple(range(k // 2, k))), tuple(reversed(steps))]
-    if max(map(len, steps)) > 1:
-        parts = [part for step in steps for part in (step[: len(step) // 2], step[len(step) // 2 :])]
-        rivals.append(tuple(part for part in parts if part))
-    if len(steps) > 1:
-        rivals.append(tuple(tuple(sum(steps[place : place + 2], ())) for place in range(0, len(steps), 2)))
-        whole = [list(step) for step in steps]
-        if len(whole[-1]) > 1:
-            whole[0].append(whole[-1].pop())
-            rivals.append(tuple(map(tuple, whole)))
-    return [rival for rival in dict.fromkeys(rivals) if rival != steps]
 
 
 def _size(batch: Batch) -> Array:
