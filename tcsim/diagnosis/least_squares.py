@@ -10,6 +10,7 @@ MOST = 1700  # unknowns that are solved for at once
 _TIMES = 2  # samples for each unknown
 _LEAST = 1.2
 _TELLS = 1e-3  # of a term that is left when the others are taken off
+_BLOCK = 64  # unknowns
 _OFF = 0.2  # how far from a whole number a weight may come out
 
 
@@ -41,12 +42,29 @@ def weights(terms: Numbers, wanted: Numbers) -> Numbers | None:
     if np.diag(lower).min() < _TELLS:
         return None  # the same outputs come of other weights
     found = np.full(terms.shape[1], np.nan)
-    found[known] = np.linalg.solve(lower.T, np.linalg.solve(lower, scaled.T @ wanted)) / size[known]
+    half = _substituted(lower, scaled.T @ wanted)
+    found[known] = _substituted(lower.T[::-1, ::-1], half[::-1])[::-1] / size[known]
     return found
 
 
-def whole_weights(terms: Numbers, wanted: Numbers, reach: Numbers) -> Ints | None:
-    """Whole weights that give the wanted sums within reach; 0 for terms that are zero; None if there are none."""
+def _substituted(lower: Numbers, wanted: Numbers) -> Numbers:
+    """x of lower x = wanted, a block after another."""
+    found = np.empty_like(wanted)
+    for start in range(0, len(wanted), _BLOCK):
+        own = slice(start, start + _BLOCK)
+        found[own] = np.linalg.solve(lower[own, own], wanted[own] - lower[own, :start] @ found[:start])
+    return found
+
+
+def whole_weights(terms: Numbers, wanted: Numbers, reach: Numbers, most: float = np.inf) -> Ints | None:
+    """Whole weights that give the wanted sums within reach; 0 for terms that are zero; None if there are none.
+
+    most: of all weights together, if that is known: sums that are like none of the terms are then refused at once, as
+    |wanted|^2 is the sum of each weight times its term's share in it.
+    """
+    size = float(np.linalg.norm(wanted))
+    if most * float(np.abs(wanted @ terms).max(initial=0.0)) < size * (size - float(np.linalg.norm(reach))):
+        return None
     found = weights(terms, wanted)
     if found is None:
         return None

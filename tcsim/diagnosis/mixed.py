@@ -27,6 +27,7 @@ _LISTED = 32  # a period that is written out
 _LINE_BLOCKS = (128, 64, 32, 16, 8)
 _ACROSS = (128, 64, 32)  # lines of the other operand in a tile
 _BLOCK_TERMS = 400
+_TWICE = 1.5  # what is taken, of a right kernel's K: more than that is miscounted in a way that other rules say
 _ORDER = "look at the order in which the elements of {x} lie in registers, words and bytes: fragment layout, packing, interleaving"
 _STAGE = "the stage was read before the copy landed (zeros, or an earlier tile), or the index along K is another one"
 _PARTIALS = "look at which slices or partial sums of these tiles are added, and at what clears or overwrites them"
@@ -74,7 +75,7 @@ def _mixing(reals: Reals, open_: Mask, period: int, unit: int, part: str) -> Int
     left, right = (x.transpose(0, 2, 1, 3).reshape(len(x), count, -1) for x in periods)
     terms: Numbers = (left @ right.swapaxes(1, 2)).reshape(len(chosen), -1)
     place = tuple(chosen.T)
-    found = whole_weights(terms, (reals.observed - reals.c)[place], reals.reach[place])
+    found = whole_weights(terms, (reals.observed - reals.c)[place], reals.reach[place], _TWICE * count)
     return None if found is None else found.reshape(count, count)
 
 
@@ -203,7 +204,7 @@ class _View:
                 return None
             i, j = places[random.permutation(len(places))[: 3 * blocks * parts + 64]].T
             terms = np.einsum("bspu,spu->spb", own[:, i], other[where[1]][j]).reshape(len(i), -1)
-            times = whole_weights(terms, self.seen[where][i, j], self.reach[where][i, j])
+            times = whole_weights(terms, self.seen[where][i, j], self.reach[where][i, j], parts)
             if times is None:
                 return None
             times = times.reshape(parts, blocks)

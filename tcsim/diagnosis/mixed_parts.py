@@ -38,7 +38,8 @@ def _solved(reals: Reals, open_: Mask, count: int, terms_of: partial[Numbers]) -
         return None
     place = tuple(chosen.T)
     terms = terms_of(chosen)  # (samples, blocks, sources), none last
-    found = whole_weights(terms.reshape(len(chosen), -1), (reals.observed - reals.c)[place], reals.reach[place])
+    wanted = (reals.observed - reals.c)[place]
+    found = whole_weights(terms.reshape(len(chosen), -1), wanted, reals.reach[place], count)
     if found is None:
         return None
     found = found.reshape(terms.shape[1:])

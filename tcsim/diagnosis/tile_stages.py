@@ -58,7 +58,7 @@ def _solved(reals: Reals, open_: Mask, tiles: Tiles, unit: int) -> Ints | None:
         i, j = known[random.permutation(len(known))[: 2 * parts**2 + 64]].T
         terms = (a[rows[i]] @ b[columns[j]].swapaxes(1, 2)).reshape(len(i), -1)
         wanted = (reals.observed - reals.c)[0][place][i, j]
-        times = whole_weights(terms, wanted, reals.reach[0][place][i, j])
+        times = whole_weights(terms, wanted, reals.reach[0][place][i, j], parts)
         if times is None or not np.isin(times, (0, 1)).all():
             return None
         found[tile] = times.reshape(parts, parts)
