@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -59,10 +59,13 @@ def _readings(problem: Problem, name: str, tile: CanonicalTile) -> Iterator[Atte
     mode = next(key for key, pattern in SWIZZLES.items() if pattern == tile.swizzle)
     place = f"{name} {tile.major}-major, swizzle {mode}"
     leading, stride = right.leading_byte_offset, right.stride_byte_offset
+    image = cache(partial(_image, problem, name, tile))
 
     def attempt(mistake: str, detail: str, advice: str, descriptor: MatrixDescriptor, **other: object) -> Attempt:
         said = f"{place}: {detail}" if detail else place
-        return Attempt(f"{name}: {mistake}", said, advice, partial(_read, problem, name, tile, descriptor, other))
+        return Attempt(
+            f"{name}: {mistake}", said, advice, partial(_read, problem, name, tile, image, descriptor, other)
+        )
 
     fields = f"the descriptor of {name} should have LBO {leading}, SBO {stride} bytes and swizzle {mode}"
     if leading != stride:
@@ -98,29 +101,38 @@ def _readings(problem: Problem, name: str, tile: CanonicalTile) -> Iterator[Atte
                 yield attempt("K advance wrong", detail, said, right, advances=advances)
 
 
+def _image(problem: Problem, name: str, tile: CanonicalTile) -> npt.NDArray[np.uint8]:
+    """The bytes of an operand in a tile."""
+    return tile.image(problem.a if name == "a" else problem.b.swapaxes(1, 2))
+
+
 def _read(
-    problem: Problem, name: str, tile: CanonicalTile, descriptor: MatrixDescriptor, other: dict[str, Any]
+    problem: Problem,
+    name: str,
+    tile: CanonicalTile,
+    right: Callable[[], npt.NDArray[np.uint8]],
+    descriptor: MatrixDescriptor,
+    other: dict[str, Any],
 ) -> Problem | None:
     """The problem with the codes that a wrong descriptor reads from the right image."""
-    codes = problem.a if name == "a" else problem.b.swapaxes(1, 2)
-    image = tile.image(codes)
+    image = right()
     if other.get("unswizzled"):  # as the layout lies without its swizzle
         image = image[:, tile.swizzle(np.arange(tile.bytes))]
     advances = other.get("advances", tile.advances)
     major: Major = other.get("major", tile.major)
     wide = (problem.kept if name == "a" else problem.step) // tile.step  # a sparse instruction takes two of B's steps
     off = int(other.get("off", 0))
-    parts = []
+    values = []
     for advance in advances[::wide]:
         start = int(advance) // _UNIT * _UNIT + off
         if start >= 1 << 18:
             return None
         try:
-            value = np.array(replace(descriptor, start_address=start).encode(), np.uint64)
+            values.append(replace(descriptor, start_address=start).encode())
         except TcsimError:
             return None
-        parts.append(element_addresses(value, tile.rows, tile.step * wide, tile.format, major))
-    address = np.concatenate(parts, axis=1) - off
+    steps = element_addresses(np.array(values, np.uint64), tile.rows, tile.step * wide, tile.format, major)
+    address = steps.swapaxes(0, 1).reshape(tile.rows, -1) - off
     found, inside = _gather(image, address, tile)
     lines: npt.NDArray[np.bool_] = np.asarray(
         inside.all(axis=1)
