@@ -68,6 +68,23 @@ def test_descriptors_that_move_on_by_other_units(k_major: bool, by: int) -> None
     assert f"where its right step is {right} elements ({2 * right} bytes)" in said
 
 
+@pytest.mark.parametrize(("written", "read"), [(72, 64), (64, 88)])
+def test_a_padding_on_one_side_of_a_tile_with_more_rows_than_there_are(written: int, read: int) -> None:
+    """60 rows in tiles of 64: written and read with two pitches."""
+    a, b = operands(60, 16, 96)
+    out = np.zeros_like(a)
+    for left in (0, 64):  # the second one ends after 32
+        shared = np.zeros(64 * 128, a.dtype)
+        row, k = np.indices((60, min(64, 96 - left)))
+        shared[row * written + k] = a[:, left : left + 64]
+        out[:, left : left + 64] = shared[row * read + k]
+    said = said_of(a, b, out, b)
+    assert (
+        f"a: pitch in shared memory wrong (tiles of 64 x 64 written with {written} elements from row to row, read with {read})"
+        in said
+    )
+
+
 def test_a_sparse_operand_whose_metadata_are_right() -> None:
     """The kept elements move on by 7 for each 32, and the metadata are those of the right ones."""
     random = np.random.default_rng(1)

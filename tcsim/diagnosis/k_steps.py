@@ -1,4 +1,4 @@
-"""By how much an operand's address moves on along K, from tile to tile or from instruction to instruction, read off a few outputs.
+"""By how much an operand's address moves on: along K, from tile to tile or from instruction to instruction, and from row to row of a tile.
 
 An address that moves by a wrong number of elements still moves evenly. So every step of every tile is tried, in each way that memory may go on: a few
 outputs leave hardly any, and what is left is checked on all of them.
@@ -28,7 +28,9 @@ _DRAWN = 96  # of which those are the largest
 _LEFT = 4000  # steps that may be left after the first output; more tell nothing
 _TRIED = 6  # that are tried on all outputs
 _OTHERS = (1, 2, 4)  # lines of another extent that a tile may be taken for
-BEHIND, ALONG, ACROSS, PITCH, PITCH_ACROSS = "zeros", "K-major", "MN-major", "K-major pitch", "MN-major pitch"
+BEHIND, ALONG, ACROSS = "zeros", "K-major", "MN-major"
+_READ, _WRITTEN = "read with a pitch", "written with a pitch"  # each with the major behind it
+_PITCHES = tuple(f"{which}, {major}" for which in (_READ, _WRITTEN) for major in (ALONG, ACROSS))
 _PADDED = "{x}: pitch in shared memory wrong"
 _TILE_ADVICE = "the start address of {x}'s descriptor, or of ldmatrix, moves on along K for each instruction: by its K in a K-major tile, by its K lines in an MN-major one"
 _ADVICE = "look at the number by which the pointer or the coordinate of {x} moves on for each K tile, and at what it counts: elements, bytes, tiles"
@@ -51,25 +53,36 @@ class Walk:
         if self.order == BEHIND:
             to = inner + turn * by
             return np.where(to < self.deep, r, -1), k - at + to
-        size = self.lines * self.deep
-        if self.order in (ALONG, PITCH):
-            place = row * by + at if self.order == PITCH else row * self.deep + inner + turn * by
-            line, to = place // self.deep, place % self.deep
+        if self.order in _PITCHES:
+            read, written = (by, self.right) if self.order.startswith(_READ) else (self.right, by)
+            place = row * read + at if self.along else at * read + row
+            inside = place % written < self.right
         else:
-            place = at * by + row if self.order == PITCH_ACROSS else inner * self.lines + row + turn * by
-            to, line = place // self.lines, place % self.lines
-        return np.where(place < size, r - row + line, -1), k - at + to
+            place = turn * by + (row * self.deep + inner if self.along else inner * self.lines + row)
+            inside, written = place >= 0, self.deep if self.along else self.lines
+        line, to = (place // written, place % written) if self.along else (place % written, place // written)
+        inside = inside & ((line < self.lines) if self.along else (to < self.deep))
+        return np.where(inside, r - row + line, -1), k - at + to
+
+    @property
+    def along(self) -> bool:
+        """Whether the elements of a line lie beside each other."""
+        return self.order.endswith(ALONG)
 
     @property
     def right(self) -> int:
-        """The step of a right kernel."""
-        return {ACROSS: self.part * self.lines, PITCH: self.deep, PITCH_ACROSS: self.lines}.get(self.order, self.part)
+        """The step of a right kernel, or its pitch."""
+        if self.order in _PITCHES:
+            return self.deep if self.along else self.lines
+        return self.part * self.lines if self.order == ACROSS else self.part
 
     def rule(self, by: int, bits: int, part: str) -> Rule:
         """The same with a step, for elements of so many bits."""
         where = partial(self.where, by)
-        if self.order in (PITCH, PITCH_ACROSS):
-            said = f"tiles of {self.lines} x {self.deep} written with {self.right} elements from row to row, read with {by}"
+        if self.order in _PITCHES:
+            read, written = (by, self.right) if self.order.startswith(_READ) else (self.right, by)
+            lines = "row to row" if self.along else "k to k"
+            said = f"tiles of {self.lines} x {self.deep} written with {written} elements from {lines}, read with {read}"
             return Rule(_PADDED, said, "one constant for the padded pitch of the tile of {x}", where, 5, part=part)
         if self.tiled:
             said = (
@@ -239,7 +252,7 @@ def _asked(a: _Side, b: _Side) -> Iterator[tuple[tuple[list[Walk], list[Walk]], 
     chunk = 128 // max(a.bits, b.bits)
     for deep in _DEEP:
         if deep * a.step < 2 * a.depth:
-            for order in (ALONG, ACROSS, PITCH, PITCH_ACROSS):
+            for order in (ALONG, ACROSS, *_PITCHES):
                 walks = a.tiles(deep, order), b.tiles(deep, order)
                 most = max((walk.right for walk in walks[0] + walks[1]), default=0)
                 unit = chunk if order in (ALONG, ACROSS) else chunk // 2
