@@ -25,6 +25,7 @@ _ROWS = (16, 32, 64, 128, 256)  # of a tile
 _DEEP = (2, 4, 8, 16)  # instructions in a row of it
 _SAMPLES = 10  # outputs that a step must give
 _DRAWN = 96  # of which those are the largest
+_ENDS = 48  # more at the ends of tiles, where those of different sizes differ
 _LEFT = 4000  # steps that may be left after the first output; more tell nothing
 _TRIED = 6  # that are tried on all outputs
 _OTHERS = (1, 2, 4)  # lines of another extent that a tile may be taken for
@@ -193,16 +194,19 @@ def k_steps(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Candidate]:
 
 
 def _chosen(reals: Reals, open_: Mask) -> Ints:
-    """Some wrong outputs of one matrix, those first that tell most."""
+    """Some wrong outputs of one matrix, those first that tell most, and those that tell how large a tile is."""
     known = open_ & reals.finite & ((reals.observed > 0) if reals.floor else True)
     places = np.argwhere(known)
     if not len(places):
         return places
-    places = places[places[:, 0] == places[np.random.default_rng(0).integers(len(places)), 0]]
-    places = places[np.random.default_rng(0).permutation(len(places))[:_DRAWN]]
+    random = np.random.default_rng(0)
+    places = places[places[:, 0] == places[random.integers(len(places)), 0]]
+    places = places[random.permutation(len(places))]
+    ends = places[(places[:, 1:] % _ROWS[0] == _ROWS[0] - 1).any(axis=1)][:_ENDS]
+    places = places[:_DRAWN]
     at = tuple(places.T)
     telling = np.abs((reals.observed - reals.c)[at]) / np.maximum(reals.reach[at], 1e-300)
-    found: Ints = places[np.argsort(-telling, kind="stable")[:_SAMPLES]]
+    found: Ints = np.concatenate([places[np.argsort(-telling, kind="stable")[:_SAMPLES]], ends])
     return found
 
 

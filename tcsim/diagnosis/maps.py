@@ -278,6 +278,10 @@ def memory_rules(count: int, depth: int, others: int, chunk: int, step: int) -> 
                 said = (
                     f"each K tile of {deep} begins {deep} lines along M or N further on, not {deep} along K ({order})"
                 )
+                if deep % length == 0:
+                    said += f": {deep // length} along K"
+                if deep == length:
+                    said += ", as of a coordinate that is given the number of the tile"
                 advice = "the pointer is advanced by the stride of the other axis"
                 sideways = partial(_sideways, deep, length, size, k_first)
                 yield Rule("{x}: K advance along the other axis", said, advice, sideways, 4)

@@ -142,8 +142,8 @@ def zero_lines(reals: Reals, open_: Mask, name: str) -> Rule | None:
     if not lines.any() or lines.all():
         return None
     said = f"{'rows' if name == 'a' else 'columns'} {ranges(np.flatnonzero(lines))} of {name} are zero"
-    first = int(np.flatnonzero(lines)[0])
-    said += ", as of a block that begins past the end" if lines[first:].all() and len(lines) - first >= 8 else ""
+    rest = lines[int(lines.argmax()) : 1 + int(np.flatnonzero(reals.finite.any(axis=(0, across)))[-1])]
+    said += ", as of a block that begins past the end" if rest.all() and len(rest) >= 8 else ""
     advice = "look at which threads load {x} into shared memory, and at its box"
     where = partial(_mapped, np.where(lines, -1, np.arange(len(lines))))
     return Rule("{x}: {lines} not loaded", said, advice, where, 2, lines_only=True)
