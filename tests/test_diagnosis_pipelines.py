@@ -101,7 +101,7 @@ CASES: dict[str, tuple[Callable[[], np.ndarray], str]] = {
     "b ahead": (lambda: pipeline([0, 1, 2, 3, 4, 5], [*NEXT, 3]), "b mismatched.*the next stage is read.*3 stages"),
     "prologue": (lambda: pipeline([0, 1, 2, 3, 4, 5], [0, 0, 0, 3, 4, 5]), "b mismatched.*the prologue copies the first tile to every stage.*4 stages"),
     "slices of a": (lambda: pipeline([0, 1, 0, 1, 0, 1], [0, 1, 2, 3, 4, 5]), "a: K advance wrong.*block 0 of 32 every time, as in 3 slices of split-K that all begin at k 0"),
-    "slices of both": (lambda: pipeline([0, 1, 2, 0, 1, 2], [0, 1, 2, 0, 1, 2]), "in a and b alike: every slice of split-K begins at k 0 .2 slices, tiles of 16: iterations take 0, 1, 2, 0"),
+    "slices of both": (lambda: pipeline([0, 1, 2, 0, 1, 2], [0, 1, 2, 0, 1, 2]), "in a and b alike, every slice of split-K begins at k 0 .2 slices, tiles of 16: iterations take 0, 1, 2, 0"),
     "not cleared": (carried, "not cleared between output tiles.*x 16 outputs.*previous one along N"),
     "buffers": (overlaid, "a: overwritten by b.*rows 24-31 of every tile of 32 hold columns 0-7"),
     "pitch too small": (lambda: stored(N - 4, 0, 0.0), "d: pitch wrong .44 elements for 48"),
@@ -135,14 +135,20 @@ def test_every_sequence_counts_what_it_takes() -> None:
     assert compared > 20
 
 
-def test_sums_that_grow_in_accumulators() -> None:
+@pytest.mark.parametrize("grouped", [False, True])
+def test_sums_that_grow_in_accumulators(grouped: bool) -> None:
     """One CTA computes 16 tiles in turn: what rounding does grows with all that the accumulators held."""
     random = np.random.default_rng(0)
     a, b = (tcsim.encode(random.standard_normal((64, 64)), "f16") for _ in "ab")
     out, held = np.zeros((64, 64), np.uint32), np.zeros((16, 16), np.uint32)
-    for y, x in np.ndindex(4, 4):
+    order = (2, 6, 3, 7, 10, 14, 11, 15, 8, 12, 9, 13, 0, 4, 1, 5) if grouped else range(16)
+    for number in order:
+        y, x = divmod(number, 4)
         rows, columns = slice(16 * y, 16 * y + 16), slice(16 * x, 16 * x + 16)
         held = out[rows, columns] = tcsim.gemm(a[rows], b[:, columns], held, instruction=MMA)
     found = tcsim.diagnose(MMA, a=a, b=b, observed=out)
     assert found.verdict == "explained" and found.explanations[0].bits
-    assert "each block of 16 x 16 outputs is added to the sums of the previous one along N" in str(found)
+    said = "each block of 16 x 16 outputs is added to the sums of the previous one along N"
+    if grouped:
+        said = "go on from each other's sums, in this order: those that begin at (0, 32), (16, 32), (0, 48), (16, 48), "
+    assert "accumulators not cleared between output tiles" in str(found) and said in str(found)

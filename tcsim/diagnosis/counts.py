@@ -33,7 +33,7 @@ class Count:
         """What to look at, and what in a kernel takes each k so often."""
         said = self._causes[1]
         look = "count the iterations of the K loop, the splits and their ranges"
-        return f"{look}; the same comes of, in a and b alike: {said}" if said else look
+        return f"{look}; the same comes of: {said}" if said else look
 
     @cached_property
     def _causes(self) -> tuple[list[Sequence], str]:

@@ -56,9 +56,12 @@ def _substituted(lower: Numbers, wanted: Numbers) -> Numbers:
     return found
 
 
-def whole_weights(terms: Numbers, wanted: Numbers, reach: Numbers, most: float = np.inf) -> Ints | None:
+def whole_weights(
+    terms: Numbers, wanted: Numbers, reach: Numbers, most: float = np.inf, usual: float = np.inf
+) -> Ints | None:
     """Whole weights that give the wanted sums within reach; 0 for terms that are zero; None if there are none.
 
+    usual: of all weights of a right sum: rounding takes a sum of more terms further.
     most: of all weights together, if that is known: sums that are like none of the terms are then refused at once, as
     |wanted|^2 is the sum of each weight times its term's share in it.
     """
@@ -70,6 +73,7 @@ def whole_weights(terms: Numbers, wanted: Numbers, reach: Numbers, most: float =
         return None
     found = np.nan_to_num(found)
     near = np.rint(found)
+    reach = reach * max(1.0, float(np.abs(near).sum()) / usual)
     if (np.abs(found - near) > _OFF).any() or (np.abs(terms @ near - wanted) > reach).any():
         return None
     return near.astype(np.int64)

@@ -155,6 +155,7 @@ def causes(weights: npt.NDArray[Any], depth: int, step: int) -> tuple[list[Seque
         if one.both and np.array_equal(one.counts(depth), weights):
             found.setdefault(one.cause, one)
     said = [found[cause].said for cause in sorted(found, key=lambda cause: cause != _SPLIT)]
+    said = [f"in a and b alike, {said[0]}", *said[1:]] if said else []
     kept = np.flatnonzero(weights)
     if len(kept) and (weights[kept[0] :] == 1).all() and kept[0] > 0:
         first = int(kept[0])

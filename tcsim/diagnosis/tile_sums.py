@@ -30,6 +30,8 @@ _ACROSS = 8  # at most, along M and along N
 _TERMS = 420  # unknowns of a tile
 _LISTED = 4  # tiles that are said one by one
 _EACH = 1.5  # outputs for each unknown
+_CHAIN = 8  # tiles of a chain that are said
+_NOT_CLEARED = "accumulators not cleared between output tiles"
 PARTIALS = "sums of another tile"
 _OPERANDS = ((LINES, "a", "rows"), (LINES, "b", "columns"))
 _C, _LOOK_C = "c of another block", "look at the block indices in the addresses that C is read from, and at beta"
@@ -101,6 +103,38 @@ class TileSums(Whole):
             return None
         return np.where(first.any(axis=1), first.argmax(axis=1), -1)
 
+    @cached_property
+    def _before(self) -> npt.NDArray[np.int64] | None:
+        """The tile whose accumulators each goes on from, -1 for none; None if the sums are not such chains."""
+        own = np.eye(self.tiles.count, dtype=bool)
+        if self.with_c or (self.times[own] != 1).any() or not np.isin(self.times, (0, 1)).all():
+            return None
+        held = self.times[:, :, 0] == 1
+        if (self.times == self.times[:, :, :1]).all():
+            last = [np.flatnonzero((held == (row & ~mine)).all(axis=1)) for row, mine in zip(held, own, strict=True)]
+            count = held.sum(axis=1)
+            if all(len(found) == 1 or more == 1 for found, more in zip(last, count, strict=True)):
+                before = np.array([-1 if more == 1 else found[0] for found, more in zip(last, count, strict=True)])
+                return before if len(np.unique(before[before >= 0])) == (before >= 0).sum() else None
+        return None
+
+    def _chains(self, before: Ints) -> str:
+        """The order in which tiles go on from each other."""
+        after = {int(one): tile for tile, one in enumerate(before)}
+        said = []
+        for first in np.flatnonzero(before < 0):
+            chain = [int(first)]
+            while chain[-1] in after:
+                chain.append(after[chain[-1]])
+            if len(chain) > 1:
+                more = ", ..." if len(chain) > _CHAIN else ""
+                said.append(f"those that begin at {', '.join(map(self._corner, chain[:_CHAIN]))}{more}")
+        return "; ".join(said[:_LISTED]) + (f"; and {len(said) - _LISTED} more" if len(said) > _LISTED else "")
+
+    def _corner(self, tile: int) -> str:
+        rows, columns = self.tiles.lines(tile)
+        return f"({rows[0]}, {columns[0]})"
+
     def names(self) -> list[tuple[str, str, str]]:
         """(mistake, detail, advice)."""
         own = np.eye(self.tiles.count, dtype=bool)
@@ -115,10 +149,13 @@ class TileSums(Whole):
         if self.in_place:
             return [self._own_parts(block)]
         full = bool((self.times[own] == 1).all() and (self.times == self.times[:, :, :1]).all())
+        if self._before is not None and (self.times[:, :, 0].sum(axis=1) > 2).any():
+            said = f"tiles of {block} go on from each other's sums, in this order: {self._chains(self._before)}"
+            return [(_NOT_CLEARED, said, _CARRIED)]
         said = self._listed(lambda tile: self._said_sums(tile, full))
         if full:
             before = f"in tiles of {block} the sums of others are left in the accumulators: {said}"
-            return [("accumulators not cleared between output tiles", before, _CARRIED)]
+            return [(_NOT_CLEARED, before, _CARRIED)]
         return [(PARTIALS, f"tiles of {block}: {said}", _PARTIALS)]
 
     def _said_c(self, tile: int) -> str:
@@ -219,8 +256,9 @@ class TileSums(Whole):
         return found
 
     def near(self, reals: Reals, matrix: int) -> Mask:
-        """Which outputs of a matrix it gives, up to rounding: that of another tile's larger factors reaches further."""
-        size = 0.0 if reals.factors is None else self.values(reals.absolute(), matrix)
+        """Which outputs of a matrix it gives, up to rounding: that of another tile's larger factors, or of more tiles, reaches further."""
+        more = reals.factors is not None or (self.times.sum(axis=1) > 1).any()
+        size = self.values(reals.absolute(), matrix) if more else 0.0
         return reals.near(self.values(reals, matrix), matrix, size)
 
     def codes(self, problem: Problem) -> Codes:
@@ -229,8 +267,14 @@ class TileSums(Whole):
         out = np.stack([bare.predict(part) for part in bare.parts()])
         model = out[0].copy()
         own = np.arange(self.tiles.count)
-        for tile in range(self.tiles.count):
+        kept: dict[int, Codes] = {}
+        for tile in np.argsort(self.times.sum(axis=(1, 2)), kind="stable"):  # those after which another goes on first
             rows, columns = self.tiles.inside(tile)
+            if self._before is not None:
+                held = kept.get(int(self._before[tile]), self._start(problem, tile))
+                kept[int(tile)] = self._added(bare, held, tile, self.times[tile, tile])
+                out[0][np.ix_(rows, columns)] = kept[int(tile)][: len(rows), : len(columns)]
+                continue
             others = [int(other) for other in np.flatnonzero(self.times[tile].any(axis=1)) if other != tile]
             source = None if self._moved is None else int(self._moved[tile])
             if source == tile:
@@ -345,7 +389,7 @@ def _solved(reals: Reals, open_: Mask, tiles: Tiles, unit: int) -> TileSums | No
         terms = np.einsum("yspu,xspu->syxp", a[:, i], b[:, j], optimize=True).reshape(len(i), -1)
         if with_c:
             terms = np.concatenate([terms, c[:, i, :, j].reshape(len(i), -1)], axis=1)
-        found = _few(terms, reals.observed[0][place][i, j], reals.reach[0][place][i, j])
+        found = _few(terms, reals.observed[0][place][i, j], reals.reach[0][place][i, j], parts)
         if found is None:
             return None
         times[tile] = found[: tiles.count * parts].reshape(tiles.count, parts)
@@ -354,7 +398,7 @@ def _solved(reals: Reals, open_: Mask, tiles: Tiles, unit: int) -> TileSums | No
     return TileSums(tiles, unit, times, of_c, with_c)
 
 
-def _few(terms: Numbers, wanted: Numbers, reach: Numbers) -> Ints | None:
+def _few(terms: Numbers, wanted: Numbers, reach: Numbers, usual: int) -> Ints | None:
     """Whole weights that give the wanted sums; None if there are none, or one is negative."""
-    found = whole_weights(terms, wanted, reach)
+    found = whole_weights(terms, wanted, reach, usual=usual)
     return None if found is None or (found < 0).any() or found.max(initial=0) > 9 else found
