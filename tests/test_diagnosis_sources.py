@@ -75,3 +75,18 @@ def test_it_is_named_to_the_bit(name: str) -> None:
     found = tcsim.diagnose(MMA, a=A, b=B, **given, observed=observed)
     assert found.verdict == "explained" and found.explanations[0].bits, str(found)
     assert re.search(said, " ".join(str(found).split())), str(found)
+
+
+@pytest.mark.parametrize(("pitch", "off"), [(91, 0), (16, -27)])
+def test_c_of_any_pitch_and_pointer(pitch: int, off: int) -> None:
+    """C's rows begin 91 elements apart, most of them behind its end; its first element is 27 too early."""
+    random = np.random.default_rng(8)
+    a, b, c = (random.standard_normal(shape).astype(np.float32) for shape in ((48, 16), (16, 16), (48, 16)))
+    a, b = a.astype(np.float16), b.astype(np.float16)
+    at = np.arange(48)[:, None] * pitch + np.arange(16) + off
+    read = np.where((at >= 0) & (at < c.size), c.ravel()[np.clip(at, 0, c.size - 1)], np.float32(0))
+    found = tcsim.diagnose(MMA, a=a, b=b, c=c, observed=tcsim.gemm(a, b, read, instruction=MMA))
+    said = (
+        f"c: pitch wrong ({pitch} elements for 16 (row by row))" if pitch != 16 else "c: pointer off (by -27 elements"
+    )
+    assert (found.verdict, len(found.explanations)) == ("explained", 1) and said in str(found), str(found)

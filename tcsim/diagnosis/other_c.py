@@ -8,10 +8,14 @@ from functools import partial
 
 import numpy as np
 
-from tcsim.diagnosis.maps import SAME, Ints, Rule, line_rules, memory_rules
+from tcsim.diagnosis.maps import SAME, Ints, Rule, flat_place, line_rules, memory_rules
 from tcsim.diagnosis.parts import first_rules
 from tcsim.diagnosis.reals import Numbers
 
+_LEAST = 6  # outputs that tell an address of C
+_SHARE = 0.7  # of the outputs that it must give
+_PITCHES, _OFFSETS = 8192, 1 << 16  # that are tried at most
+_TRIED = 2  # of each kind
 _PLACE = "c read from another place"
 _LOOK = "look at the addresses that C is read from: its leading dimension, and the indices of blocks and warps"
 _WORDS = (("a line of K after another", "row by row"), ("a line along M or N after another", "column by column"))
@@ -43,6 +47,38 @@ def other_c(rows: int, columns: int) -> OtherC:
         (SAME, *_lines(columns, rows)),
         (*_flat(rows, columns), *_crossed(rows, columns)),
     )
+
+
+def c_addresses(c: Numbers, size: tuple[int, int], places: Ints, wanted: Numbers, reach: Numbers) -> Iterator[Rule]:
+    """Pitches and pointers of any size that give what was added to some outputs, (n, 3); zeros behind the end of C."""
+    t, i, j = places.T
+    if np.count_nonzero(np.abs(wanted) > reach) < _LEAST:
+        return
+    given = c[:, : size[0], : size[1]]
+    for k_first in (True, False):
+        flat = (given if k_first else given.swapaxes(1, 2)).reshape(len(c), -1)
+        outer, inner, right = (i, j, size[1]) if k_first else (j, i, size[0])
+        count = flat.shape[1]
+        pitches = np.setdiff1d(np.arange(1, min(count, _PITCHES)), [right])
+        offs = np.setdiff1d(np.arange(1 - count, count), [0]) if count <= _OFFSETS else np.arange(0)
+        for pitch, off in ((pitches, pitches * 0), (offs * 0 + right, offs)):
+            for asked in (slice(_LEAST), slice(None)):
+                at = pitch[:, None] * outer[asked] + inner[asked] + off[:, None]
+                inside = (at >= 0) & (at < count)
+                values = np.where(inside, flat[t[asked], np.where(inside, at, 0)], 0.0)
+                fits = np.abs(values - wanted[asked]) <= reach[asked]
+                good = fits.mean(axis=1) > (_SHARE if asked.stop is None else 0.4)
+                known = (fits & inside & (np.abs(values) > reach[asked])).sum(axis=1) >= _LEAST
+                pitch, off, known = pitch[good], off[good], known[good]
+            for one in np.flatnonzero(known)[:_TRIED]:
+                said = "row by row" if k_first else "column by column"
+                where = partial(flat_place, int(pitch[one]), int(off[one]), right, count, k_first)
+                name, said = (
+                    ("{x}: pointer off", f"by {off[one]} elements ({said})")
+                    if off[one]
+                    else ("{x}: pitch wrong", f"{pitch[one]} elements for {right} ({said})")
+                )
+                yield Rule(name, said, _LOOK, where, 4)
 
 
 def _lines(count: int, others: int) -> Iterator[Rule]:

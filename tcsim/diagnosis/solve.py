@@ -21,7 +21,7 @@ from tcsim.diagnosis.maps import (
     within,
 )
 from tcsim.diagnosis.moved import Moved
-from tcsim.diagnosis.other_c import other_c
+from tcsim.diagnosis.other_c import c_addresses, other_c
 from tcsim.diagnosis.parts import data_rules, part_rules
 from tcsim.diagnosis.pipelines import sequence_rules
 from tcsim.diagnosis.predicted import End, Way, way_of
@@ -330,7 +330,10 @@ class Solver:
         seen, c, reach = self._seen(chosen)
         if not c.any():
             return
-        read, rules = other_c(self._lines(0), self._lines(1)).read(self.reals.c, *chosen.T)
+        size = self._lines(0), self._lines(1)
+        for rule in c_addresses(self.reals.c, size, chosen, seen - product, reach):
+            yield len(chosen), rule.rank, Candidate(c=rule)
+        read, rules = other_c(*size).read(self.reals.c, *chosen.T)
         with np.errstate(all="ignore"):
             beta = (read @ (seen - product)) / (read**2).sum(axis=1)
         for factor in (np.ones(len(rules)), beta):
