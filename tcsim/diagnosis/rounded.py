@@ -14,7 +14,7 @@ from tcsim.diagnosis.orders import reproducing
 from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.relations import TRUNCATED, truncated
 from tcsim.diagnosis.report import Diagnosis, Explanation
-from tcsim.diagnosis.solved import Solved
+from tcsim.diagnosis.solution import Solved
 from tcsim.numbers.codec import decode
 from tcsim.numbers.formats import FORMATS, Format
 

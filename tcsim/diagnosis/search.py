@@ -20,7 +20,8 @@ from tcsim.diagnosis.reals import Mask, Numbers
 from tcsim.diagnosis.relations import Relation, precision
 from tcsim.diagnosis.report import Diagnosis, Explanation, described
 from tcsim.diagnosis.rounded import within_rounding
-from tcsim.diagnosis.solved import Solved, not_loaded, solved
+from tcsim.diagnosis.solution import Solved
+from tcsim.diagnosis.solved import not_loaded, solved
 from tcsim.diagnosis.where import where_text
 from tcsim.numbers.codec import decode
 
