@@ -190,10 +190,14 @@ def test_data_that_cannot_tell_mistakes_apart() -> None:
 
 def test_a_constant_result_was_never_computed() -> None:
     """All zeros, or a pattern that filled the memory before."""
-    ins, given = tile(MMA, 5)
+    ins, given = tile(MMA, 5, (1, 1, 1))
     for code in (0, 0xCDCDCDCD):
         found = tcsim.diagnose(ins, **given, observed=np.full((16, 8), code, np.uint32))
         assert found.mistake == "output never written" and f"{code:#x}" in str(found)
+    a, b = (np.ones(shape, np.float16) for shape in ((16, 64), (64, 8)))
+    found = tcsim.diagnose(MMA, arch="sm_90", a=a, b=b, observed=np.zeros((16, 8), np.float32))
+    assert found.verdict == "ambiguous"  # of a whole kernel, or an empty slice of split-K was stored last
+    assert {"output never written", "zeros stored over the output"} <= said(found)
 
 
 def test_descriptors_that_were_meant_find_those_that_were_sent() -> None:

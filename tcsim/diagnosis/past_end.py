@@ -12,6 +12,7 @@ from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
 from tcsim.diagnosis.whole import Whole
 
+PAST_END = "d: stored past the end of a row"
 _TILES = (8, 16, 32, 64, 128, 256)
 _LOADS = {
     "are those of the first columns again": "modulo N",
@@ -38,7 +39,7 @@ class PastEnd(Whole):
             f"what a tile holds past N = {n} is stored over the first {self.width} columns of the next row: "
             f"the columns of b that were loaded there {self.loads}"
         )
-        return [("d: stored past the end of a row", said, f"mask the store at N (column < {n}), as the loads must be")]
+        return [(PAST_END, said, f"mask the store at N (column < {n}), as the loads must be")]
 
     def _sources(self, problem_b: Numbers) -> Numbers:
         """B's columns past N, of B (K, N): (K, width)."""
@@ -85,15 +86,19 @@ class PastEnd(Whole):
         return found
 
 
-def over_next_row(empty: Mask, size: tuple[int, int] | None) -> str:
-    """What is to be said of outputs of one code that may come of a store past N; empty if they cannot."""
-    columns = np.flatnonzero(empty.any(axis=(0, 1)))
-    if size is None or empty[:, 0].any() or not len(columns):
-        return ""
-    width = int(columns[-1]) + 1
-    if len(columns) < width or not any((size[1] + width) % tile == 0 for tile in _TILES):
-        return ""
-    return f"; or nothing of theirs is missing: what a tile holds past N = {size[1]} was stored over them, from the row before"
+def over_next_row(empty: Mask, size: tuple[int, int] | None) -> tuple[str, bool]:
+    """What is to be said of outputs of one code that may come of a store past N, empty if they cannot; whether nothing else is as likely.
+
+    It is not where they are all rows but the first of each tile: what comes from the tile above is overwritten by the tile's own outputs.
+    """
+    columns, (m, n) = np.flatnonzero(empty.any(axis=(0, 1))), size or empty.shape[1:]
+    width = int(columns[-1]) + 1 if len(columns) else 0
+    if empty[:, 0].any() or not width or len(columns) < width or not any((n + width) % tile == 0 for tile in _TILES):
+        return "", False
+    kept = np.flatnonzero(~empty[:, :m, :width].all(axis=(0, 2)))
+    tiled = m > 2 and any(np.array_equal(kept, np.arange(0, m, tile)) for tile in (*_TILES[1:], m))
+    said = f"what a tile holds past N = {n} was stored over them, from the row before"
+    return said if tiled or size else "", tiled
 
 
 def past_end(problem: Problem, reals: Reals, wrong: Mask) -> Iterator[PastEnd]:

@@ -105,12 +105,12 @@ def diagnose(instruction: Any, *, observed: Any, arch: str = "sm_90", **operands
         return Diagnosis("correct", outputs, outputs, (), (), 0, note=_said(problem.note, same))
     where = where_text(wrong)
     found = _constant(problem)
-    if found is not None and found.mistake != NAN:
-        return described(outputs, right, [found], [], 1, where, same)
+    if found and found[0].mistake != NAN:
+        return described(outputs, right, found, [], len(found), where, same)
     tried, exact, nearest = _catalogued(problem, wrong, outputs)
-    if found is not None:
+    if found:
         others = [item.explanation for item in exact][:_ALSO]
-        return described(outputs, right, [found, *others], [], tried, where, same, _CANNOT_TELL if others else "")
+        return described(outputs, right, [*found, *others], [], tried, where, same, _CANNOT_TELL if others else "")
     own = solved(problem, model, inside, any(item.known for item in exact))
     if own is not None and own.rounding_only:
         answer = within_rounding(problem, model, own, [item.explanation for item in exact], where, tried)
@@ -308,16 +308,22 @@ def _screen(wrong: npt.NDArray[np.bool_]) -> list[Part]:
     return parts
 
 
-def _constant(problem: Problem) -> Explanation | None:
-    """A result that holds one code everywhere was never computed, or a NaN goes into every output."""
+def _constant(problem: Problem) -> list[Explanation]:
+    """A result that holds one code everywhere was never computed, or a NaN goes into every output; of a chain of instructions zeros may be the last thing that was stored."""
     seen = problem.observed[problem.inside()]
     first = seen[0]
     if seen.size < _TELLING or (seen != first).any():
-        return None
+        return []
     detail = f"every output is {int(first):#x}"
     advice = "the result was never written, or all its inputs were zero: look at the store and at what was launched"
     unwritten = Explanation("output never written", detail, advice, seen.size)
+    if not int(first) and problem.blocks > 1:
+        said = "whatever is stored last holds no products: an empty slice of split-K that stores where it should add, a warp or a block past the edge"
+        return [
+            unwritten,
+            Explanation("zeros stored over the output", said, "look at who else stores to these outputs", seen.size),
+        ]
     if int(first) != nan_code(problem):
-        return unwritten
+        return [unwritten]
     detail += ", the NaN that the instruction gives: " + nan_source(problem)
-    return Explanation(NAN, detail, NAN_ADVICE, seen.size, also=(str(unwritten),))
+    return [Explanation(NAN, detail, NAN_ADVICE, seen.size, also=(str(unwritten),))]

@@ -11,7 +11,7 @@ from tcsim.diagnosis.candidate import Candidate
 from tcsim.diagnosis.kept import Kept
 from tcsim.diagnosis.moved import Moved
 from tcsim.diagnosis.nans import NAN, NAN_ADVICE, nan_code, nan_source
-from tcsim.diagnosis.past_end import over_next_row
+from tcsim.diagnosis.past_end import PAST_END, over_next_row
 from tcsim.diagnosis.predicted import End, Way, whole
 from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.reals import Mask, Reals
@@ -130,8 +130,14 @@ class Solved:
                 f"{side} is {code:#x}",
                 "look for a causal or triangular mask in the epilogue",
             )
-        past = over_next_row(self.unwritten, self.problem.size)
-        return "part of the output never written", where + past, advice
+        past, alone = over_next_row(self.unwritten, self.problem.size)
+        if alone:
+            return PAST_END, f"{where} are {code:#x}: {past}", "mask the store at N, as the loads are"
+        return (
+            "part of the output never written",
+            where + (past and f"; or nothing of theirs is missing: {past}"),
+            advice,
+        )
 
     def explanations(self, outputs: int) -> list[Explanation]:
         """What is explained in part, if anything is."""
