@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import planted
 import planted_memory
@@ -198,6 +199,22 @@ def test_a_constant_result_was_never_computed() -> None:
     found = tcsim.diagnose(MMA, arch="sm_90", a=a, b=b, observed=np.zeros((16, 8), np.float32))
     assert found.verdict == "ambiguous"  # of a whole kernel, or an empty slice of split-K was stored last
     assert {"output never written", "zeros stored over the output"} <= said(found)
+
+
+@pytest.mark.parametrize(("written", "read"), [("f16", ml_dtypes.bfloat16), ("bf16", np.float16)])
+@pytest.mark.parametrize("slices", [1, 2])
+def test_results_that_are_read_in_the_other_format(written: str, read: Any, slices: int) -> None:
+    """In the model's order, and as two slices of split-K."""
+    random = np.random.default_rng(9)
+    a, b = (random.standard_normal(shape).astype(np.float16) for shape in ((32, 64), (64, 24)))
+    parts = [slice(64 // slices * place, 64 // slices * (place + 1)) for place in range(slices)]
+    sums = [tcsim.gemm(a[:, part], b[part], instruction=MMA).view(np.float32) for part in parts]
+    codes = tcsim.encode(np.sum(sums, axis=0, dtype=np.float32), written).astype(np.uint16)
+    found = tcsim.diagnose(MMA, arch="sm_90", a=a, b=b, observed=codes.view(read))
+    assert found.mistake == f"d: {written} read as {'bf16' if written == 'f16' else 'f16'}"
+    assert found.explanations[0].bits or slices > 1
+    right = tcsim.diagnose(MMA, arch="sm_90", a=a, b=b, observed=tcsim.decode(codes, written).astype(read))
+    assert right.mistake is None or "read as" not in right.mistake
 
 
 def test_descriptors_that_were_meant_find_those_that_were_sent() -> None:

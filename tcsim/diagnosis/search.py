@@ -19,6 +19,7 @@ from tcsim.diagnosis.question import named, problem_of
 from tcsim.diagnosis.reals import Mask, Numbers
 from tcsim.diagnosis.relations import Relation, precision
 from tcsim.diagnosis.report import Diagnosis, Explanation, described
+from tcsim.diagnosis.reread import reread
 from tcsim.diagnosis.rounded import within_rounding
 from tcsim.diagnosis.solution import Solved
 from tcsim.diagnosis.solved import not_loaded, solved
@@ -107,6 +108,9 @@ def diagnose(instruction: Any, *, observed: Any, arch: str = "sm_90", **operands
     found = _constant(problem)
     if found and found[0].mistake != NAN:
         return described(outputs, right, found, [], len(found), where, same)
+    other = reread(problem)
+    if other is not None:
+        return described(outputs, right, [other], [], 2, where, same)
     tried, exact, nearest = _catalogued(problem, wrong, outputs)
     if found:
         others = [item.explanation for item in exact][:_ALSO]
