@@ -85,6 +85,14 @@ def one_place() -> np.ndarray:
     return np.where((np.arange(M) % 16 < 8)[:, None], right[np.minimum(np.arange(M) + 8, M - 1)], 0)
 
 
+def overlapping(step: int) -> np.ndarray:
+    """Blocks of 32 rows, stored `step` apart."""
+    right, out = gemm(A, B), np.zeros((M, N), np.float32)
+    for block in range(M // 32):
+        out[block * step : block * step + 32] = right[32 * block : 32 * block + 32][: M - block * step]
+    return out
+
+
 def major() -> np.ndarray:
     """Tiles of 16 x 32 of A that lie along M and are read along K."""
     tiles = A.reshape(M // 16, 16, K // 32, 32).swapaxes(1, 2)
@@ -108,6 +116,7 @@ CASES: dict[str, tuple[Callable[[], np.ndarray], str]] = {
     "pitch and nothing": (lambda: stored(N + 4, 0, np.nan), "d: pitch wrong .52 elements for 48"),
     "first address": (lambda: stored(N, 4, np.nan), "d: pointer off .by 4 elements: what is stored lies too late"),
     "warps in one place": (one_place, "d: stored at another place .rows: in every block of 16 all parts of 8 are stored in the place of the first: each is overwritten"),
+    "stores of another tile": (lambda: overlapping(16), "rows: block i of 32 is stored at 16 i, as if its size were 16: each overwrites a part"),
     "8 bytes": (lambda: chunks(half), "the last 8 of every 16 bytes along K are zero"),
     "ldmatrix": (lambda: chunks(first_again), "a: 8 x 8 matrices repeated .the second 16 bytes of each 32"),
     "major": (major, "a: tile transposed .tiles of 16 x 32 lie MN-major"),

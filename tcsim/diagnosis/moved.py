@@ -307,7 +307,7 @@ def _sampled(base: Numbers, seen: Numbers, reach: Numbers, open_: Mask) -> list[
 def _line_rules(count: int, others: int) -> list[Rule]:
     """Lines of the output that may stand in for others, or lie further on: then nothing is stored to the first ones."""
     shifted = (_shifted(by) for by in _SHIFTS if abs(by) < count)
-    return [SAME, *line_rules(count, others), *shifted, *_overwriting(count)]
+    return [SAME, *line_rules(count, others), *shifted, *_overwriting(count), *_stepped(count)]
 
 
 def _overwriting(count: int) -> Iterator[Rule]:
@@ -320,6 +320,25 @@ def _overwriting(count: int) -> Iterator[Rule]:
             )
             where = partial(_last_part, size, part, count)
             yield Rule(STORED, said, _LOOK, where, 2, lines_only=True)
+
+
+def _stepped(count: int) -> Iterator[Rule]:
+    """Blocks that are stored at multiples of another tile's size."""
+    for size, step in product((size for size in _BLOCKS if size < count), _BLOCKS):
+        if step != size and step < 2 * count:
+            over = (
+                "each overwrites a part of the one before, and the end is never written"
+                if step < size
+                else "what lies between them is never written"
+            )
+            said = f"block i of {size} is stored at {step} i, as if its size were {step}: {over}"
+            yield Rule(STORED, said, _LOOK, partial(_of_step, size, step, -(-count // size) - 1), 2, lines_only=True)
+
+
+def _of_step(size: int, step: int, last: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    block = np.minimum(r // step, last)
+    inner = r - block * step
+    return np.where(inner < size, block * size + inner, -1), k
 
 
 def _last_part(size: int, part: int, count: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
