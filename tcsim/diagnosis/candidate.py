@@ -67,9 +67,18 @@ class Candidate:
         if self.beta == 0.0 and not self.restarted:
             found.append(("accumulator ignored", "c is taken for zero", "scale_d is 0, or c is not loaded"))
         elif self.beta == 2.0 and not together:
-            found.append(("accumulator added twice", "", "c goes in as accumulator and again at the end"))
+            found.append(
+                (
+                    "accumulator added twice",
+                    "",
+                    "c goes in as accumulator and again at the end, or with each of two slices",
+                )
+            )
         elif self.beta not in (0.0, 1.0) and not together:
-            found.append(("c scaled", f"c times {self.beta:.6g}", "look at beta in the epilogue"))
+            slices = (
+                f", and whether each of {self.beta:g} slices of split-K adds c" if self.beta in range(3, 65) else ""
+            )
+            found.append(("c scaled", f"c times {self.beta:.6g}", f"look at beta in the epilogue{slices}"))
         return found
 
     def values(self, reals: Reals, matrix: int) -> Numbers:

@@ -282,9 +282,12 @@ class Solver:
         for row in np.flatnonzero(good & np.isfinite(alpha) & (np.abs(alpha) > 1e-6)):
             open_ = 3 * float(np.sqrt(((fit[row] - seen) ** 2).mean()))
             size = pp[row] if cc <= 0 else below[row] / cc, below[row] / pp[row] if cc > 0 else np.inf
+            cut = (
+                float(np.sqrt((reach**2).sum() / cc)) if cc > 0 else 0.0
+            )  # sums that are cut in every slice lose some of c
             one = (
                 _round(float(alpha[row]), self.reals.coarse, open_ / float(np.sqrt(size[0]))),
-                _round(float(beta[row]), self.reals.coarse, open_ / float(np.sqrt(size[1]))),
+                _round(float(beta[row]), self.reals.coarse, open_ / float(np.sqrt(size[1])), cut),
             )
             if abs(one[0] - one[1]) < 1e-4 * abs(one[0]):
                 one = one[0], one[0]
@@ -436,8 +439,13 @@ def _stored_bits(format: Format, step: int) -> int:
     return 4 if packed else format.container_bits
 
 
-def _round(value: float, coarse: float, unsure: float = 0.0) -> float:
-    """A factor as somebody would have written it, if it is one within rounding. unsure: how far the data leave it open."""
+def _round(value: float, coarse: float, unsure: float = 0.0, cut: float = 0.0) -> float:
+    """A factor as somebody would have written it, if it is one within rounding.
+
+    unsure: how far the data leave it open; cut: by how much rounding towards zero may make a count of something too small.
+    """
+    if value > 1.5 and 0 <= round(value) - value <= min(cut, 0.01):
+        return float(round(value))
     for number in (0.0, 1.0, 2.0, -1.0, 0.5, 0.25, 0.125, 3.0, 4.0):
         if abs(value - number) <= max(1e-4, 2 * coarse):
             return number
