@@ -20,6 +20,7 @@ from tcsim.numbers.codec import decode, encode
 
 End = Callable[[Codes], Codes]  # what the epilogue makes of the codes of d
 _SIDE = 8  # rows and columns of the outputs that every way is tried on first
+_TOLD = 8  # ways that give every bit of some outputs and not of others: then the order is left open
 
 
 @dataclass(frozen=True)
@@ -158,13 +159,14 @@ def way_of(
     """The first way that gives every bit of some of the outputs of a mask, or of all; None if there is none."""
     if not gives.any():
         return None
-    asked = [sample(gives)]  # and the outputs that tell the ways so far from the right one
+    asked = [sample(gives)]  # and the outputs that told ways so far from the right one, the last of them first
     for way in (other_ways if others else ways)(problem, item):
         for part, known in asked:
             codes = codes_of(problem, item, way, part)
             if codes is None:
                 return None
             if not any((end(codes) == problem.seen(part))[known].all() for end in ends):
+                asked.sort(key=lambda one: one[0] is not part)
                 break
         else:
             found = whole(problem, item, way) if every else None
@@ -173,7 +175,9 @@ def way_of(
             apart = min(((end(found) != problem.observed) & gives for end in ends), key=np.sum)
             if not apart.any():
                 return way
-            asked.append(sample(apart))
+            asked.insert(0, sample(apart))
+            if len(asked) > _TOLD:
+                return None
     return None
 
 
