@@ -20,7 +20,7 @@ from tcsim.numbers.codec import decode, encode
 _GROUPS = (16, 32, 64, 128, 256)  # of K
 _TIMES = 2  # outputs of a line for each number that is solved for
 _TELLS = 0.01  # of a usual output: what the numbers come to
-_CLOSE = 0.02  # how near to a whole number
+_CLOSE = 0.02  # how near to a whole number a constant or a count comes
 _ADVICE = (
     "the zero point of {x} is not subtracted, or subtracted twice, or with the wrong sign, or it is another line's"
 )
@@ -242,4 +242,7 @@ def _factors(lines: Numbers, own: Numbers, aim: Numbers, reach: Numbers, group: 
     far = reach.T * np.maximum(1.0, np.abs(more + 1)[:, :, 0].max(axis=1, keepdims=True))
     fits = np.abs((products @ more)[:, :, 0] - aim.T) <= far
     found: Numbers = more[:, :, 0] + 1
-    return found if fits.all() and np.ptp(found) > 1e-3 else None
+    counts = bool(
+        (np.abs(found - np.rint(found[:1])) <= _CLOSE).all()
+    )  # the same in every line: groups that are added several times
+    return found if fits.all() and np.ptp(found) > 1e-3 and not counts else None
