@@ -17,6 +17,8 @@ from tests.second_wrong_kernels.cases import (
     FOURTH_CORRECT,
     HELD_OUT,
     ROUNDING,
+    SEVENTH,
+    SEVENTH_CORRECT,
     SIXTH,
     SIXTH_CORRECT,
     WRONG,
@@ -156,6 +158,33 @@ def test_a_right_kernel_of_the_sixth_set_is_right_within_its_rounding(name: str)
     short = case.problem.arithmetic.a == "e4m3"  # sums of 8-bit products have fewer bits before sm_100
     assert np.isfinite(observed).all()
     assert (np.abs(observed - right) <= step * np.abs(right) + (1e-3 if short else 1e-4) * np.abs(right).max()).all()
+
+
+def test_the_seventh_set_has_names_of_its_own() -> None:
+    assert len(SEVENTH) >= 65
+    assert len(SEVENTH_CORRECT) >= 10
+    assert len({**WRONG, **HELD_OUT, **FOURTH, **FIFTH, **SIXTH, **SEVENTH}) == sum(
+        map(len, (WRONG, HELD_OUT, FOURTH, FIFTH, SIXTH, SEVENTH))
+    )
+    assert not {*SEVENTH, *SEVENTH_CORRECT} & {*CORRECT, *FOURTH_CORRECT, *FIFTH_CORRECT, *SIXTH_CORRECT}
+    for kind in (*SEVENTH.values(), *SEVENTH_CORRECT.values()):
+        assert kind.__doc__
+        assert kind.correct or (kind.needs and kind.half)
+
+
+@pytest.mark.parametrize("name", ["CompressedAdvancesTooFar", "FactorOfTheRow"])
+def test_a_kernel_of_the_seventh_set_is_wrong(name: str) -> None:
+    case = make(SEVENTH[name], 3)
+    assert differs(case.observed, product(case)), case.name
+    report = {"verdict": "explained", "explanations": [{"text": case.says}]}
+    assert judge(case, report) == RIGHT, case.says
+    assert judge(case, {**report, "explanations": [{"text": "every output differs"}]}) != RIGHT
+
+
+@pytest.mark.parametrize("name", ["RightStreamK", "RightStepsBackwards"])
+def test_a_right_kernel_of_the_seventh_set_is_right(name: str) -> None:
+    case = make(SEVENTH_CORRECT[name], 3)
+    assert not differs(case.observed, product(case).astype(case.observed.dtype)), case.name
 
 
 def test_a_kind_that_does_the_same_is_found() -> None:

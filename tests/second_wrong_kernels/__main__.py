@@ -20,6 +20,8 @@ from tests.second_wrong_kernels.cases import (
     FOURTH,
     FOURTH_CORRECT,
     HELD_OUT,
+    SEVENTH,
+    SEVENTH_CORRECT,
     SIXTH,
     SIXTH_CORRECT,
     WRONG,
@@ -95,6 +97,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--fourth", action="store_true", help="the kinds of kinds_fourth_*.py alone")
     parser.add_argument("--fifth", action="store_true", help="the kinds of kinds_fifth_*.py alone")
     parser.add_argument("--sixth", action="store_true", help="the kinds of kinds_sixth_*.py alone")
+    parser.add_argument("--seventh", action="store_true", help="the kinds of kinds_seventh_*.py alone")
     parser.add_argument("--json", type=Path, help="write every report, one line a case, as they come")
     parser.add_argument("--verbose", action="store_true", help="print the reports that are not right")
     options = parser.parse_args(arguments)
@@ -107,6 +110,8 @@ def main(arguments: list[str] | None = None) -> int:
         chosen = [*FIFTH, *FIFTH_CORRECT]
     elif options.sixth:
         chosen = [*SIXTH, *SIXTH_CORRECT]
+    elif options.seventh:
+        chosen = [*SEVENTH, *SEVENTH_CORRECT]
     names = options.only.split(",") if options.only else chosen
     jobs = [(name, options.seed + i) for i in range(options.each) for name in names]
     results = []
