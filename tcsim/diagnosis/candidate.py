@@ -67,18 +67,13 @@ class Candidate:
         if self.beta == 0.0 and not self.restarted:
             found.append(("accumulator ignored", "c is taken for zero", "scale_d is 0, or c is not loaded"))
         elif self.beta == 2.0 and not together:
-            found.append(
-                (
-                    "accumulator added twice",
-                    "",
-                    "c goes in as accumulator and again at the end, or with each of two slices",
-                )
-            )
+            advice = "c goes in as accumulator and again at the end, or with each of two slices"
+            found.append(("accumulator added twice", "", advice))
         elif self.beta not in (0.0, 1.0) and not together:
-            slices = (
-                f", and whether each of {self.beta:g} slices of split-K adds c" if self.beta in range(3, 65) else ""
-            )
-            found.append(("c scaled", f"c times {self.beta:.6g}", f"look at beta in the epilogue{slices}"))
+            advice = "look at beta in the epilogue"
+            if self.beta in range(3, 65):
+                advice += f", and whether each of {self.beta:g} slices of split-K adds c"
+            found.append(("c scaled", f"c times {self.beta:.6g}", advice))
         return found
 
     def values(self, reals: Reals, matrix: int) -> Numbers:

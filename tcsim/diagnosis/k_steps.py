@@ -78,7 +78,7 @@ class Walk:
         return self.part * self.lines if self.order == ACROSS else self.part
 
     def rule(self, by: int, bits: int, part: str) -> Rule:
-        """The same with a step, for elements of so many bits."""
+        """The rule of reading by this step or pitch; bits: of an element, for what is said in bytes."""
         where = partial(self.where, by)
         if self.order in _PITCHES:
             read, written = (by, self.right) if self.order.startswith(_READ) else (self.right, by)
@@ -132,11 +132,11 @@ class _Side:
     part: str  # of a rule: its scale factors or metadata do not move along
 
     def whole(self, times: int, order: str) -> Walk:
-        """In memory, for tiles of so many instructions."""
+        """The operand in memory, its address moving on once for each K tile of `times` instructions."""
         return Walk(order, times * self.step, self.depth, self.count, False)
 
     def tiles(self, deep: int, order: str) -> list[Walk]:
-        """In shared memory."""
+        """Tiles of each usual number of rows in shared memory, `deep` instructions long, the address moving on for each instruction."""
         return [Walk(order, self.step, deep * self.step, rows) for rows in _ROWS if rows < 2 * self.count]
 
     def read(self, walk: Walk, by: Any, line: int, k: Ints) -> Numbers:

@@ -282,9 +282,7 @@ class Solver:
         for row in np.flatnonzero(good & np.isfinite(alpha) & (np.abs(alpha) > 1e-6)):
             open_ = 3 * float(np.sqrt(((fit[row] - seen) ** 2).mean()))
             size = pp[row] if cc <= 0 else below[row] / cc, below[row] / pp[row] if cc > 0 else np.inf
-            cut = (
-                float(np.sqrt((reach**2).sum() / cc)) if cc > 0 else 0.0
-            )  # sums that are cut in every slice lose some of c
+            cut = float(np.sqrt((reach**2).sum() / cc)) if cc > 0 else 0.0  # what cut sums may lose of c
             one = (
                 _round(float(alpha[row]), self.reals.coarse, open_ / float(np.sqrt(size[0]))),
                 _round(float(beta[row]), self.reals.coarse, open_ / float(np.sqrt(size[1])), cut),

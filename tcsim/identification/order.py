@@ -79,9 +79,7 @@ class Order:
                 table[apart] = self._left(np.array(terms)[apart.ravel()], top, gap)
                 if not np.isfinite(table).all():
                     break
-                mates = table.all(
-                    axis=1
-                )  # cancel before anything is lost: of one step that keeps all bits, or first of all
+                mates = table.all(axis=1)  # cancel before a bit is lost: in one step that keeps all, or before the rest
                 begins = mates.any() and not table[np.ix_(~mates, mates)].any()
                 count = (table * apart)[~mates].sum(axis=0) + begins
                 late = [tuple(others[(count == own) & ~mates].tolist()) for own in sorted(set(count[~mates])) if own]
