@@ -48,52 +48,35 @@ def _kinds(module: object) -> list[type[Kernel]]:
     return [kind for kind in own if kind.__module__ == getattr(module, "__name__", "") and (kind.needs or kind.correct)]
 
 
+def _set(*modules: object) -> tuple[dict[str, type[Kernel]], dict[str, type[Kernel]]]:
+    """The kinds of mistakes of some modules, and the right kernels, by name."""
+    kinds = [kind for module in modules for kind in _kinds(module)]
+    wrong, right = ({kind.__name__: kind for kind in kinds if kind.correct is own} for own in (False, True))
+    return wrong, right
+
+
 WRONG = {
     kind.__name__: kind
     for module in (kinds_places, kinds_loop, kinds_shared, kinds_warps, kinds_epilogue, kinds_formats, kinds_two)
     for kind in _kinds(module)
 }
 HELD_OUT = {kind.__name__: kind for module in (kinds_held_out, kinds_held_out_formats) for kind in _kinds(module)}
-_FOURTH = [
-    kind for module in (kinds_fourth_launch, kinds_fourth_tensor, kinds_fourth_output) for kind in _kinds(module)
-]
-FOURTH = {kind.__name__: kind for kind in _FOURTH if not kind.correct}
-FOURTH_CORRECT = {kind.__name__: kind for kind in _FOURTH if kind.correct}
-_FIFTH = [
-    kind
-    for module in (kinds_fifth_launch, kinds_fifth_loop, kinds_fifth_tensor, kinds_fifth_quantized, kinds_fifth_output)
-    for kind in _kinds(module)
-]
-FIFTH = {kind.__name__: kind for kind in _FIFTH if not kind.correct}
-FIFTH_CORRECT = {kind.__name__: kind for kind in _FIFTH if kind.correct}
-_SIXTH = [
-    kind
-    for module in (
-        kinds_sixth_launch,
-        kinds_sixth_loop,
-        kinds_sixth_tensor,
-        kinds_sixth_warps,
-        kinds_sixth_output,
-        kinds_sixth_formats,
-        kinds_sixth_right,
-    )
-    for kind in _kinds(module)
-]
-SIXTH = {kind.__name__: kind for kind in _SIXTH if not kind.correct}
-SIXTH_CORRECT = {kind.__name__: kind for kind in _SIXTH if kind.correct}
-_SEVENTH = [
-    kind
-    for module in (
-        kinds_seventh_launch,
-        kinds_seventh_loop,
-        kinds_seventh_tensor,
-        kinds_seventh_output,
-        kinds_seventh_right,
-    )
-    for kind in _kinds(module)
-]
-SEVENTH = {kind.__name__: kind for kind in _SEVENTH if not kind.correct}
-SEVENTH_CORRECT = {kind.__name__: kind for kind in _SEVENTH if kind.correct}
+FOURTH, FOURTH_CORRECT = _set(kinds_fourth_launch, kinds_fourth_tensor, kinds_fourth_output)
+FIFTH, FIFTH_CORRECT = _set(
+    kinds_fifth_launch, kinds_fifth_loop, kinds_fifth_tensor, kinds_fifth_quantized, kinds_fifth_output
+)
+SIXTH, SIXTH_CORRECT = _set(
+    kinds_sixth_launch,
+    kinds_sixth_loop,
+    kinds_sixth_tensor,
+    kinds_sixth_warps,
+    kinds_sixth_output,
+    kinds_sixth_formats,
+    kinds_sixth_right,
+)
+SEVENTH, SEVENTH_CORRECT = _set(
+    kinds_seventh_launch, kinds_seventh_loop, kinds_seventh_tensor, kinds_seventh_output, kinds_seventh_right
+)
 CORRECT = {kind.__name__: kind for kind in _kinds(kinds_correct) if kind is not kinds_correct.Correct}
 EVERY: dict[str, type[Kernel]] = {
     **WRONG,

@@ -1,8 +1,8 @@
 """What the seventh set shares: hooks and words.
 
 The seventh set was written, as the sixth, from a sentence ("tile sizes, stages, warps, pitches, both operands, regions, epilogues, output formats;
-mma.sync, wgmma, tcgen05, sparse, scaled") by someone who had read neither the diagnosis nor its pages, nor the kinds of the other sets but one by
-accident. It was committed before any report was seen.
+mma.sync, wgmma, tcgen05, sparse, scaled") by someone who had read neither the diagnosis nor its pages, nor the kinds of the other sets, but for
+`PadOfARead`, the right kernels, `kinds_two` and some names. It was committed before any report was seen.
 """
 
 from __future__ import annotations
