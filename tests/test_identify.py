@@ -20,7 +20,8 @@ from hwkernels.identify.registry import differences, registered, steps_of
 from hwkernels.identify.run import chosen, main
 from hwkernels.identify.sources import GpuTiles, ModelTiles
 from tcsim.arithmetic.steps import Lowering
-from tcsim.identification.machine import NOT_OBSERVABLE, OPEN, Batch, Machine, Signature, answer
+from tcsim.identification.answers import answer
+from tcsim.identification.machine import NOT_OBSERVABLE, OPEN, Batch, Machine, Signature
 from tcsim.identification.proof import alike
 from tcsim.identification.questions import KINDS, Questions
 from tcsim.identification.solver import LIMIT, identify

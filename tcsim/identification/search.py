@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from tcsim.identification.answers import answer, predicted
 from tcsim.identification.codes import most
-from tcsim.identification.machine import Array, Batch, Counted, Machine, answer
+from tcsim.identification.machine import Array, Batch, Counted, Machine
 from tcsim.identification.order import joined
 from tcsim.identification.questions import Questions
 from tcsim.numbers.formats import FORMATS
@@ -53,6 +54,10 @@ class Search:
         """How many they are."""
         return int(self.refuted(machine).sum())
 
+    def counts(self, machines: Sequence[Machine]) -> Array:
+        """The same of several."""
+        return _counts(machines, self.pool, self.answers)
+
     def part(self, machine: Machine, count: int) -> Search:
         """The same with a share of the pool: what a hypothesis answers wrongly, and as many others."""
         wrong = np.flatnonzero(self.refuted(machine))[: count // 2]
@@ -68,6 +73,11 @@ class Search:
     def ask(self, batch: Batch) -> Array:
         """Answers."""
         return batch.ask(self.unknown)
+
+
+def _counts(machines: Sequence[Machine], batch: Batch, told: Array) -> Array:
+    found: Array = (predicted(machines, batch) != told).sum(axis=1)
+    return found
 
 
 def choices(unknown: Counted) -> dict[str, tuple[Any, ...]]:
@@ -221,15 +231,14 @@ def aligned(search: Search, machine: Machine) -> Machine:
     """The best of a machine and those with any other alignment: fraction bits, floor, truncation and kind of exponent, which a few answers decide together."""
     few = search.part(machine, 160)
     bad = np.flatnonzero(few.refuted(machine))[:24]
-    failing, answers = few.pool[bad], few.answers[bad]
+    failing, told = few.pool[bad], few.answers[bad]
+    keys = ("fraction_bits", *_ALIGNMENT)
+    others = [changed(machine, dict(zip(keys, x, strict=True))) for x in product(*(search.choices[y] for y in keys))]
+    others = [others[place] for place in np.flatnonzero(_counts(others, failing, told) == 0)]
+    others = [others[place] for place in np.flatnonzero(few.counts(others) == 0)] if others else []
     best, wrong = machine, search.wrong(machine)
-    for values in product(*(search.choices[key] for key in ("fraction_bits", *_ALIGNMENT))):
-        other = changed(machine, dict(zip(("fraction_bits", *_ALIGNMENT), values, strict=True)))
-        if (
-            (answer(other, failing) == answers).all()
-            and few.wrong(other) == 0
-            and (count := search.wrong(other)) < wrong
-        ):
+    for other in others:
+        if (count := search.wrong(other)) < wrong:
             best, wrong = other, count
             if not wrong:
                 break
@@ -255,11 +264,13 @@ def _paired(search: Search, machine: Machine, wrong: int) -> tuple[Machine, int]
             if not len(bad):
                 continue
             few = bad[:: max(1, len(bad) // 60)]
-            failing, answers = share.pool[few], share.answers[few]
-            for values in pairs_of(moves_near(search, base)):
-                other = changed(base, values)
-                if (answer(other, failing) != answers).mean() < 0.9:
-                    found.append((share.wrong(other), len(found), other))
+            others = [changed(base, values) for values in pairs_of(moves_near(search, base))]
+            counts = _counts(others, share.pool[few], share.answers[few])
+            others = [others[place] for place in np.flatnonzero(counts < 0.9 * len(few))]
+            found += [
+                (int(x), len(found) + i, other)
+                for i, (x, other) in enumerate(zip(share.counts(others), others, strict=True))
+            ]
         found.sort()
         if found and found[0][0] < count:
             total = search.wrong(found[0][2])
@@ -295,18 +306,14 @@ def _chosen(search: Search, machine: Machine, wrong: int, others: Sequence[Machi
     rows = np.concatenate(some)
     weight = np.repeat([bad.sum() / max(1, len(some[0])), (~bad).sum() / max(1, len(some[1]))], [len(x) for x in some])
     failing, few = search.pool[some[0]], search.pool[rows]
-    estimates = []
-    for place, other in enumerate(others):
-        if (answer(other, failing) != search.answers[some[0]]).all():
-            continue  # explains nothing more
-        estimate = float((answer(other, few) != search.answers[rows]) @ weight)
-        if estimate < wrong:
-            estimates.append((estimate, place))
-    best = machine
-    for _, place in sorted(estimates)[:6]:
-        if (count := search.wrong(others[place])) < wrong:
-            best, wrong = others[place], count
-    return best, wrong
+    explains = np.flatnonzero(_counts(others, failing, search.answers[some[0]]) < len(failing)).tolist()  # some of them
+    differ = predicted([others[place] for place in explains], few) != search.answers[rows]
+    estimates = [(x, place) for x, place in zip((differ @ weight).tolist(), explains, strict=True) if x < wrong]
+    likeliest = [others[place] for _, place in sorted(estimates)[:6]]
+    for other, count in zip(likeliest, search.counts(likeliest).tolist(), strict=True):
+        if count < wrong:
+            machine, wrong = other, count
+    return machine, wrong
 
 
 def _ordered(search: Search, machine: Machine, wrong: int) -> tuple[Machine, int]:

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from tcsim.identification.answers import answer, predicted
 from tcsim.identification.codes import code, most
-from tcsim.identification.machine import NOT_OBSERVABLE, OPEN, Array, Batch, Counted, Machine, Spent, Unknown, answer
+from tcsim.identification.machine import NOT_OBSERVABLE, OPEN, Array, Batch, Counted, Machine, Spent, Unknown
 from tcsim.identification.order import Order, joined
 from tcsim.identification.proof import alike
 from tcsim.identification.questions import KINDS, Questions
@@ -244,9 +245,8 @@ def _separated(search: Search, machine: Machine) -> Machine:
             batches += [search.questions.ask(kind, 200, machine.step[0], hint) for kind, _, hint in first]
         batch = joined(batches)
         mine, chosen = answer(machine, batch), []
-        for other in others:
-            differ = np.flatnonzero(answer(other, batch) != mine)
-            chosen.extend(differ[:6].tolist())
+        for row in predicted(others, batch) != mine:
+            chosen.extend(np.flatnonzero(row)[:6].tolist())
         if chosen:
             asked = batch[np.unique(chosen)]
             search.add(asked, search.ask(asked))
@@ -261,20 +261,24 @@ def _separated(search: Search, machine: Machine) -> Machine:
 def _fitting(search: Search, machine: Machine) -> list[Machine]:
     """Hypotheses near one that answers the whole pool, in one key or two, that answer all of it too."""
     rows = np.random.default_rng(len(search.pool)).permutation(len(search.pool))[:150]
-    few, answers = search.pool[rows], search.answers[rows]
+    few, told = search.pool[rows], search.answers[rows]
 
-    def fits(other: Machine) -> bool:
-        return bool((answer(other, few) == answers).all()) and not search.wrong(other)
+    def fitting(others: list[Machine]) -> list[int]:
+        some = np.flatnonzero((predicted(others, few) == told).all(axis=1)).tolist()
+        counts = search.counts([others[place] for place in some])
+        return [place for place, count in zip(some, counts, strict=True) if not count]
 
     moves = moves_near(search, machine)
-    alone = {move: changed(machine, dict([move])) for move in moves}
-    hidden = {move for move, other in alone.items() if fits(other)}
+    alone = [changed(machine, dict([move])) for move in moves]
+    free = fitting(alone)
+    hidden = {moves[place] for place in free}
     pairs = [
         changed(machine, values) for values in pairs_of(moves) if not hidden & set(values.items()) or len(hidden) < 6
     ]
     steps = [changed(machine, {"step": step}) for step in other_steps(machine, search.questions.signature.k)]
-    along = [other for other in [*windows(search, machine), *cut_anywhere(search, machine), *steps] if fits(other)]
-    return along + [alone[move] for move in moves if move in hidden] + [other for other in pairs if fits(other)][:60]
+    along = [*windows(search, machine), *cut_anywhere(search, machine), *steps]
+    found = [(along, fitting(along)), (alone, free), (pairs, fitting(pairs)[:60])]
+    return [others[place] for others, places in found for place in places]
 
 
 def _places(steps: list[tuple[int, ...]], k: int) -> Iterator[tuple[int, ...]]:
