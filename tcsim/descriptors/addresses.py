@@ -83,7 +83,8 @@ def element_bit_addresses(
     value = np.asarray(descriptors, np.uint64)[..., None, None]
     mode = form.field("swizzle").take_array(value)
     names = {code: word for word, code in form.modes.items()}
-    used = [names.get(int(code), "") for code in np.unique(mode)]
+    codes = [int(code) for code in np.unique(mode)]
+    used = [names.get(code, "") for code in codes]
     if "" in used:
         raise OperandError(f"descriptor with a swizzle mode that does not exist on {arch}; valid: {dict(form.modes)}")
     along = along_k(k, format, kind, name)
@@ -92,9 +93,8 @@ def element_bit_addresses(
         raise OperandError(why)
     if name != "sm_90":
         _check_modes(value, form, used, major)
-    codes = sorted(names)  # np.choose wants 0, 1, 2, ...
-    place = np.searchsorted(codes, mode)
-    patterns = [DESCRIPTOR_SWIZZLES[names[code]] for code in codes]
+    place = np.searchsorted(codes, mode)  # np.choose wants 0, 1, 2, ...
+    patterns = [DESCRIPTOR_SWIZZLES[word] for word in used]
     span = np.choose(place, [pattern.span for pattern in patterns])
     start, leading, stride = (
         form.field(word).take_array(value) for word in ("start_address", "leading_byte_offset", "stride_byte_offset")
@@ -117,7 +117,7 @@ def element_bit_addresses(
         chunk, inside = r // per_chunk, r % per_chunk * size
         plain = inside + chunk * stride + column % CORE_ROWS * CORE_BYTES + column // CORE_ROWS * leading
         per_span = span // CORE_BYTES
-        group = np.choose(place, [4 if names[code] == ATOM_32B else CORE_ROWS for code in codes])  # k of an atom
+        group = np.choose(place, [4 if word == ATOM_32B else CORE_ROWS for word in used])  # k of an atom
         swizzled = (
             inside + chunk % per_span * CORE_BYTES + chunk // per_span * leading
             + column % group * span + column // group * stride

@@ -20,6 +20,7 @@ from tcsim.numbers.codec import decode, encode
 _GROUPS = (16, 32, 64, 128, 256)  # of K
 _TIMES = 2  # outputs of a line for each number that is solved for
 _TELLS = 0.01  # of a usual output: what the numbers come to
+_FIRST = 4  # lines that are solved first: they refuse most
 _CLOSE = 0.02  # how near to a whole number a constant or a count comes
 _ADVICE = (
     "the zero point of {x} is not subtracted, or subtracted twice, or with the wrong sign, or it is another line's"
@@ -231,6 +232,17 @@ def _both(a: Numbers, b: Numbers, off: Numbers, reach: Numbers, whole: bool) -> 
 
 def _factors(lines: Numbers, own: Numbers, aim: Numbers, reach: Numbers, group: int) -> Numbers | None:
     """Factors (lines of the operand, groups) of the products of each group; None if they do not give everything."""
+    if _fitted(lines, own[:_FIRST], aim[:, :_FIRST], reach[:, :_FIRST], group) is None:
+        return None
+    found = _fitted(lines, own, aim, reach, group)
+    if found is None or np.ptp(found) <= 1e-3:
+        return None
+    counts = np.abs(found - np.rint(found[:1])) <= _CLOSE  # groups that are added several times, the same in every line
+    return None if counts.all() else found
+
+
+def _fitted(lines: Numbers, own: Numbers, aim: Numbers, reach: Numbers, group: int) -> Numbers | None:
+    """The best factors, if they give everything."""
     fill = -lines.shape[1] % group
     one, other = (np.pad(x, ((0, 0), (0, fill))).reshape(len(x), -1, group) for x in (lines, own))
     products = np.einsum("igk,jgk->jig", one, other, optimize=True)
@@ -240,9 +252,5 @@ def _factors(lines: Numbers, own: Numbers, aim: Numbers, reach: Numbers, group: 
     except np.linalg.LinAlgError:
         return None
     far = reach.T * np.maximum(1.0, np.abs(more + 1)[:, :, 0].max(axis=1, keepdims=True))
-    fits = np.abs((products @ more)[:, :, 0] - aim.T) <= far
     found: Numbers = more[:, :, 0] + 1
-    counts = bool(
-        (np.abs(found - np.rint(found[:1])) <= _CLOSE).all()
-    )  # the same in every line: groups that are added several times
-    return found if fits.all() and np.ptp(found) > 1e-3 and not counts else None
+    return found if (np.abs((products @ more)[:, :, 0] - aim.T) <= far).all() else None

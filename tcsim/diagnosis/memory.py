@@ -154,9 +154,8 @@ def _gather(
     if tile.bits < 8:
         shift = (np.arange(address.shape[1]) * tile.bits % 8).astype(np.uint8)
         codes = image[:, address] >> shift & np.uint8(tile.format.code_mask)
-    else:
-        places = address[..., None] + np.arange(size)
-        codes = np.ascontiguousarray(image[:, places]).view(f"<u{size}")[..., 0]
+    else:  # whole elements: descriptors address units of 16 bytes
+        codes = image.view(f"<u{size}")[:, address // size]
     return codes.astype(tile.format.dtype, copy=False), inside
 
 

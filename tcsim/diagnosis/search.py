@@ -42,6 +42,7 @@ _SCREEN = (12, 16)  # rows and columns of the outputs that every mistake is trie
 _NEAREST = 5  # how many partial explanations are worked out in full
 _ALSO = 5  # other names of an explanation that are given
 _CANNOT_TELL = "this data cannot tell them apart: random operands of the same shapes would"
+_SAFE = 16  # times the model's own distance from exact sums: outputs that are further off are not those of a mistake
 _TELLING = 8  # outputs that differ from the model and that an explanation must reproduce
 
 
@@ -172,6 +173,7 @@ def _of_solver(own: Solved, outputs: int) -> list[_Found]:
 def _catalogued(problem: Problem, wrong: Mask, outputs: int) -> tuple[int, list[_Found], list[Explanation]]:
     """Every mistake of the catalogue: how many were tried, those that explain everything, and the nearest of the others."""
     screen = _screen(wrong)
+    reach = _reach(problem, screen)
     tried = 0
     exact: list[_Found] = []
     partial: list[tuple[float, int, Attempt, Problem]] = []
@@ -183,7 +185,7 @@ def _catalogued(problem: Problem, wrong: Mask, outputs: int) -> tuple[int, list[
             if changed is None:
                 continue
             tried += 1
-            score = _score(changed, screen, wrong)
+            score = _score(changed, screen, wrong, reach=reach if changed.machine is problem.machine else np.inf)
             if score.known and score.matched == score.known:
                 whole = _score(changed, list(changed.parts()), wrong)
                 if _explains(whole, outputs, int(wrong.sum())):
@@ -280,20 +282,42 @@ def _explains(score: _Score, outputs: int, wrong: int) -> bool:
     return score.matched == score.known and enough
 
 
-def _score(changed: Problem, parts: list[Part], wrong: Mask, left: Mask | None = None) -> _Score:
-    """left: is set where an output that can be predicted is not reproduced."""
+def _score(changed: Problem, parts: list[Part], wrong: Mask, left: Mask | None = None, reach: float = np.inf) -> _Score:
+    """left: is set where an output that can be predicted is not reproduced; reach: parts without an output so near are not predicted."""
     matched = known = telling = 0
     for part in parts:
         knows = changed.knows(part)
         if not knows.any():
             continue
-        same = (changed.predict(part) == changed.seen(part)) & knows
+        same = np.zeros_like(knows)
+        if (_off(changed, part, changed.seen(part)) <= reach)[knows].any():
+            same = (changed.predict(part) == changed.seen(part)) & knows
         matched, known = matched + int(same.sum()), known + int(knows.sum())
         place = np.ix_(part.rows, part.columns)
         telling += int((same & wrong[part.matrix][place]).sum())
         if left is not None:
             left[part.matrix][place] = knows & ~same
     return _Score(matched, known, telling)
+
+
+def _reach(problem: Problem, parts: list[Part]) -> float:
+    """How far outputs may be from the exact sums, of their absolute products: several times what they are in the model."""
+    return _SAFE * max(float(_off(problem, part, problem.predict(part)).max()) for part in parts) + 2.0**-20
+
+
+def _off(problem: Problem, part: Part, codes: Codes) -> Numbers:
+    """How far outputs are from the exact sums, of their absolute products; 0 where that cannot be said."""
+    formats, step = problem.machine.formats, problem.step
+    plain = formats["d"].kind == "float" and problem.finish is None and problem.between is None
+    if not plain or problem.positions is not None or problem.scales is not None:
+        return np.zeros(codes.shape)
+    k = (np.array(problem.order)[:, None] * step + np.arange(step)).reshape(-1)
+    with np.errstate(all="ignore"):
+        a = decode(problem.a[part.matrix][np.ix_(part.rows, k)], formats["a"]).astype(np.float64)
+        b = decode(problem.b[part.matrix][np.ix_(k, part.columns)], formats["b"]).astype(np.float64)
+        c = decode(problem.c[part.matrix][np.ix_(part.rows, part.columns)], formats["c"]).astype(np.float64)
+        off = np.abs(decode(codes, formats["d"]).astype(np.float64) - a @ b - c) / (np.abs(a) @ np.abs(b) + np.abs(c))
+    return np.where(np.isfinite(off), off, 0.0)
 
 
 def _screen(wrong: npt.NDArray[np.bool_]) -> list[Part]:
