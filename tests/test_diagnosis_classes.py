@@ -33,13 +33,19 @@ def test_what_no_data_can_tell_apart_is_one_class() -> None:
     assert stored.mistake == "d: stored at another place" and not stored.note
 
 
-@pytest.mark.parametrize(("back", "said"), [(0, "the next row's first"), (32, "those 32 before")])
-def test_a_tail_of_k_that_was_not_cleared(back: int, said: str) -> None:
-    """K = 56 in tiles of 32: what follows is the next row, or the tile before."""
+TAILS = {
+    "the next row's first": lambda lines, k: np.hstack([lines, np.vstack([lines[1:], 0 * lines[:1]])])[:, k],
+    "those 32 before": lambda lines, k: lines[:, k - 32 * (k >= 56)],
+    "the last one again": lambda lines, k: lines[:, np.minimum(k, 55)],
+    "the first ones again": lambda lines, k: lines[:, k % 56],
+}
+
+
+@pytest.mark.parametrize("said", TAILS)
+def test_a_tail_of_k_that_was_not_cleared(said: str) -> None:
+    """K = 56 in tiles of 32: what follows is the next row, the tile before, or the row's own ends."""
     a, b, c = operands(24, 16, 56)
-    k = np.arange(64)
-    lines = [np.pad(x, ((0, 1), (0, 0))) for x in (a, b.T)]
-    wide = [x[:-1, k - 32 * (k >= 56)] if back else np.hstack([x[:-1], x[1:, :8]]) for x in lines]
+    wide = [TAILS[said](lines, np.arange(64)) for lines in (a, b.T)]
     observed = tcsim.gemm(wide[0], wide[1].T, c, instruction=MMA)
     found = tcsim.diagnose(MMA, a=a, b=b, c=c, observed=observed)
     assert (found.verdict, found.mistake, found.explanations[0].bits) == ("explained", "K tail not cleared", True)

@@ -150,6 +150,15 @@ def test_a_triangle_is_called_one() -> None:
     assert "the triangle right of the diagonal, column >= row + 1" in named(tcsim.diagnose(MMA, a=a, b=b, observed=observed))  # fmt: skip
 
 
+def test_a_triangle_that_is_the_other_one_mirrored() -> None:
+    """Rows of very different sizes, and a size that is no multiple of the instruction's."""
+    a, b = operands(36, 36, 32)
+    a = tcsim.encode(tcsim.decode(a, "f16") * 2.0 ** (np.arange(36) % 12)[:, None], "f16")
+    right = tcsim.gemm(a, b, instruction=MMA)
+    said = named(tcsim.diagnose(MMA, a=a, b=b, observed=np.where(np.tri(36, dtype=bool), right, right.T)))
+    assert "d transposed" in said and "in the triangle right of the diagonal, column >= row + 1" in said
+
+
 def test_addresses_that_wrap() -> None:
     """The offset of an element of A is kept in 11 bits."""
     a, b = operands(64, 32, 48)

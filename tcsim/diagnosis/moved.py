@@ -77,8 +77,14 @@ class Moved:
     def near(self, reals: Reals, matrix: int) -> Mask:
         """Which outputs of a matrix it gives, up to rounding; where nothing was stored, those that are zero."""
         values = self.values(reals, matrix)
-        found: Mask = reals.near(np.nan_to_num(values), matrix) & (np.isfinite(values) | (reals.observed[matrix] == 0))
+        found: Mask = self.given(reals, matrix) & (np.isfinite(values) | (reals.observed[matrix] == 0))
         return found
+
+    def given(self, reals: Reals, matrix: int) -> Mask:
+        """The same, where nothing was stored those that are next to zero. Rounding takes an output as far as at the place it comes from."""
+        row, column, _ = self.source((reals.c.shape[1], reals.c.shape[2]))
+        size = reals.reach[matrix][row, column] / reals.unit if reals.unit else 0.0
+        return reals.near(np.nan_to_num(self.values(reals, matrix)), matrix, size)
 
     def codes(self, base: Codes, seen: Codes) -> Codes:
         """Codes of d, (batch, M, N), as they are stored: those that were seen where nothing is."""
@@ -112,7 +118,7 @@ def gives_of(item: Moved, problem: Problem, reals: Reals) -> Mask:
     inside = item.source((reals.c.shape[1], reals.c.shape[2]))[2]
     kept = ~inside & problem.inside()
     codes = problem.observed[kept]
-    given = inside & np.stack([reals.near(np.nan_to_num(item.values(reals, t)), t) for t in range(len(reals.c))])
+    given = inside & np.stack([item.given(reals, t) for t in range(len(reals.c))])
     return given | kept if codes.size and (codes == codes[0]).all() else given
 
 

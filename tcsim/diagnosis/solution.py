@@ -149,7 +149,7 @@ class Solved:
         own = piece.gives
         if isinstance(piece.candidate, Kept) or (own.sum() == self.wrong.sum() and own.all()):
             return ""
-        return f"in {tiles_text(own)}"
+        return f"in {beyond_diagonal(own, piece.near | ~self.problem.inside()) or tiles_text(own)}"
 
     @cached_property
     def codes(self) -> Codes | None:

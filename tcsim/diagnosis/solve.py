@@ -29,6 +29,7 @@ from tcsim.diagnosis.problem import Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
 from tcsim.diagnosis.recoded import recoding_rules
 from tcsim.diagnosis.tile_maps import tile_rules
+from tcsim.diagnosis.where import beyond_diagonal
 from tcsim.diagnosis.whole import Whole
 from tcsim.numbers.formats import Format
 
@@ -401,7 +402,7 @@ class Solver:
 
 
 def clean(gives: Mask, open_: Mask) -> int:
-    """WHOLE if a candidate gives whole lines or blocks of 8 x 8, of all in which it gives an open output; 1 if places of every 16 x 8; else 0.
+    """WHOLE if a candidate gives whole lines, blocks of 8 x 8 or triangles, of all in which it gives an open output; 1 if places of every 16 x 8; else 0.
 
     What a mistake explains has such a shape: it is a tile's, a warp's or a register's. Scattered outputs are explained by chance.
     """
@@ -411,7 +412,8 @@ def clean(gives: Mask, open_: Mask) -> int:
         if not matrix.any():
             continue
         rows, columns = matrix.any(axis=1), matrix.any(axis=0)
-        if given[np.ix_(rows, columns)].all():
+        held = given.any(axis=1)[:, None] & given.any(axis=0)  # without what pads to the instruction's shape
+        if given[np.ix_(rows, columns)].all() or beyond_diagonal(matrix[None], (given | ~held)[None]):
             continue
         whole = []
         for height, across in ((8, (1, 3)), (16, (0, 2))):

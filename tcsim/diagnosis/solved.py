@@ -119,7 +119,7 @@ def solved(problem: Problem, model: Codes, inside: Mask, known: bool) -> Solved 
         found = replace(found, left=np.zeros_like(wrong), fitted=fitted_codes(problem, line, narrow, ends))
     elif wrong.any():
         item = _of_all(found)
-        again = isinstance(item, Tail) and 0 < item.a == item.b  # the same tile of both a second time
+        again = isinstance(item, Tail) and item.same
         if item is None or again:
             found = _by_pieces(found, known)
         if item is not None:
@@ -264,9 +264,12 @@ def _as_whole(found: Solved, item: Whole) -> Solved:
 
 
 def _or_simpler(found: Solved, item: Whole) -> Solved:
-    """The simpler of such a hypothesis and of what else explains everything, with the other as its equal."""
+    """The simpler of such a hypothesis and of what else explains everything, with the other as its equal; that which gives more bits, if one does."""
+    whole = _as_whole(found, item)
     if len(found.pieces) != 1 or not found.covered or found.unwritten.any() or found.rank >= item.rank:
-        return _as_whole(found, item)
+        return whole
+    if _in_every_bit(found).same < whole.same == int(found.problem.inside().sum()):
+        return whole
     piece = found.pieces[0]
     tie = Scored(item, piece.near, WHOLE, int(piece.gives.sum()), None, True)
     return replace(found, pieces=(replace(piece, ties=(*piece.ties, tie)),))

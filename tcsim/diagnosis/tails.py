@@ -1,4 +1,4 @@
-"""The end of K inside a tile, where a kernel multiplies what it did not clear: the next row in memory, or an earlier tile."""
+"""The end of K inside a tile, where a kernel multiplies what it did not clear: the next row in memory, an earlier tile, or elements of the row again."""
 
 from __future__ import annotations
 
@@ -18,11 +18,18 @@ from tcsim.diagnosis.whole import Whole
 _TILES = (1, 2, 4, 8, 16)  # instructions in a tile's K
 _STAGES = (1, 2, 3, 4, 5, 6)
 _SAMPLES = 48  # outputs that every tail is tried on first
+NEXT, LAST, FIRST = 0, -1, -2
+_AGAIN = {
+    NEXT: "the next {line}'s first",
+    LAST: "the last one again (the index is clamped)",
+    FIRST: "the first ones again (the index is taken modulo K)",
+}
+"""What follows the last k where it is not an earlier tile."""
 
 
 @dataclass(frozen=True)
 class Tail(Whole):
-    """What follows the last k of A and of B in a tile. `a`, `b`: how much earlier it was fetched; 0: it is the next line in memory."""
+    """What follows the last k of A and of B in a tile. `a`, `b`: how much earlier it was fetched, or one of `_AGAIN`."""
 
     depth: int  # K
     length: int  # of what follows
@@ -35,10 +42,10 @@ class Tail(Whole):
         """(mistake, detail, advice)."""
         said = [
             f"of {x} the {self.length} after K = {self.depth} are "
-            + (f"those {back} before" if back else f"the next {line}'s first")
+            + (f"those {back} before" if back > 0 else _AGAIN[back].format(line=line))
             for x, line, back in (("a", "row", self.a), ("b", "column", self.b))
         ]
-        advice = "zero what lies behind K in a tile, of one operand at least: predicate the loads, or let TMA fill with zeros"
+        advice = "zero what lies behind K in a tile, of one operand at least: predicate the loads (a clamped or wrapped index is not enough), or let TMA fill with zeros"
         return [("K tail not cleared", "; ".join(said), advice)]
 
     def values(self, reals: Reals, matrix: int) -> Numbers:
@@ -56,7 +63,14 @@ class Tail(Whole):
     def place(self, row: Ints, back: int) -> tuple[Ints, Ints]:
         """The line and the k of what follows some lines (n, 1)."""
         k = self.depth + np.arange(self.length)[None]
-        return (row + 0 * k, k - back) if back else (row + k // self.depth, k % self.depth)
+        if back == NEXT:
+            return row + k // self.depth, k % self.depth
+        return row + 0 * k, 0 * k + self.depth - 1 if back == LAST else k % self.depth if back == FIRST else k - back
+
+    @property
+    def same(self) -> bool:
+        """Whether products of the sum are added once more."""
+        return self.a == self.b != NEXT
 
     def codes(self, problem: Problem) -> Codes:
         """What it predicts of every output, bit for bit."""
@@ -80,7 +94,7 @@ def tails(problem: Problem, reals: Reals, wrong: Mask) -> Iterator[Tail]:
     wanted, reach = (reals.observed - reals.right)[t, i, j], reals.reach[t, i, j]
     for tile in (size * problem.step for size in _TILES):
         length = -depth % tile
-        backs = [0, *(tile * stages for stages in _STAGES if tile * stages <= depth)]
+        backs = [*_AGAIN, *(tile * stages for stages in _STAGES if tile * stages <= depth)]
         for a, b in product(backs, repeat=2) if length else ():
             tail = Tail(depth, length, a, b)
             more = (_first(tail, reals.a, t, i, a) * _first(tail, reals.b, t, j, b)).sum(axis=1)
