@@ -162,6 +162,8 @@ class _Plan:
             exponent = self._exponent(name) - offset[place]
             if joint is not None and place == 0:
                 exponent, significands = exponent - joint[1], joint[2:]
+            elif name == "lift":  # a product may be as much as twice what its exponents say
+                significands = tuple(self.rng.choice([1.0, 1.0, 1.5, 1.75], (2, len(sign))))
             if place == pair + 1 and name == "lift":
                 for codes, format_ in zip((self.batch.a, self.batch.b), self.formats, strict=True):
                     codes[:, columns[place]] = codes[:, columns[pair]]
