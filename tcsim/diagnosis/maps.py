@@ -44,6 +44,7 @@ START = (
 """What to look at where a swizzle is counted from another row."""
 SAME = Rule("", "", "", lambda r, k, o: (r, k), 0, lines_only=True)
 ADVANCE = "{x}: K advance wrong"
+LATE = "K blocks of {x} mismatched"
 LINES = "{x}: {lines} of another block"
 ALONG, ACROSS = "a line of K after another", "a line along M or N after another"
 _SIZES = (8, 16, 32, 64, 128, 256)
@@ -167,7 +168,6 @@ def depth_rules(depth: int, step: int, chunk: int = 0) -> Iterator[Rule]:
     def rule(mistake: str, detail: str, advice: str, where: Callable[[Ints], Ints], rank: int) -> Rule:
         return Rule(mistake, detail, advice, lambda r, k, o: (r, _inside(where(k), depth)), rank)
 
-    late = "K blocks of {x} mismatched"
     advance = ADVANCE
     sizes = [size for size in (step, 2 * step, 4 * step, 8 * step, 16 * step) if size < depth]
     for size in sizes:
@@ -178,12 +178,12 @@ def depth_rules(depth: int, step: int, chunk: int = 0) -> Iterator[Rule]:
         yield rule(advance, f"no advance: K block 0 of {size} every time{split}", _ADVANCE, partial(_first, size), 2)
         for by in (1, 2, 3):
             when = f"{by} blocks of {size}" if by > 1 else f"one block of {size}"
-            yield rule(late, f"{when} late", _STAGE, partial(_late, size, by, 0), 2)
-            yield rule(late, f"{when} early", _STAGE, partial(_late, size, -by, last), 2)
+            yield rule(LATE, f"{when} late", _STAGE, partial(_late, size, by, 0), 2)
+            yield rule(LATE, f"{when} early", _STAGE, partial(_late, size, -by, last), 2)
         said = f"blocks of {size} exchanged in pairs" + (_HALF_OF_A_PATTERN if size == 4 * chunk else "")
-        yield rule(late, said, _STAGE, partial(_pairs, size), 2)
-        yield rule(late, f"blocks of {size} rotated by one", _STAGE, partial(_turned_round, size, depth), 2)
-        yield rule(late, f"blocks of {size} rotated back by one", _STAGE, partial(_turned_round, -size, depth), 2)
+        yield rule(LATE, said, _STAGE, partial(_pairs, size), 2)
+        yield rule(LATE, f"blocks of {size} rotated by one", _STAGE, partial(_turned_round, size, depth), 2)
+        yield rule(LATE, f"blocks of {size} rotated back by one", _STAGE, partial(_turned_round, -size, depth), 2)
         for part in sizes:
             if part < size:
                 said = f"inside each tile of {size}: no advance, K block 0 of {part} every time"
@@ -193,7 +193,7 @@ def depth_rules(depth: int, step: int, chunk: int = 0) -> Iterator[Rule]:
                 for other in {number - by, number + by}:
                     if 0 <= other <= last:
                         said = f"in block {number} of {size} (K {number * size}-{number * size + size - 1}) that of block {other}"
-                        yield rule(late, said, _STAGE, partial(_one, size, number, other), 3)
+                        yield rule(LATE, said, _STAGE, partial(_one, size, number, other), 3)
     for parts in range(2, min(depth // 2, _MOST_PARTS) + 1):
         if depth % parts == 0:
             for outer in {parts, depth // parts}:

@@ -16,6 +16,7 @@ from tcsim.diagnosis.mixed_parts import part_maps
 from tcsim.diagnosis.problem import Problem
 from tcsim.diagnosis.reals import Mask, Reals
 from tcsim.diagnosis.solve import WHOLE, Scored, Solver, clean, foremost
+from tcsim.diagnosis.some_tiles import in_some_tiles
 from tcsim.diagnosis.tables import tables
 from tcsim.diagnosis.tile_stages import tile_stages
 from tcsim.diagnosis.tile_sums import tile_sums
@@ -25,6 +26,7 @@ Source = Callable[[Problem, Reals, Mask], Iterator[Candidate | Whole]]
 SOURCES: tuple[Source, ...] = (
     other_buffers,
     k_steps,
+    in_some_tiles,
     part_maps,
     tables,
     beneath,

@@ -44,6 +44,7 @@ from tcsim.diagnosis.restated import is_everywhere, restated, stored
 from tcsim.diagnosis.scale_tables import scale_tables
 from tcsim.diagnosis.solution import Piece, Solved
 from tcsim.diagnosis.solve import WHOLE, Scored, Solver, foremost
+from tcsim.diagnosis.some_tiles import in_some_tiles
 from tcsim.diagnosis.tails import Tail, tails
 from tcsim.diagnosis.tile_stages import tile_stages
 from tcsim.diagnosis.tile_sums import tile_sums
@@ -216,6 +217,9 @@ def _by_pieces(found: Solved, known: bool) -> Solved:
         found = _as_tiles(found)
         if len({name for piece in found.pieces for name, _, _ in piece.candidate.names()} & _LATE) > 1:
             again = _recovered(found, (tile_stages,))  # one operand's, where each tile has its own
+            found = again if again.covered else found
+        if len(found.pieces) > 1:
+            again = _recovered(found, (in_some_tiles,))
             found = again if again.covered else found
     return found if found.covered or known else _recovered(found)
 
