@@ -38,7 +38,7 @@ class BoundaryTileInBothSlices(Eighth):
 
     source = "ggml-org/llama.cpp#8311"
     wish = Wish(tiles=5, split=(2, 3))
-    needs = (AGAIN, either(span("from", "to"), everything(KTILE, "boundar|between slices|both slices")))
+    needs = (either(AGAIN, "both"), either(span("from", "to"), everything(KTILE, "boundar|between slices|both slices")))
     half = (either(SPLIT, KTILE),)
 
     def setup(self) -> None:
@@ -176,7 +176,7 @@ class AdvancedBeforeTheFirstLoad(Eighth):
 
     plain = True
     wish = Wish(tiles=3)
-    needs = (A, either(everything(KTILE, SHIFTED), "ahead|advanced before|one tile"), either(value("bk"), "one (?:k )?tile|a tile|next"))
+    needs = (A, SHIFTED, either(value("bk"), "one (?:k )?tile|a tile|next"))
     half = (either(A, KTILE),)
 
     def setup(self) -> None:
@@ -236,7 +236,7 @@ class BytesOfAAloneExpected(Eighth):
         return i if operand == "b" else i + 1
 
 
-class ParityNeverFlips(Eighth):
+class BarrierPhaseStuck(Eighth):
     """The phase of the barriers never flips: from K tile {stages} on, each iteration reads the tiles of {stages} iterations before."""
 
     plain = True
@@ -329,7 +329,7 @@ class StridedSlicesStartTogether(Eighth):
 
 
 class SerialSplitOverwrites(Eighth):
-    """Serial split-K stores instead of adding: of {parts} slices only the last, k {from}-{to}, is in D, without C."""
+    """Serial split-K stores instead of adding: of {parts} slices only the last, k {from}-{to}, is in D, the others are missing."""
 
     wish = Wish(split=(2, 3), tiles=3)
     needs = (either(span("from", "to"), r"k 0-{before}(?!\d)", everything(SPLIT, "last")), either(LACK, "overwrit", r"\bonly\b|alone"))
