@@ -9,7 +9,7 @@ from tests.second_wrong_kernels.problem import Array, Wish
 from tests.second_wrong_kernels.words import COLUMNS, KTILE, OFFSET, PHASE, PITCH, ROWS, SWIZZLE, TRANSPOSED, WARP, ZERO, A, B, value
 
 PLACED = r"shared|smem|tile|box|stage|pitch|layout"
-TWOFOLD = r"repeat|again|duplicat|same|cop(?:y|ies)|look like|reuse|instead|\bfrom\b|\bread|taken|equal|are (?:those|the)"
+TWOFOLD = r"repeat|again|duplicat|same|cop(?:y|ies)|look like|reuse|instead|\bfrom\b|\bread|taken|equal|made of|are (?:those|the)"
 
 
 class PadWrittenNotRead(Eighth):
@@ -134,20 +134,13 @@ class BoxesOneAfterTheOther(Eighth):
         return k // half * (self.t.bm * half) + row * half + k % half if operand == "a" else super().place_written(operand, row, k, pitch)
 
 
-class CoordinatesExchanged(Eighth):
+class BoxCoordinatesCrossed(Eighth):
     """The two coordinates of the copy of A are exchanged: a tile starts at the row of its K tile, and at the k of its block of rows."""
 
     plain = True
     wish = Wish(blocks=(2, 1), tiles=3)
     needs = (A, either(r"coordinate", TRANSPOSED, everything(EXCHANGED, ROWS, KTILE), everything(r"starts?|origin|offset", ROWS, KTILE), everything(r"rows \d+-\d+", r"k \d+-\d+", FROM)))
     half = (A,)
-
-    def setup(self) -> None:
-        self.block = 0
-
-    def rows_of_a(self, y: int, x: int) -> Array:
-        self.block = y
-        return np.arange(self.t.bm)
 
     def tile_a(self, y: int, x: int, tile: int | None) -> Array:
         if tile is None:
