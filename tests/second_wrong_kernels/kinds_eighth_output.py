@@ -10,7 +10,7 @@ from tests.second_wrong_kernels.problem import Array, Wish
 from tests.second_wrong_kernels.words import BLOCK, COLUMNS, PITCH, ROWS, SAME, TRANSPOSED, ZERO, C, D, value
 
 EMPTY = either(UNWRITTEN, ZERO, r"\bnan\b|empty|blank")
-NEGATIVE = r"negat|minus|sign|-1(?:\.0)?\b|subtract|(?<![\w])- ?(?:c|a|b|d)\b"
+NEGATIVE = r"negat|minus|\bsigns?\b|(?<![\d.\w])-1(?:\.0)?\b(?![\d-])|subtract|\bb ?[-−] ?c\b|\bc ?[-−] ?a"
 
 
 class AlphaUsedForBeta(Eighth):
@@ -163,7 +163,7 @@ class ClampedToSix(Eighth):
         return np.clip(total, 0, 6).astype(total.dtype)
 
 
-class SiluApplied(Eighth):
+class SiluInTheEpilogue(Eighth):
     """The epilogue applies SiLU, x * sigmoid(x), which was not asked for."""
 
     source = "NVIDIA/TensorRT-LLM#15092"
@@ -175,11 +175,11 @@ class SiluApplied(Eighth):
         return (total.astype(np.float64) / (1 + np.exp(-total.astype(np.float64)))).astype(total.dtype)
 
 
-class ScaledByColumn(Eighth):
+class FactorsOfColumns(Eighth):
     """The epilogue multiplies every column by a factor of its own, as for dequantised weights."""
 
     floats = True
-    needs = (r"column|per-channel|along n|\bn\b", r"factor|scale|multipl|times")
+    needs = (r"column|per-channel|along n|\bn\b", r"factor|scal(?:e|ed|es|ing)\b|multiplied by|multiplies|times")
     half = ("factor|scale|column",)
 
     def setup(self) -> None:
@@ -189,12 +189,12 @@ class ScaledByColumn(Eighth):
         return total * self.factors[columns]
 
 
-class ScaledByRow(Eighth):
+class FactorsOfRows(Eighth):
     """The epilogue multiplies every row by a factor of its own, as the routing weight of a token."""
 
     source = "ROCm/triton#685"
     floats = True
-    needs = (r"\brows?\b|per-token|along m|\bm\b", r"factor|scale|multipl|times")
+    needs = (r"\brows?\b|per-token|along m|\bm\b", r"factor|scal(?:e|ed|es|ing)\b|multiplied by|multiplies|times")
     half = ("factor|scale|row",)
 
     def setup(self) -> None:
@@ -208,7 +208,7 @@ class BiasOfRowsAdded(Eighth):
     """A vector of biases, one for each row, is added, and none was asked for."""
 
     floats = True
-    needs = (r"\brows?\b|along m|\bm\b", r"bias|added|constant|vector|plus|offset")
+    needs = (r"\brows?\b|along m|\bm\b", r"bias|constant|vector|each row|every row|per-row")
     half = ("bias|row",)
 
     def setup(self) -> None:
@@ -365,7 +365,7 @@ class StoredBeyondTheRow(Eighth):
         return rows < self.p.m
 
 
-class StoredColumnMajor(Eighth):
+class OutputInColumnOrder(Eighth):
     """D is stored column-major where row-major was asked for."""
 
     source = "NVIDIA/cutlass#1150"

@@ -211,7 +211,7 @@ class DenseAdvancesLikeCompressed(_Sparse):
 
 
 class CompressedHalvesExchanged(_Sparse):
-    """The halves of each K tile of compressed A are exchanged, and their metadata are not."""
+    """The two halves of A, compressed, are exchanged in each K tile, and their metadata are not."""
 
     needs = (A, either(EXCHANGED, FROM), either(KTILE, "compress|half|halves|tile"))
     half = (either(A, METADATA),)
