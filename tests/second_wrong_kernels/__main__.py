@@ -14,6 +14,8 @@ from typing import Any
 import tcsim
 from tests.second_wrong_kernels.cases import (
     CORRECT,
+    EIGHTH,
+    EIGHTH_CORRECT,
     EVERY,
     FIFTH,
     FIFTH_CORRECT,
@@ -98,6 +100,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--fifth", action="store_true", help="the kinds of kinds_fifth_*.py alone")
     parser.add_argument("--sixth", action="store_true", help="the kinds of kinds_sixth_*.py alone")
     parser.add_argument("--seventh", action="store_true", help="the kinds of kinds_seventh_*.py alone")
+    parser.add_argument("--eighth", action="store_true", help="the kinds of kinds_eighth_*.py alone")
     parser.add_argument("--json", type=Path, help="write every report, one line a case, as they come")
     parser.add_argument("--verbose", action="store_true", help="print the reports that are not right")
     options = parser.parse_args(arguments)
@@ -112,6 +115,8 @@ def main(arguments: list[str] | None = None) -> int:
         chosen = [*SIXTH, *SIXTH_CORRECT]
     elif options.seventh:
         chosen = [*SEVENTH, *SEVENTH_CORRECT]
+    elif options.eighth:
+        chosen = [*EIGHTH, *EIGHTH_CORRECT]
     names = options.only.split(",") if options.only else chosen
     jobs = [(name, options.seed + i) for i in range(options.each) for name in names]
     results = []

@@ -9,6 +9,13 @@ import numpy as np
 
 from tests.second_wrong_kernels import (
     kinds_correct,
+    kinds_eighth_launch,
+    kinds_eighth_loop,
+    kinds_eighth_output,
+    kinds_eighth_quantized,
+    kinds_eighth_right,
+    kinds_eighth_split,
+    kinds_eighth_tensor,
     kinds_epilogue,
     kinds_fifth_launch,
     kinds_fifth_loop,
@@ -77,6 +84,15 @@ SIXTH, SIXTH_CORRECT = _set(
 SEVENTH, SEVENTH_CORRECT = _set(
     kinds_seventh_launch, kinds_seventh_loop, kinds_seventh_tensor, kinds_seventh_output, kinds_seventh_right
 )
+EIGHTH, EIGHTH_CORRECT = _set(
+    kinds_eighth_launch,
+    kinds_eighth_loop,
+    kinds_eighth_split,
+    kinds_eighth_tensor,
+    kinds_eighth_quantized,
+    kinds_eighth_output,
+    kinds_eighth_right,
+)
 CORRECT = {kind.__name__: kind for kind in _kinds(kinds_correct) if kind is not kinds_correct.Correct}
 EVERY: dict[str, type[Kernel]] = {
     **WRONG,
@@ -85,11 +101,13 @@ EVERY: dict[str, type[Kernel]] = {
     **FIFTH,
     **SIXTH,
     **SEVENTH,
+    **EIGHTH,
     **CORRECT,
     **FOURTH_CORRECT,
     **FIFTH_CORRECT,
     **SIXTH_CORRECT,
     **SEVENTH_CORRECT,
+    **EIGHTH_CORRECT,
 }
 
 
@@ -161,7 +179,7 @@ def make(kind: type[Kernel], seed: int) -> Case:
                 shows = kind.correct or not np.array_equal(observed, right_of(kernel, random))
             else:
                 shows = differs(observed, right_of(kernel, random))
-        blind = next((group for group in (SIXTH, SEVENTH) if kind.__name__ in group), {})
+        blind = next((group for group in (SIXTH, SEVENTH, EIGHTH) if kind.__name__ in group), {})
         if shows and not (blind and twins(kernel, observed, seed, blind)):
             says = (kind.__doc__ or "").strip()
             return Case(
@@ -190,7 +208,7 @@ ROUNDING = (
 
 
 def can_show(kind: type[Kernel], p: Problem, t: Tiling) -> bool:
-    """Whether a kind of the sixth or seventh set has what it wishes on a problem that was drawn for another."""
+    """Whether a kind of the sixth, seventh or eighth set has what it wishes on a problem that was drawn for another."""
     wish = kind.wish
     extents = {"m": (p.m, t.bm), "n": (p.n, t.bn), "k": (p.k, t.bk)}
     return (

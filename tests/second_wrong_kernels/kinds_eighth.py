@@ -9,13 +9,31 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import numpy as np
+
 from tests.second_wrong_kernels.kernel import Kernel
+from tests.second_wrong_kernels.problem import Array, Wish
 
 
 class Eighth(Kernel):
     """A kind of this set, and where it was met."""
 
     source: ClassVar[str] = "textbook"
+
+
+class Fine(Eighth):
+    """A right kernel, and two lines that main loops of another order need."""
+
+    correct = True
+    wish = Wish(tiles=3)
+
+    def fresh(self, y: int, x: int) -> Array:
+        """Accumulators of zero."""
+        return np.zeros((self.t.bm, self.t.bn), np.uint32)
+
+    def product(self, y: int, x: int, tile: int, out: Array) -> Array:
+        """A K tile added to accumulators."""
+        return self.multiply(self.tile_a(y, x, tile), self.tile_b(y, x, tile), out, self.extras(y, x, tile))
 
 
 def everything(*patterns: str) -> str:
@@ -30,7 +48,7 @@ def either(*patterns: str) -> str:
 
 def span(first: str, last: str) -> str:
     """A range of indices from one fact to another, both counted."""
-    return r"(?<![\d.]){" + first + r"}\s*(?:-|to|\.\.\.?|–|:|through|and)\s*{" + last + r"}(?!\d)"
+    return r"(?<![\d.]){" + first + r"}\s*(?:-|to|\.\.\.?|\u2013|:|through|and)\s*{" + last + r"}(?!\d)"
 
 
 UNWRITTEN = (

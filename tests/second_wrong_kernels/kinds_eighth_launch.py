@@ -6,7 +6,7 @@ import numpy as np
 
 from tests.second_wrong_kernels.kinds_eighth import EXCHANGED, FROM, UNWRITTEN, Eighth, either, everything, span
 from tests.second_wrong_kernels.problem import Array, Wish
-from tests.second_wrong_kernels.words import BLOCK, COLUMNS, D, OFFSET, PITCH, ROWS, A, B, value
+from tests.second_wrong_kernels.words import BLOCK, COLUMNS, OFFSET, PITCH, ROWS, A, B, D, value
 
 EMPTY = either(UNWRITTEN, r"\bzeros?\b|\bnan\b|empty|blank")
 
@@ -80,7 +80,7 @@ class TailWaveDropped(Eighth):
 class HostTileTwiceAsTall(Eighth):
     """The host launches for tiles of {host} rows, the kernel has {bm}: rows {first}-{last}, the lower half of the blocks, are missing."""
 
-    wish = Wish(blocks=(2, 1))
+    wish = Wish(blocks=(4, 1))
     needs = (EMPTY, either(everything(ROWS, value("first")), r"half (?:of )?(?:the )?(?:grid|blocks|rows)|grid"))
     half = (EMPTY, "rows")
 
@@ -113,7 +113,12 @@ class BlocksStoredAcross(Eighth):
     wish = Wish(blocks=(2, 2), whole="mn")
     needs = (
         BLOCK,
-        either(EXCHANGED, r"block(?:idx)?\.?[xy] .*block(?:idx)?\.?[xy]|transpos", everything(FROM, ROWS, COLUMNS), r"place of|written (?:to|at|where)"),
+        either(
+            EXCHANGED,
+            r"block(?:idx)?\.?[xy] .*block(?:idx)?\.?[xy]|transpos",
+            everything(FROM, ROWS, COLUMNS),
+            r"place of|written (?:to|at|where)",
+        ),
     )
     half = (BLOCK, FROM)
 
@@ -154,7 +159,7 @@ class HalfAStepAlongN(Eighth):
         either(B, COLUMNS),
         either(
             everything(either("step|apart|stride|advance|offset|overlap|start", FROM), value("step")),
-            rf"overlap|half (?:a|the|of) (?:step|tile|block)|halved",
+            r"overlap|half (?:a|the|of) (?:step|tile|block)|halved",
         ),
     )
     half = (either(B, "columns"), BLOCK)
@@ -177,7 +182,9 @@ class WrapByTheOtherExtent(Eighth):
         value("m"),
         either(
             r"wrap|modulo|\bmod\b|%",
-            everything(either(r"repeat|again|duplicat|\bsame\b|copies|look like|columns? 0", r"\bfrom\b|instead|\bare\b")),
+            everything(
+                either(r"repeat|again|duplicat|\bsame\b|copies|look like|columns? 0", r"\bfrom\b|instead|\bare\b")
+            ),
         ),
     )
     half = ("columns",)
@@ -205,7 +212,10 @@ class BatchStrideTooLarge(_Batches):
 
     needs = (
         either(A, ROWS),
-        either(everything(either(OFFSET, "stride|further|later|ahead|too large|batch"), value("by")), everything("batch", "stride")),
+        either(
+            everything(either(OFFSET, "stride|further|later|ahead|too large|batch"), value("by")),
+            everything("batch", "stride"),
+        ),
     )
     half = (either(A, ROWS), either(OFFSET, "stride", value("at")))
 
@@ -225,7 +235,9 @@ class BatchIndexIgnoredForA(_Batches):
     needs = (
         either(A, ROWS),
         value("at"),
-        either(r"ignor|again|repeat|duplicat|same|copies|copy|look like|rows? 0\b|always|batch", everything(FROM, r"\b0\b")),
+        either(
+            r"ignor|again|repeat|duplicat|same|copies|copy|look like|rows? 0\b|always|batch", everything(FROM, r"\b0\b")
+        ),
     )
     half = ("rows", value("at"))
 
@@ -256,7 +268,7 @@ class ClusterRankIgnored(Eighth):
     """Both blocks of a cluster multicast the first half of their tile of A: the lower {half} rows of each {bm} are its upper ones."""
 
     source = "NVIDIA/cutlass#2750"
-    styles = ("wgmma", "tcgen05")
+    styles = ("tcgen05",)
     wish = Wish(whole="m")
     needs = (
         either(A, ROWS),
@@ -277,7 +289,11 @@ class MulticastToTheFirstAlone(Eighth):
 
     styles = ("wgmma", "tcgen05")
     wish = Wish(blocks=(2, 1), whole="m", c=False)
-    needs = (either(ROWS, BLOCK), either(r"zeros?\b|nothing|empty|no product|missing|never|mask|multicast"), either(value("at"), "odd|second|every other"))
+    needs = (
+        either(ROWS, BLOCK),
+        either(r"zeros?\b|nothing|empty|no product|missing|never|mask|multicast"),
+        either(value("at"), "odd|second|every other"),
+    )
     half = ("rows|block", "zero|missing")
 
     def setup(self) -> None:
@@ -309,7 +325,13 @@ class PointerOfBNotAligned(Eighth):
     """B's pointer is rounded down to 16 bytes: all of B is read {by} elements too early."""
 
     wish = Wish(majors="km")
-    needs = (B, either(everything(either(OFFSET, r"early|earlier|before|too (?:small|low)|columns?"), value("by")), r"-{by}\b|rounded down"))
+    needs = (
+        B,
+        either(
+            everything(either(OFFSET, r"early|earlier|before|too (?:small|low)|columns?"), value("by")),
+            r"-{by}\b|rounded down",
+        ),
+    )
     half = (B, either(OFFSET, "columns"))
 
     def setup(self) -> None:

@@ -5,12 +5,21 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 
-from tests.second_wrong_kernels.kinds_eighth import EXCHANGED, FACTOR, FROM, UNMASKED, UNWRITTEN, Eighth, either, everything
+from tests.second_wrong_kernels.kinds_eighth import (
+    EXCHANGED,
+    FACTOR,
+    FROM,
+    UNMASKED,
+    UNWRITTEN,
+    Eighth,
+    either,
+    everything,
+)
 from tests.second_wrong_kernels.problem import Array, Wish
 from tests.second_wrong_kernels.words import BLOCK, COLUMNS, PITCH, ROWS, SAME, TRANSPOSED, ZERO, C, D, value
 
 EMPTY = either(UNWRITTEN, ZERO, r"\bnan\b|empty|blank")
-NEGATIVE = r"negat|minus|\bsigns?\b|(?<![\d.\w])-1(?:\.0)?\b(?![\d-])|subtract|\bb ?[-−] ?c\b|\bc ?[-−] ?a"
+NEGATIVE = r"negat|minus|\bsigns?\b|(?<![\d.\w])-1(?:\.0)?\b(?![\d-])|subtract|\bb ?[-\u2212] ?c\b|\bc ?[-\u2212] ?a"
 
 
 class AlphaUsedForBeta(Eighth):
@@ -48,7 +57,11 @@ class SourceOfColumnZero(Eighth):
 
     source = "openxla/xla#46897"
     wish = Wish(c=True)
-    needs = (C, either("column|vector|broadcast|stride"), either(r"broadcast|vector|\b0\b|zero|first column|every column|all columns|same column|ldc"))
+    needs = (
+        C,
+        either("column|vector|broadcast|stride"),
+        either(r"broadcast|vector|\b0\b|zero|first column|every column|all columns|same column|ldc"),
+    )
     half = (C,)
 
     def read_c(self, rows: Array, columns: Array) -> Array:
@@ -120,7 +133,9 @@ class SourceOfTheNeighbouringColumn(Eighth):
 
     def read_c(self, rows: Array, columns: Array) -> Array:
         wrapped = columns + self.facts["by"]
-        return super().read_c(rows + wrapped // self.p.n * (columns < self.p.n), np.where(columns < self.p.n, wrapped % self.p.n, columns))
+        return super().read_c(
+            rows + wrapped // self.p.n * (columns < self.p.n), np.where(columns < self.p.n, wrapped % self.p.n, columns)
+        )
 
 
 class SourceOnlyWhereTheTileIsWhole(Eighth):
@@ -128,7 +143,11 @@ class SourceOnlyWhereTheTileIsWhole(Eighth):
 
     source = "NVIDIA/cutlass#818"
     wish = Wish(blocks=(2, 1), ragged="m", c=True)
-    needs = (C, either("without|missing|not added|lack|omit|lost|ignored|zero|forgot|dropped|no c"), either(value("first"), r"ragged|last (?:block|tile|rows)"))
+    needs = (
+        C,
+        either("without|missing|not added|lack|omit|lost|ignored|zero|forgot|dropped|no c"),
+        either(value("first"), r"ragged|last (?:block|tile|rows)"),
+    )
     half = (C,)
 
     def setup(self) -> None:
@@ -142,7 +161,13 @@ class ReluBeforeTheSource(Eighth):
     """The ReLU is applied before C is added, and none was asked for: D = max(a b, 0) + C."""
 
     wish = Wish(c=True)
-    needs = (r"relu|max\(|negative|clamp|positive", either(r"before c|before (?:the )?(?:c|bias|source|residual)\b|then c\b|\+ ?c\b|c (?:is )?added (?:after|later)|then add|without c\b|plus c\b", everything("relu|max", r"\bc\b")))
+    needs = (
+        r"relu|max\(|negative|clamp|positive",
+        either(
+            r"before c|before (?:the )?(?:c|bias|source|residual)\b|then c\b|\+ ?c\b|c (?:is )?added (?:after|later)|then add|without c\b|plus c\b",
+            everything("relu|max", r"\bc\b"),
+        ),
+    )
     half = ("relu|negative|clamp",)
 
     def setup(self) -> None:
@@ -276,7 +301,11 @@ class QuartersOfDExchanged(Eighth):
 
     styles = ("mma",)
     wish = Wish(whole="mn")
-    needs = (either(EXCHANGED, FROM), r"\b8\b|8-15|quarter|8x8|register|accumulator", either(everything(ROWS, COLUMNS), r"quarter|8 ?(?:x|by|×) ?8|register|accumulator|fragment"))
+    needs = (
+        either(EXCHANGED, FROM),
+        r"\b8\b|8-15|quarter|8x8|register|accumulator",
+        either(everything(ROWS, COLUMNS), r"quarter|8 ?(?:x|by|\u00d7) ?8|register|accumulator|fragment"),
+    )
     half = (either(D, "rows", "columns"),)
 
     def fragments_d(self, block: Array) -> Array:
@@ -379,7 +408,11 @@ class OutputInColumnOrder(Eighth):
 class StagedWithOtherPitch(Eighth):
     """D goes through shared memory, written with rows of {written} and read with rows of {bn}: blocks of D are sheared."""
 
-    needs = (either(D, BLOCK), either(PITCH, "shear|rows of|staged|shared"), either(value("written"), value("bn"), value("pad")))
+    needs = (
+        either(D, BLOCK),
+        either(PITCH, "shear|rows of|staged|shared"),
+        either(value("written"), value("bn"), value("pad")),
+    )
     half = (either(D, PITCH),)
 
     def setup(self) -> None:
@@ -412,7 +445,10 @@ class GateAndUpInterleaved(Eighth):
     """Columns of each tile of {bn} are stored interleaved: the left half of D goes to the even columns, the right half to the odd."""
 
     wish = Wish(whole="n")
-    needs = (COLUMNS, either("interleav|even|odd|shuffl|stride 2", everything(EXCHANGED, either(value("bn"), value("half"), "half"))))
+    needs = (
+        COLUMNS,
+        either("interleav|even|odd|shuffl|stride 2", everything(EXCHANGED, either(value("bn"), value("half"), "half"))),
+    )
     half = ("columns",)
 
     def setup(self) -> None:

@@ -78,7 +78,10 @@ class ScalesOfTheOtherEightRows(_Scaled):
 class OneScaleForTwoBlocks(_Scaled):
     """Both operands use one scale factor for {twice} elements of K, the first of two: blocks have {block} elements."""
 
-    needs = (SCALE, either(value("twice"), "every (?:other|second)|two blocks|first of (?:two|each pair)|pair|larger|twice"))
+    needs = (
+        SCALE,
+        either(value("twice"), "every (?:other|second)|two blocks|first of (?:two|each pair)|pair|larger|twice"),
+    )
     half = (SCALE,)
 
     def setup(self) -> None:
@@ -95,7 +98,12 @@ class ScalesOfBAreThoseOfTheTile(_Scaled):
     """The column of the block is not added for B's scale factors: every block of {bn} columns uses those of the first."""
 
     wish = Wish(blocks=(1, 2), whole="n")
-    needs = (SCALE, r"scale_b|\bb\b", either(r"column|block|tile|along n|\bn\b"), either(SAME, "first|not added|offset|columns 0"))
+    needs = (
+        SCALE,
+        r"scale_b|\bb\b",
+        either(r"column|block|tile|along n|\bn\b"),
+        either(SAME, "first|not added|offset|columns 0"),
+    )
     half = (SCALE,)
 
     def setup(self) -> None:
@@ -134,7 +142,11 @@ class ScaleOfANotApplied(_Scaled):
 
     source = "sgl-project/sglang#37759"
     wish = Wish(tiles=4)
-    needs = (SCALE, r"scale_a|\ba\b", either(r"\b1(?:\.0)?\b|\bone|not applied|ignor|missing|without|never|blank|not loaded"))
+    needs = (
+        SCALE,
+        r"scale_a|\ba\b",
+        either(r"\b1(?:\.0)?\b|\bone|not applied|ignor|missing|without|never|blank|not loaded"),
+    )
     half = (SCALE,)
 
     def setup(self) -> None:
@@ -164,7 +176,13 @@ class MetadataOfTheSliceNotFound(_Sparse):
 
     source = "NVIDIA/cutlass#3625"
     wish = Wish(split=(2,), tiles=4)
-    needs = (METADATA, either(value("from"), "slice|split|second half"), either(r"zero|default|offset|behind|beyond|missing|never|not loaded|0 and 1|0, ?1|0x4+|ignored|blank|slice|split"))
+    needs = (
+        METADATA,
+        either(value("from"), "slice|split|second half"),
+        either(
+            r"zero|default|offset|behind|beyond|missing|never|not loaded|0 and 1|0, ?1|0x4+|ignored|blank|slice|split"
+        ),
+    )
     half = (METADATA,)
 
     def setup(self) -> None:
@@ -178,7 +196,11 @@ class MetadataGroupsExchanged(_Sparse):
     """The two groups of four in each byte of the metadata are exchanged."""
 
     source = "pytorch/pytorch#116017"
-    needs = (METADATA, either(EXCHANGED, "nibble|half-byte"), "group|four|nibble|byte|pair|neighbo|along k|\\b8\\b|\\bk\\b")
+    needs = (
+        METADATA,
+        either(EXCHANGED, "nibble|half-byte"),
+        "group|four|nibble|byte|pair|neighbo|along k|\\b8\\b|\\bk\\b",
+    )
     half = (METADATA,)
 
     def positions(self, rows: Array, k: Array) -> Array:
@@ -200,7 +222,13 @@ class DenseAdvancesLikeCompressed(_Sparse):
     """B's pointer along K advances by {half} in each tile, as that of compressed A: tiles of B of {bk} overlap by half."""
 
     wish = Wish(tiles=3)
-    needs = (B, either(everything(KTILE, either(value("half"), r"overlap|half|\bstep|advance|stride")), everything("advance|step|stride", value("half"))))
+    needs = (
+        B,
+        either(
+            everything(KTILE, either(value("half"), r"overlap|half|\bstep|advance|stride")),
+            everything("advance|step|stride", value("half")),
+        ),
+    )
     half = (either(B, KTILE),)
 
     def setup(self) -> None:

@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-import ml_dtypes
 import numpy as np
 
-from tests.second_wrong_kernels.kinds_eighth import Eighth
+from tests.second_wrong_kernels.kinds_eighth import Fine
 from tests.second_wrong_kernels.kinds_eighth_tensor import swizzled
 from tests.second_wrong_kernels.problem import Array, Wish
 
 
-class _Right(Eighth):
-    correct = True
-    wish = Wish(tiles=3)
-
-    def fresh(self, y: int, x: int) -> Array:
-        """Accumulators of zero."""
-        return np.zeros((self.t.bm, self.t.bn), np.uint32)
-
-    def product(self, y: int, x: int, tile: int, out: Array) -> Array:
-        """A K tile added to accumulators."""
-        return self.multiply(self.tile_a(y, x, tile), self.tile_b(y, x, tile), out, self.extras(y, x, tile))
-
-
-class FineStreamK(_Right):
+class FineStreamK(Fine):
     """Stream-K: where K is cut differs from block to block, and partial sums are added as they come."""
 
     source = "kekzl/imp#1841"
@@ -41,7 +27,7 @@ class FineStreamK(_Right):
         return np.ascontiguousarray(sums).view(np.uint32)
 
 
-class FineSplitBackwards(_Right):
+class FineSplitBackwards(Fine):
     """Split-K whose partial sums are added from the last to the first."""
 
     wish = Wish(tiles=4, split=(2, 3, 4))
@@ -50,7 +36,7 @@ class FineSplitBackwards(_Right):
         return super().combine(partials[::-1], y, x)
 
 
-class FineSplitOfAtomics(_Right):
+class FineSplitOfAtomics(Fine):
     """Split-K by atomic additions: every block adds its partial sums in an order of its own."""
 
     source = "iree-org/wave#913"
@@ -61,14 +47,14 @@ class FineSplitOfAtomics(_Right):
         return super().combine([partials[i] for i in order], y, x)
 
 
-class FineTilesBackwards(_Right):
+class FineTilesBackwards(Fine):
     """K tiles are taken from the last to the first, in both operands."""
 
     def slice_of(self, part: int) -> list[int]:
         return super().slice_of(part)[::-1]
 
 
-class FineEvenAndOdd(_Right):
+class FineEvenAndOdd(Fine):
     """Even and odd K tiles have accumulators of their own, added at the end."""
 
     def mainloop(self, y: int, x: int, part: int) -> Array:
@@ -78,11 +64,10 @@ class FineEvenAndOdd(_Right):
         return np.ascontiguousarray(self.values(sums[0]) + self.values(sums[1])).view(np.uint32)
 
 
-class FineWarpsAlongK(_Right):
+class FineWarpsAlongK(Fine):
     """Sliced-K: two groups of warps multiply the halves of each K tile, and their sums are added in shared memory."""
 
     plain = True
-    narrow = True
 
     def mainloop(self, y: int, x: int, part: int) -> Array:
         half = self.t.bk // 2
@@ -95,7 +80,7 @@ class FineWarpsAlongK(_Right):
         return np.ascontiguousarray(self.values(sums[0]) + self.values(sums[1])).view(np.uint32)
 
 
-class FinePromotedEachTile(_Right):
+class FinePromotedEachTile(Fine):
     """Every K tile has fresh accumulators, and their sums are added outside of the tensor cores."""
 
     only = "e4m3"
@@ -108,7 +93,7 @@ class FinePromotedEachTile(_Right):
         return np.ascontiguousarray(total).view(np.uint32)
 
 
-class FineSourceInTheEpilogue(_Right):
+class FineSourceInTheEpilogue(Fine):
     """C is added in the epilogue, in f32."""
 
     wish = Wish(tiles=3, c=True)
@@ -120,7 +105,7 @@ class FineSourceInTheEpilogue(_Right):
         return total + self.values(self.read_c(rows, columns))
 
 
-class FineTransposedProblem(_Right):
+class FineTransposedProblem(Fine):
     """D is computed as the transpose of B' A'."""
 
     source = "NVIDIA/cutlass#3540"
@@ -133,7 +118,7 @@ class FineTransposedProblem(_Right):
         return np.ascontiguousarray(self.gemm(b, a, c).T)
 
 
-class FineOrderWithinATile(_Right):
+class FineOrderWithinATile(Fine):
     """Both operands have the same order of 16-byte chunks along K in each tile."""
 
     plain = True
@@ -151,7 +136,7 @@ class FineOrderWithinATile(_Right):
         return np.ascontiguousarray(tile[:, self.order()])
 
 
-class FineLastTilesShifted(_Right):
+class FineLastTilesShifted(Fine):
     """Ragged M and N: the last blocks are moved back so that they end with the matrix, and overlap those before."""
 
     wish = Wish(tiles=3, ragged="mn", blocks=(2, 2))
@@ -169,7 +154,7 @@ class FineLastTilesShifted(_Right):
         return self.columns_of_b(y, x)
 
 
-class FineRowsWrapped(_Right):
+class FineRowsWrapped(Fine):
     """Ragged M and N: rows and columns behind the end are loaded modulo M and N, and the store is masked."""
 
     source = "triton-lang/triton#9870"
@@ -182,7 +167,7 @@ class FineRowsWrapped(_Right):
         return super().columns_of_b(y, x) % self.p.n
 
 
-class FineSwizzledAndPadded(_Right):
+class FineSwizzledAndPadded(Fine):
     """A is padded in shared memory and B is swizzled, on both sides alike."""
 
     wish = Wish(tiles=3, span=128)
@@ -196,7 +181,7 @@ class FineSwizzledAndPadded(_Right):
     place_read = place
 
 
-class FineRaggedHalves(_Right):
+class FineRaggedHalves(Fine):
     """All extents ragged, split-K, and D in f16."""
 
     floats = True
@@ -206,7 +191,7 @@ class FineRaggedHalves(_Right):
         self.output = "f16"
 
 
-class FinePartialsInATree(_Right):
+class FinePartialsInATree(Fine):
     """Partial sums of four slices are added in pairs, and the output is bf16."""
 
     floats = True
@@ -220,14 +205,14 @@ class FinePartialsInATree(_Right):
         return self.epilogue((one + two) + (three + four), self.rows_of_d(y, x)[:, None], self.columns_of_d(y, x)[None])
 
 
-class FineSparseInSlices(_Right):
+class FineSparseInSlices(Fine):
     """Sparse A, split along K."""
 
     only = "sparse"
     wish = Wish(tiles=4, split=(2, 3))
 
 
-class FineScaledInSlices(_Right):
+class FineScaledInSlices(Fine):
     """Block-scaled operands, split along K, and C added at the end."""
 
     only = "scaled"
@@ -240,19 +225,7 @@ class FineScaledInSlices(_Right):
         return total + self.values(self.read_c(rows, columns))
 
 
-class FineRoundedTwice(_Right):
-    """The sums are rounded to f32 and to bf16 by an epilogue that works in f64."""
-
-    floats = True
-
-    def setup(self) -> None:
-        self.output = "bf16"
-
-    def convert(self, out: Array) -> Array:
-        return np.asarray((out.astype(np.float64) * 1.0).astype(np.float32).astype(ml_dtypes.bfloat16))
-
-
-class FineOrderOfBlocks(_Right):
+class FineOrderOfBlocks(Fine):
     """Blocks are launched in groups of two block rows, each once."""
 
     wish = Wish(tiles=2, blocks=(3, 2))

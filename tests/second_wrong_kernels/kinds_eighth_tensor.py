@@ -6,7 +6,21 @@ import numpy as np
 
 from tests.second_wrong_kernels.kinds_eighth import EXCHANGED, FROM, Eighth, either, everything
 from tests.second_wrong_kernels.problem import Array, Wish
-from tests.second_wrong_kernels.words import COLUMNS, KTILE, OFFSET, PHASE, PITCH, ROWS, SWIZZLE, TRANSPOSED, WARP, ZERO, A, B, value
+from tests.second_wrong_kernels.words import (
+    COLUMNS,
+    KTILE,
+    OFFSET,
+    PHASE,
+    PITCH,
+    ROWS,
+    SWIZZLE,
+    TRANSPOSED,
+    WARP,
+    ZERO,
+    A,
+    B,
+    value,
+)
 
 PLACED = r"shared|smem|tile|box|stage|pitch|layout"
 TWOFOLD = r"repeat|again|duplicat|same|cop(?:y|ies)|look like|reuse|instead|\bfrom\b|\bread|taken|equal|made of|are (?:those|the)"
@@ -32,7 +46,13 @@ class PitchOfBTwiceTooLarge(Eighth):
 
     only = "16 bits"
     plain = True
-    needs = (B, either(everything(either(PITCH, "apart"), either(value("read"), value("pitch"), "byte|twice|double")), everything(COLUMNS, r"twice|double|every (?:other|second)|2 ?\*|even")))
+    needs = (
+        B,
+        either(
+            everything(either(PITCH, "apart"), either(value("read"), value("pitch"), "byte|twice|double")),
+            everything(COLUMNS, r"twice|double|every (?:other|second)|2 ?\*|even"),
+        ),
+    )
     half = (B, either(PITCH, COLUMNS))
 
     def setup(self) -> None:
@@ -58,10 +78,18 @@ class SwizzleOfHalfTheSpan(Eighth):
     half = (either(SWIZZLE, A),)
 
     def place_written(self, operand: str, row: Array, k: Array, pitch: int) -> Array:
-        return swizzled(row, k, pitch, self.chunk, row % 8) if operand == "a" else super().place_written(operand, row, k, pitch)
+        return (
+            swizzled(row, k, pitch, self.chunk, row % 8)
+            if operand == "a"
+            else super().place_written(operand, row, k, pitch)
+        )
 
     def place_read(self, operand: str, row: Array, k: Array, pitch: int) -> Array:
-        return swizzled(row, k, pitch, self.chunk, row // 2 % 4) if operand == "a" else super().place_read(operand, row, k, pitch)
+        return (
+            swizzled(row, k, pitch, self.chunk, row // 2 % 4)
+            if operand == "a"
+            else super().place_read(operand, row, k, pitch)
+        )
 
 
 class SwizzleNotUndoneForB(Eighth):
@@ -77,7 +105,11 @@ class SwizzleNotUndoneForB(Eighth):
         self.facts = {"span": 64}
 
     def place_written(self, operand: str, row: Array, k: Array, pitch: int) -> Array:
-        return swizzled(row, k, pitch, self.chunk, row // 2 % 4) if operand == "b" else super().place_written(operand, row, k, pitch)
+        return (
+            swizzled(row, k, pitch, self.chunk, row // 2 % 4)
+            if operand == "b"
+            else super().place_written(operand, row, k, pitch)
+        )
 
 
 class PhaseOfOddStages(Eighth):
@@ -123,7 +155,14 @@ class BoxesOneAfterTheOther(Eighth):
     """A's K tile comes in two boxes of {half} elements, one behind the other in shared memory; it is read as rows of {bk}."""
 
     plain = True
-    needs = (A, either(PITCH, "box|layout|two halves|lbo|leading|atom|permut|interleav|side by side|apart|pitch", everything(ROWS, KTILE, "half|halves")))
+    needs = (
+        A,
+        either(
+            PITCH,
+            "box|layout|two halves|lbo|leading|atom|permut|interleav|side by side|apart|pitch",
+            everything(ROWS, KTILE, "half|halves"),
+        ),
+    )
     half = (A, PLACED)
 
     def setup(self) -> None:
@@ -131,7 +170,11 @@ class BoxesOneAfterTheOther(Eighth):
 
     def place_written(self, operand: str, row: Array, k: Array, pitch: int) -> Array:
         half = pitch // 2
-        return k // half * (self.t.bm * half) + row * half + k % half if operand == "a" else super().place_written(operand, row, k, pitch)
+        return (
+            k // half * (self.t.bm * half) + row * half + k % half
+            if operand == "a"
+            else super().place_written(operand, row, k, pitch)
+        )
 
 
 class BoxCoordinatesCrossed(Eighth):
@@ -139,7 +182,16 @@ class BoxCoordinatesCrossed(Eighth):
 
     plain = True
     wish = Wish(blocks=(2, 1), tiles=3)
-    needs = (A, either(r"coordinate", TRANSPOSED, everything(EXCHANGED, ROWS, KTILE), everything(r"starts?|origin|offset", ROWS, KTILE), everything(r"rows \d+-\d+", r"k \d+-\d+", FROM)))
+    needs = (
+        A,
+        either(
+            r"coordinate",
+            TRANSPOSED,
+            everything(EXCHANGED, ROWS, KTILE),
+            everything(r"starts?|origin|offset", ROWS, KTILE),
+            everything(r"rows \d+-\d+", r"k \d+-\d+", FROM),
+        ),
+    )
     half = (A,)
 
     def tile_a(self, y: int, x: int, tile: int | None) -> Array:
@@ -156,7 +208,17 @@ class CoordinateOfKInBytes(Eighth):
     only = "16 bits"
     plain = True
     wish = Wish(tiles=4)
-    needs = (A, either(everything(KTILE, r"byte|twice|double|every (?:other|second)|2 ?\*|\b2 i\b|stride|step|advance", ), everything("coordinate", "byte"), everything(FROM, r"k {two}\b", r"k {one}\b")))
+    needs = (
+        A,
+        either(
+            everything(
+                KTILE,
+                r"byte|twice|double|every (?:other|second)|2 ?\*|\b2 i\b|stride|step|advance",
+            ),
+            everything("coordinate", "byte"),
+            everything(FROM, r"k {two}\b", r"k {one}\b"),
+        ),
+    )
     half = (either(A, KTILE),)
 
     def setup(self) -> None:
@@ -208,7 +270,7 @@ class TransOfLdmatrixForgotten(Eighth):
     styles = ("mma",)
     only = "16 bits"
     plain = True
-    needs = (B, TRANSPOSED, either(r"8 ?(?:x|by|×) ?8|ldmatrix|\.trans\b|matrices|blocks? of 8|core matri"))
+    needs = (B, TRANSPOSED, either(r"8 ?(?:x|by|\u00d7) ?8|ldmatrix|\.trans\b|matrices|blocks? of 8|core matri"))
     half = (B, TRANSPOSED)
 
     def fragments_b(self, tile: Array) -> Array:
@@ -221,7 +283,13 @@ class MiddleMatricesOfBExchanged(Eighth):
     styles = ("mma",)
     only = "16 bits"
     plain = True
-    needs = (B, either(EXCHANGED, FROM), either(r"ldmatrix|matri|8 ?(?:x|by|×) ?8|quarter|register", everything(COLUMNS, KTILE, r"8-15|blocks? of 8")))
+    needs = (
+        B,
+        either(EXCHANGED, FROM),
+        either(
+            r"ldmatrix|matri|8 ?(?:x|by|\u00d7) ?8|quarter|register", everything(COLUMNS, KTILE, r"8-15|blocks? of 8")
+        ),
+    )
     half = (B,)
 
     def fragments_b(self, tile: Array) -> Array:
@@ -246,7 +314,17 @@ class TwoMatricesInsteadOfFour(Eighth):
 
     styles = ("mma",)
     plain = True
-    needs = (either(A, KTILE), either(ZERO, "without|lost"), either(everything(r"{half}-{last}|{half} (?:to|and)|of (?:every|each)|upper half|second half", either(value("step"), value("half"))), r"\ba2\b|\ba3\b|\.?x2\b"))
+    needs = (
+        either(A, KTILE),
+        either(ZERO, "without|lost"),
+        either(
+            everything(
+                r"{half}-{last}|{half} (?:to|and)|of (?:every|each)|upper half|second half",
+                either(value("step"), value("half")),
+            ),
+            r"\ba2\b|\ba3\b|\.?x2\b",
+        ),
+    )
     half = (either(A, KTILE),)
 
     def setup(self) -> None:
@@ -263,7 +341,13 @@ class BytesOfAReversed(Eighth):
     only = "8 bits"
     plain = True
     styles = ("mma",)
-    needs = (A, either(everything("byte|register|word", "revers|order|swap|endian|permut"), everything(KTILE, "revers|backward|permut|order|swap|exchang", r"\bfours?\b|\b4\b|3, 2, 1, 0|\[3, 2")))
+    needs = (
+        A,
+        either(
+            everything("byte|register|word", "revers|order|swap|endian|permut"),
+            everything(KTILE, "revers|backward|permut|order|swap|exchang", r"\bfours?\b|\b4\b|3, 2, 1, 0|\[3, 2"),
+        ),
+    )
     half = (either(A, KTILE),)
 
     def fragments_a(self, tile: Array) -> Array:
@@ -274,7 +358,13 @@ class NibblesOfBExchanged(Eighth):
     """The two e2m1 values in each byte of B are exchanged: pairs along K are swapped."""
 
     only = "e2m1"
-    needs = (B, either(everything(r"nibble|byte|pack|pair", "swap|exchang|revers|order|permut|high|low"), everything(KTILE, "swap|exchang|revers|order|permut", r"pair|neighbo|\bodd|\b2\b|even")))
+    needs = (
+        B,
+        either(
+            everything(r"nibble|byte|pack|pair", "swap|exchang|revers|order|permut|high|low"),
+            everything(KTILE, "swap|exchang|revers|order|permut", r"pair|neighbo|\bodd|\b2\b|even"),
+        ),
+    )
     half = (either(B, KTILE),)
 
     def fragments_b(self, tile: Array) -> Array:
@@ -286,7 +376,11 @@ class KOrderOfTf32(Eighth):
 
     only = "tf32"
     plain = True
-    needs = (A, either(KTILE, "fragment|thread|lane|register"), either(EXCHANGED, r"q ?\+ ?4|2q|next to each other|adjacent|neighbo|interleav"))
+    needs = (
+        A,
+        either(KTILE, "fragment|thread|lane|register"),
+        either(EXCHANGED, r"q ?\+ ?4|2q|next to each other|adjacent|neighbo|interleav"),
+    )
     half = (either(A, KTILE),)
 
     def fragments_a(self, tile: Array) -> Array:
@@ -312,7 +406,11 @@ class SnakeOfWarps(Eighth):
     styles = ("mma",)
     wish = Wish(warps=(2, 2), whole="mn")
     plain = True
-    needs = (either(COLUMNS, WARP, B), either(EXCHANGED, "right to left|mirror|snake", FROM), either("lower|rows|warp|half"))
+    needs = (
+        either(COLUMNS, WARP, B),
+        either(EXCHANGED, "right to left|mirror|snake", FROM),
+        either("lower|rows|warp|half"),
+    )
     half = (either("columns", "warp"),)
 
     def setup(self) -> None:
