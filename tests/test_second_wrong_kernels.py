@@ -11,6 +11,8 @@ import tcsim
 from tests.second_wrong_kernels.__main__ import run, table
 from tests.second_wrong_kernels.cases import (
     CORRECT,
+    EIGHTH,
+    EIGHTH_CORRECT,
     FIFTH,
     FIFTH_CORRECT,
     FOURTH,
@@ -184,6 +186,34 @@ def test_a_kernel_of_the_seventh_set_is_wrong(name: str) -> None:
 @pytest.mark.parametrize("name", ["RightStreamK", "RightStepsBackwards"])
 def test_a_right_kernel_of_the_seventh_set_is_right(name: str) -> None:
     case = make(SEVENTH_CORRECT[name], 3)
+    assert not differs(case.observed, product(case).astype(case.observed.dtype)), case.name
+
+
+def test_the_eighth_set_has_names_of_its_own_and_says_where_its_kinds_were_met() -> None:
+    assert len(EIGHTH) >= 115
+    assert len(EIGHTH_CORRECT) >= 18
+    before = (WRONG, HELD_OUT, FOURTH, FIFTH, SIXTH, SEVENTH)
+    assert not {*EIGHTH, *EIGHTH_CORRECT} & set().union(
+        CORRECT, FOURTH_CORRECT, FIFTH_CORRECT, SIXTH_CORRECT, SEVENTH_CORRECT, *before
+    )
+    for kind in (*EIGHTH.values(), *EIGHTH_CORRECT.values()):
+        assert kind.__doc__
+        assert re.fullmatch(r"textbook|[\w-]+/[\w.-]+#\d+", kind.source), kind
+        assert kind.correct or (kind.needs and kind.half)
+
+
+@pytest.mark.parametrize("name", ["KIND1", "KIND2"])
+def test_a_kernel_of_the_eighth_set_is_wrong(name: str) -> None:
+    case = make(EIGHTH[name], 3)
+    assert differs(case.observed, product(case)), case.name
+    report = {"verdict": "explained", "explanations": [{"text": case.says}]}
+    assert judge(case, report) == RIGHT, case.says
+    assert judge(case, {**report, "explanations": [{"text": "every output differs"}]}) != RIGHT
+
+
+@pytest.mark.parametrize("name", ["FineTransposedProblem", "FineSparseInSlices"])
+def test_a_right_kernel_of_the_eighth_set_is_right(name: str) -> None:
+    case = make(EIGHTH_CORRECT[name], 3)
     assert not differs(case.observed, product(case).astype(case.observed.dtype)), case.name
 
 

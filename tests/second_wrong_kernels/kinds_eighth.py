@@ -55,8 +55,8 @@ UNWRITTEN = (
     r"never (?:\w+ )?(?:written|stored|computed|launched|reached)|not (?:\w+ )?(?:written|stored|computed|launched|covered|reached)|"
     r"unwritten|missing|skipp|left (?:out|blank|as)|no block|grid (?:is )?too small|too few blocks|untouched|uninitiali[sz]ed"
 )
-FROM = r"from|of|instead|taken|come|copies|copy|repeat|duplicat|equal|same|read|use|multipl|look like|hold|product|is those|are those"
-EXCHANGED = r"swap|exchang|interchang|permut|reorder|crossed|transpos|in each other|reverse|order"
+FROM = r"\bfrom\b|instead of|taken|\bcomes?\b|copies of|copy of|repeat|duplicat|equal to|the same as|look like|made of|is those|are those|\bhold|products? of|multipl"
+EXCHANGED = r"swap|exchang|interchang|permut|reorder|crossed|transpos|in each other|revers|other order|order of the|wrong order|in the order|out of order"
 AGAIN = r"twice|double|again|two times|2 times|2 ?x\b|x ?2\b|repeat|duplicat|counted|overlap|added more than once"
 WITHOUT = r"without|missing|skipp|omit|dropped|left out|lost|not added|not summed|not multipl|never|leaves? out|ignored|lack|only"
 UNMASKED = r"mask|predicat|guard|bound|beyond|past the end|out of range|out of bounds|outside|behind the end|clip|clamp"

@@ -6,7 +6,7 @@ import numpy as np
 
 from tests.second_wrong_kernels.kinds_eighth import EXCHANGED, FROM, UNWRITTEN, Eighth, either, everything, span
 from tests.second_wrong_kernels.problem import Array, Wish
-from tests.second_wrong_kernels.words import BLOCK, COLUMNS, OFFSET, PITCH, ROWS, A, B, D, value
+from tests.second_wrong_kernels.words import BLOCK, COLUMNS, OFFSET, PITCH, ROWS, TRANSPOSED, A, B, D, value
 
 EMPTY = either(UNWRITTEN, r"\bzeros?\b|\bnan\b|empty|blank")
 
@@ -116,11 +116,15 @@ class BlocksStoredAcross(Eighth):
         either(
             EXCHANGED,
             r"block(?:idx)?\.?[xy] .*block(?:idx)?\.?[xy]|transpos",
-            everything(FROM, ROWS, COLUMNS),
-            r"place of|written (?:to|at|where)",
+            everything(FROM, span("row", "row end"), span("column", "column end")),
+            r"place of|written where",
         ),
     )
     half = (BLOCK, FROM)
+
+    def setup(self) -> None:
+        self.facts = {"row": self.t.bm, "row end": 2 * self.t.bm - 1}
+        self.facts |= {"column": self.t.bn, "column end": 2 * self.t.bn - 1}
 
     def rows_of_d(self, y: int, x: int) -> Array:
         return super().rows_of_d(x, y)
@@ -214,6 +218,7 @@ class BatchStrideTooLarge(_Batches):
         either(A, ROWS),
         either(
             everything(either(OFFSET, "stride|further|later|ahead|too large|batch"), value("by")),
+            everything(FROM, value("at"), value("moved")),
             everything("batch", "stride"),
         ),
     )
@@ -221,7 +226,8 @@ class BatchStrideTooLarge(_Batches):
 
     def setup(self) -> None:
         super().setup()
-        self.facts["by"] = int(self.random.choice([4, 8, 16]))
+        by = int(self.random.choice([4, 8, 16]))
+        self.facts |= {"by": by, "moved": self.at + by}
 
     def global_a(self, rows: Array, k: Array) -> Array:
         address = rows * self.lda + k if self.t.a_major == "k" else k * self.lda + rows
@@ -375,3 +381,23 @@ class LddRoundedUp(Eighth):
         by = int(self.random.choice([8, 16, 32]))
         self.ldd = self.p.n + by - self.p.n % by
         self.facts = {"n": self.p.n, "ldd": self.ldd}
+
+
+class BothOperandsInTheOtherOrder(Eighth):
+    """One helper computes the addresses of both operands for the other order in memory: A and B are read transposed from global memory."""
+
+    plain = True
+    needs = (A, B, TRANSPOSED)
+    half = (TRANSPOSED,)
+
+    def setup(self) -> None:
+        self.lda = self.p.m if self.t.a_major == "k" else self.k_a
+        self.ldb = self.p.n if self.t.b_major == "k" else self.p.k
+
+    def global_a(self, rows: Array, k: Array) -> Array:
+        address = k * self.lda + rows if self.t.a_major == "k" else rows * self.lda + k
+        return self.read("a", address, self.inside_a(rows, k))
+
+    def global_b(self, k: Array, columns: Array) -> Array:
+        address = k * self.ldb + columns if self.t.b_major == "k" else columns * self.ldb + k
+        return self.read("b", address, self.inside_b(k, columns))

@@ -240,7 +240,7 @@ class AccumulatorsKeptForTheNextTile(Eighth):
     needs = (
         either(BLOCK, "accumulat"),
         either(
-            r"not (?:cleared|reset|zeroed|initiali)|never (?:cleared|reset|zeroed)|kept|keep|carried|left ?over|accumulat",
+            r"not (?:cleared|reset|zeroed|initiali)|never (?:cleared|reset|zeroed)|kept|keep|carried|left ?over|accumulators? of",
             everything(
                 r"\bplus\b|\badded?\b|\bsum\b|\+|\btoo\b|also",
                 either("before", "previous", "another|other", r"rows \d+-\d+"),

@@ -27,7 +27,10 @@ class AlphaUsedForBeta(Eighth):
 
     floats = True
     wish = Wish(c=True)
-    needs = (C, either(everything(either(FACTOR, r"\bbeta"), value("alpha")), r"{alpha} ?\*? ?c\b"))
+    needs = (
+        C,
+        either(everything(either(FACTOR, r"\bbeta"), r"(?<![\d.]){alpha}(?:\.0+)?(?!\.?\d)"), r"{alpha} ?\*? ?c\b"),
+    )
     half = (C,)
 
     def setup(self) -> None:
@@ -272,7 +275,10 @@ class BitsOfBf16InF16(Eighth):
     """D is converted to bf16 and its bits are stored into an array of f16."""
 
     floats = True
-    needs = (r"bf16|bfloat", r"(?<!b)(?:f16|fp16|float16|half)|type|bits|dtype|format|reinterpret|codes")
+    needs = (
+        r"bf16|bfloat",
+        r"\bbits|reinterpret|codes|d?type|viewed|stored as|interpreted|read as|taken (?:for|as)|labell?ed",
+    )
     half = ("bf16|type|format",)
 
     def setup(self) -> None:
@@ -286,7 +292,10 @@ class BitsOfF16InBf16(Eighth):
     """D is converted to f16 and its bits are stored into an array of bf16."""
 
     floats = True
-    needs = (r"(?<!b)(?:f16|fp16|float16|half)", r"bf16|bfloat|type|bits|dtype|format|reinterpret|codes")
+    needs = (
+        r"(?<!b)(?:f16|fp16|float16|half)",
+        r"\bbits|reinterpret|codes|d?type|viewed|stored as|interpreted|read as|taken (?:for|as)|labell?ed",
+    )
     half = ("f16|type|format",)
 
     def setup(self) -> None:
@@ -384,11 +393,15 @@ class StoredBeyondTheRow(Eighth):
     """The store has no mask for columns: the zeros beyond N = {n} overwrite the first {over} columns of the next row."""
 
     wish = Wish(ragged="n", blocks=(1, 2))
-    needs = (either(COLUMNS, UNMASKED), either(UNMASKED, "overwrit", everything(ZERO, value("over"))))
+    needs = (
+        either(COLUMNS, UNMASKED),
+        either(UNMASKED, "overwrit", everything(ZERO, either(value("over"), r"\b0-{end}(?!\d)"))),
+    )
     half = ("columns", ZERO)
 
     def setup(self) -> None:
-        self.facts = {"n": self.p.n, "over": self.grid()[1] * self.t.bn - self.p.n}
+        over = self.grid()[1] * self.t.bn - self.p.n
+        self.facts = {"n": self.p.n, "over": over, "end": over - 1}
 
     def inside_d(self, rows: Array, columns: Array) -> Array:
         return rows < self.p.m

@@ -253,6 +253,7 @@ class E5m2ForE4m3(Eighth):
 
     only = "e4m3"
     plain = True
+    narrow = False
     styles = ("mma", "wgmma")
     needs = (either(A, r"\be4m3"), "e5m2")
     half = ("e5m2|type|format",)
@@ -267,6 +268,7 @@ class F16ForBf16(Eighth):
 
     only = "bf16"
     plain = True
+    narrow = False
     styles = ("mma", "wgmma")
     needs = (r"(?<!b)(?:f16|fp16|float16|half)", "type|format|as|read|taken|interpret|instruction|mma")
     half = ("type|format|f16",)

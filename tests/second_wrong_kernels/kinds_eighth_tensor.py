@@ -15,7 +15,6 @@ from tests.second_wrong_kernels.words import (
     ROWS,
     SWIZZLE,
     TRANSPOSED,
-    WARP,
     ZERO,
     A,
     B,
@@ -118,7 +117,7 @@ class PhaseOfOddStages(Eighth):
     plain = True
     wish = Wish(span=128, tiles=3)
     styles = ("wgmma", "tcgen05")
-    needs = (A, either(SWIZZLE, PHASE), either(PHASE, "stage"))
+    needs = (A, either(SWIZZLE, r"\bxor|chunks?"), either(PHASE, "stage", KTILE))
     half = (either(SWIZZLE, A),)
 
     def setup(self) -> None:
@@ -158,8 +157,8 @@ class BoxesOneAfterTheOther(Eighth):
     needs = (
         A,
         either(
-            PITCH,
-            "box|layout|two halves|lbo|leading|atom|permut|interleav|side by side|apart|pitch",
+            everything(either(PITCH, "apart"), value("half")),
+            r"\bbox|two halves|\blbo\b|leading byte|\batom|permut|interleav|side by side",
             everything(ROWS, KTILE, "half|halves"),
         ),
     )
@@ -237,26 +236,6 @@ class TileOfAReadInTheOtherOrder(Eighth):
 
     def place_written(self, operand: str, row: Array, k: Array, pitch: int) -> Array:
         return k * self.t.bm + row if operand == "a" else super().place_written(operand, row, k, pitch)
-
-
-class BothOperandsInTheOtherOrder(Eighth):
-    """One helper computes the addresses of both operands for the other order in memory: A and B are read transposed from global memory."""
-
-    plain = True
-    needs = (A, B, TRANSPOSED)
-    half = (TRANSPOSED,)
-
-    def setup(self) -> None:
-        self.lda = self.p.m if self.t.a_major == "k" else self.k_a
-        self.ldb = self.p.n if self.t.b_major == "k" else self.p.k
-
-    def global_a(self, rows: Array, k: Array) -> Array:
-        address = k * self.lda + rows if self.t.a_major == "k" else rows * self.lda + k
-        return self.read("a", address, self.inside_a(rows, k))
-
-    def global_b(self, k: Array, columns: Array) -> Array:
-        address = k * self.ldb + columns if self.t.b_major == "k" else columns * self.ldb + k
-        return self.read("b", address, self.inside_b(k, columns))
 
 
 def eights(tile: Array) -> Array:
@@ -393,8 +372,11 @@ class WarpRowFromTheColumn(Eighth):
     styles = ("mma",)
     wish = Wish(warps=(2, 2), whole="m")
     plain = True
-    needs = (either(A, ROWS), either(WARP, r"columns? \d+-\d+"), either(FROM, EXCHANGED))
+    needs = (either(A, ROWS), either("warp", value("half")), either(FROM, EXCHANGED, "other rows"))
     half = (either(A, "rows", "warp"),)
+
+    def setup(self) -> None:
+        self.facts = {"half": self.t.bm // 2}
 
     def warp_of_a(self, i: Array, j: Array) -> Array:
         return j
@@ -407,14 +389,14 @@ class SnakeOfWarps(Eighth):
     wish = Wish(warps=(2, 2), whole="mn")
     plain = True
     needs = (
-        either(COLUMNS, WARP, B),
+        either(COLUMNS, B),
         either(EXCHANGED, "right to left|mirror|snake", FROM),
-        either("lower|rows|warp|half"),
+        either("warp", value("half"), "half|halves"),
     )
     half = (either("columns", "warp"),)
 
     def setup(self) -> None:
-        self.facts = {"bn": self.t.bn}
+        self.facts = {"bn": self.t.bn, "half": self.t.bn // 2}
 
     def warp_of_b(self, i: Array, j: Array) -> Array:
         return np.where(i % 2, self.t.warps[1] - 1 - j, j)
