@@ -202,7 +202,7 @@ def test_the_eighth_set_has_names_of_its_own_and_says_where_its_kinds_were_met()
         assert kind.correct or (kind.needs and kind.half)
 
 
-@pytest.mark.parametrize("name", ["KIND1", "KIND2"])
+@pytest.mark.parametrize("name", ["MetadataOfTheSliceNotFound", "SerialSplitOverwrites"])
 def test_a_kernel_of_the_eighth_set_is_wrong(name: str) -> None:
     case = make(EIGHTH[name], 3)
     assert differs(case.observed, product(case)), case.name
