@@ -44,6 +44,25 @@ def test_tiles_that_begin_any_number_of_elements_apart(part: int, by: int) -> No
     assert said.count(f"each K tile of {part} begins {by} further on along K") == 2
 
 
+def test_a_step_inside_a_tile_that_wraps() -> None:
+    """Step s of each tile of 64 is step 2 s, modulo the tile's four."""
+    a, b = operands(32, 24, 128)
+    k = np.arange(128)
+    said = said_of(a, b, a, b[k // 64 * 64 + (k % 64 // 16 * 32 + k % 16) % 64])
+    assert "b: K advance wrong (inside each K tile of 64 step s begins at 32 s modulo 64, not at 16 s" in said
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_lines_that_begin_at_a_multiple_of_16_bytes(both: bool) -> None:
+    """K = 52 halves are 104 bytes: every second row begins 8 bytes before one."""
+    a, b = operands(32, 24, 52)
+    row, k = np.indices((32, 52))
+    early = [x.reshape(-1)[(row * 52 // 8 * 8 + k)[: len(x)]] for x in (a, np.ascontiguousarray(b.T))]
+    said = said_of(a, b, early[0], early[1].T if both else b)
+    assert "a: addresses rounded down" in said and ("b: addresses rounded down" in said) == both
+    assert "each line begins at the multiple of 8 elements (16 bytes) before it" in said
+
+
 def through(lines: np.ndarray, tile: tuple[int, int], by: int, k_major: bool) -> np.ndarray:
     """Lines (lines, K) read from tiles in shared memory in which the address moves on by `by` for each 16 along K, zeros behind the tile."""
     rows, deep = tile
@@ -104,7 +123,10 @@ def test_a_sparse_operand_of_other_rows() -> None:
     observed = tcsim.gemm(kept[row // 16 * 16 + row % 8], b, metadata=positions, instruction=SPARSE, arch="sm_90")
     found = tcsim.diagnose(SPARSE, a=kept, b=b, metadata=positions, observed=observed)
     assert (found.verdict, found.mistake) == ("explained", "a: rows of another block"), str(found)
-    assert "in every block of 16 the part of 8 is always the first; metadata or scale" in str(found)
+    assert (
+        "in every block of 16 the part of 8 is always the first, repeated: both halves are the first; metadata or scale"
+        in str(found)
+    )
 
 
 def test_lines_of_random_numbers_have_no_step() -> None:

@@ -102,6 +102,18 @@ def test_groups_that_count_a_whole_number_of_times_are_no_scales(by: float, scal
     assert found is None or np.allclose(found, [1, by, 1])
 
 
+def test_a_tile_that_two_have_added() -> None:
+    """Sums of 13 bits that are cut towards zero come out below twice the exact ones: named as a count, of the tile alone."""
+    mma, arch = "wgmma.mma_async.sync.aligned.m64n24k32.f32.e4m3.e4m3", "sm_90a"
+    random = np.random.default_rng(0)
+    a, b = (tcsim.encode(abs(random.standard_normal(shape)), "e4m3") for shape in ((64, 128), (128, 24)))
+    right = tcsim.gemm(a, b, instruction=mma, arch=arch).view(np.float32)
+    tile = np.zeros(right.shape, bool)
+    tile[32:, 8:] = True
+    said = str(tcsim.diagnose(mma, arch=arch, a=a, b=b, observed=np.where(tile, right + right, right)))
+    assert "result scaled (the product times 2, as if 2 had added it; in rows 32-63, columns 8-23" in said
+
+
 def test_a_count_of_c_that_cut_sums_make_too_small() -> None:
     """3.9997 is four where each of some slices may have lost so much of C, and stays where nothing is cut."""
     assert solve._round(3.9997, 2.0**-24, 1e-5, 1e-3) == 4

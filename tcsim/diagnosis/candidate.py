@@ -63,7 +63,11 @@ class Candidate:
         together = self.alpha == self.beta  # the whole result, c with it
         if self.alpha != 1.0:
             what = "all of it" if together else "the product"
-            found.append(("result scaled", f"{what} times {self.alpha:.6g}", "look at alpha in the epilogue"))
+            said, advice = f"{what} times {self.alpha:.6g}", "look at alpha in the epilogue"
+            if self.alpha in range(2, 65):
+                said += f", as if {self.alpha:g} had added it"
+                advice += ", and at whether several blocks, slices or runs add to the same output"
+            found.append(("result scaled", said, advice))
         if self.beta == 0.0 and not self.restarted:
             found.append(("accumulator ignored", "c is taken for zero", "scale_d is 0, or c is not loaded"))
         elif self.beta == 2.0 and not together:

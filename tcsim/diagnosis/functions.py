@@ -20,6 +20,7 @@ from tcsim.numbers.codec import decode, encode
 
 EXACT, NEAR = 1e-5, 2e-3  # relative: how far a function may be off, and one that is computed by an approximation
 _MANY = 8  # outputs at a bound
+_TELLS = 0.1  # of a usual output: how far rounding may take what a function makes of one
 _SHARE = 0.9  # of the outputs that a function must change, in the place where it is applied
 Function = Callable[[Numbers], Numbers]
 
@@ -277,8 +278,11 @@ def gives(reals: Reals, matrix: int, run: Function, x: Numbers, rest: Numbers | 
     with np.errstate(all="ignore"):
         value = run(x)
         moved = np.maximum(np.abs(run(x + reach) - value), np.abs(run(x - reach) - value)) if relative else reach
-        far = np.maximum(reach, np.nan_to_num(moved)) + relative * np.maximum(np.abs(value), relative * np.abs(x))
-        found: Mask = np.abs(value + rest - seen) <= far + reals.coarse * np.abs(seen)
+        moved = np.nan_to_num(moved)
+        usual = float(np.sqrt((seen[reals.finite[matrix]] ** 2).mean()))
+        tells = moved <= np.maximum(reach, _TELLS * usual)  # steep functions of large results give everything
+        far = np.maximum(reach, moved) + relative * np.maximum(np.abs(value), relative * np.abs(x))
+        found: Mask = (np.abs(value + rest - seen) <= far + reals.coarse * np.abs(seen)) & tells
     return found & reals.finite[matrix]
 
 

@@ -29,7 +29,7 @@ _ENDS = 48  # more at the ends of tiles, where those of different sizes differ
 _LEFT = 4000  # steps that may be left after the first output; more tell nothing
 _TRIED = 6  # that are tried on all outputs
 _OTHERS = (1, 2, 4)  # lines of another extent that a tile may be taken for
-BEHIND, ALONG, ACROSS = "zeros", "K-major", "MN-major"
+BEHIND, AROUND, ALONG, ACROSS = "zeros", "the tile's beginning", "K-major", "MN-major"
 _READ, _WRITTEN = "read with a pitch", "written with a pitch"  # each with the major behind it
 _PITCHES = tuple(f"{which}, {major}" for which in (_READ, _WRITTEN) for major in (ALONG, ACROSS))
 _PADDED = "{x}: pitch in shared memory wrong"
@@ -51,9 +51,9 @@ class Walk:
         """The line and the k that are read for (r, k); `by` may be an array."""
         row, at = r % self.lines, k % self.deep
         turn, inner = at // self.part, at % self.part
-        if self.order == BEHIND:
+        if self.order in (BEHIND, AROUND):
             to = inner + turn * by
-            return np.where(to < self.deep, r, -1), k - at + to
+            return np.where((to < self.deep) | (self.order == AROUND), r, -1), k - at + to % self.deep
         if self.order in _PITCHES:
             read, written = (by, self.right) if self.order.startswith(_READ) else (self.right, by)
             place = row * read + at if self.along else at * read + row
@@ -85,6 +85,9 @@ class Walk:
             lines = "row to row" if self.along else "k to k"
             said = f"tiles of {self.lines} x {self.deep} written with {written} elements from {lines}, read with {read}"
             return Rule(_PADDED, said, "one constant for the padded pitch of the tile of {x}", where, 5, part=part)
+        if self.order == AROUND:
+            said = f"inside each K tile of {self.deep} step s begins at {by} s modulo {self.deep}, not at {self.part} s: the index wraps"
+            return Rule(ADVANCE, said, _TILE_ADVICE, where, 4, part=part)
         if self.tiled:
             said = (
                 f"inside each tile of {self.lines} x {self.deep}, {self.order}, the address moves on by {_sized(by, bits)} for each "
@@ -256,6 +259,8 @@ def _asked(a: _Side, b: _Side) -> Iterator[tuple[tuple[list[Walk], list[Walk]], 
     chunk = 128 // max(a.bits, b.bits)
     for deep in _DEEP:
         if deep * a.step < 2 * a.depth:
+            around = [[Walk(AROUND, side.step, deep * side.step, side.count)] for side in (a, b)]
+            yield (around[0], around[1]), np.arange(0, deep * a.step, max(chunk, 1))
             for order in (ALONG, ACROSS, *_PITCHES):
                 walks = a.tiles(deep, order), b.tiles(deep, order)
                 most = max((walk.right for walk in walks[0] + walks[1]), default=0)

@@ -64,7 +64,7 @@ def line_rules(count: int, others: int) -> Iterator[Rule]:
 
     for size in _SIZES:
         if size < count:
-            yield rule(f"the block of {size} is always the first", partial(_modulo, size))
+            yield rule(f"the block of {size} is always the first, repeated", partial(_modulo, size))
     bit = 1
     while bit < count:
         yield rule(
@@ -86,7 +86,8 @@ def line_rules(count: int, others: int) -> Iterator[Rule]:
             if part < size < count or part < size == count:
                 if size < count:
                     yield rule(
-                        f"in every block of {size} the part of {part} is always the first",
+                        f"in every block of {size} the part of {part} is always the first, repeated"
+                        + ": both halves are the first" * (size == 2 * part),
                         partial(_part, size, part),
                         2,
                     )
@@ -267,6 +268,12 @@ def memory_rules(count: int, depth: int, others: int, chunk: int, step: int) -> 
                 said = f"by {by} elements ({order})"
                 advice = "look at the address of the first element"
                 yield Rule(pointer, said, advice, partial(flat_place, length, by, length, size, k_first), 4)
+        for unit in (chunk // 2, chunk, 2 * chunk, 8 * chunk):
+            if unit > 1 and length % unit:
+                said = f"each line begins at the multiple of {unit} elements ({16 * unit // chunk} bytes) before it ({order})"
+                advice = "wide loads take aligned addresses: pad the leading dimension to a multiple of 16 bytes, or load narrower at such lines"
+                rounded = partial(_rounded_down, unit, length, k_first)
+                yield Rule("{x}: addresses rounded down", said, advice, rounded, 4)
         wrap = 1 << max(size - 1, 1).bit_length() - 1
         for power in (wrap, wrap // 2, wrap // 4):
             if power > length:
@@ -311,6 +318,13 @@ def flat_place(
     place = np.where((place >= 0) & (place < size), place, -1)
     outer, inner = np.where(place < 0, -1, place // length), place % length
     return (outer, inner) if k_first else (np.where(outer < 0, -1, inner), outer)
+
+
+def _rounded_down(unit: int, length: int, k_first: bool, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    outer, inner = (r, k) if k_first else (k, r)
+    place = outer * length // unit * unit + inner
+    outer, inner = place // length, place % length
+    return (outer, inner) if k_first else (inner, outer)
 
 
 def _sideways(deep: int, length: int, size: int, k_first: bool, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:

@@ -174,7 +174,7 @@ def described(lines: Ints, what: str) -> str:
     >>> described(np.array([0, 1, 2, 3, 3, 4, 5, 6, 6, 7, 8, 9]), "rows")
     'block i of 4 rows starts at 3 i: its stride is that of 3 rows'
     >>> described(np.arange(12).reshape(3, 4).T.reshape(-1), "rows")
-    'rows transposed as an array of 3 x 4: row i * 4 + j stands at j * 3 + i'
+    'rows transposed as an array of 3 x 4: row i * 4 + j stands at j * 3 + i, the 3 parts of 4 being interleaved'
     """
     if found := _strided(lines, what) or _transposed(lines, what) or _parts_of_blocks(lines, what):
         return found
@@ -224,8 +224,9 @@ def _parts_of_blocks(lines: Ints, what: str) -> str:
                 following = np.array_equal(parts, np.minimum(np.arange(count) + 1, count - 1))
                 if size == len(lines) and not following:
                     return ""
-                permuted = ": they are permuted" if len(set(parts.tolist())) == count else ""
-                said = ": each is overwritten by the next one" if following else permuted
+                lost = sorted({*range(count)} - {*parts.tolist()})
+                others = f": some are repeated, {', '.join(map(str, lost))} nowhere" if lost else ": they are permuted"
+                said = ": each is overwritten by the next one" if following else others
                 return f"in every {size} {what} the parts of {part} are parts {', '.join(map(str, parts))}{said}"
     return ""
 
@@ -252,7 +253,8 @@ def _transposed(lines: Ints, what: str) -> str:
     if not np.array_equal(lines, at % outer * inner + at // outer):
         return ""
     line = what.removesuffix("s")
-    return f"{what} transposed as an array of {outer} x {inner}: {line} i * {inner} + j stands at j * {outer} + i"
+    said = f"{line} i * {inner} + j stands at j * {outer} + i, the {outer} parts of {inner} being interleaved"
+    return f"{what} transposed as an array of {outer} x {inner}: {said}"
 
 
 def _range(first: int, last: int) -> str:

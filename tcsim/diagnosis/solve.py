@@ -283,10 +283,11 @@ class Solver:
         for row in np.flatnonzero(good & np.isfinite(alpha) & (np.abs(alpha) > 1e-6)):
             open_ = 3 * float(np.sqrt(((fit[row] - seen) ** 2).mean()))
             size = pp[row] if cc <= 0 else below[row] / cc, below[row] / pp[row] if cc > 0 else np.inf
-            cut = float(np.sqrt((reach**2).sum() / cc)) if cc > 0 else 0.0  # what cut sums may lose of c
+            lost = float(np.sqrt((reach**2).sum()))  # by sums that are cut towards zero
+            cut = lost / float(np.sqrt(pp[row])), lost / float(np.sqrt(cc)) if cc > 0 else 0.0
             one = (
-                _round(float(alpha[row]), self.reals.coarse, open_ / float(np.sqrt(size[0]))),
-                _round(float(beta[row]), self.reals.coarse, open_ / float(np.sqrt(size[1])), cut),
+                _round(float(alpha[row]), self.reals.coarse, open_ / float(np.sqrt(size[0])), cut[0]),
+                _round(float(beta[row]), self.reals.coarse, open_ / float(np.sqrt(size[1])), cut[1]),
             )
             if abs(one[0] - one[1]) < 1e-4 * abs(one[0]):
                 one = one[0], one[0]
