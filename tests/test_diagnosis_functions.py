@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -112,3 +113,12 @@ def test_right_results_stay_right() -> None:
     """What a function does not change is no function's."""
     given = {name: np.abs(x) for name, x in floats().items()}
     assert tcsim.diagnose(MMA, **given, observed=np.maximum(right(given), 0)).verdict == "correct"
+
+
+def test_results_beyond_f16_are_no_f16_read_as_bf16() -> None:
+    """Infinite in the other format they say nothing: the mistake that made them is named."""
+    random = np.random.default_rng(3)
+    a, b = (tcsim.encode(100 * random.standard_normal(shape), "f16") for shape in ((32, 64), (64, 24)))
+    wrong = tcsim.gemm(a, np.roll(b, 32, axis=0), instruction=MMA).view(np.float32).astype(ml_dtypes.bfloat16)
+    found = tcsim.diagnose(MMA, a=a, b=b, observed=wrong)
+    assert "blocks of 32 exchanged in pairs" in str(found) and "f16" not in str(found), str(found)

@@ -90,3 +90,14 @@ def test_c_of_any_pitch_and_pointer(pitch: int, off: int) -> None:
         f"c: pitch wrong ({pitch} elements for 16 (row by row))" if pitch != 16 else "c: pointer off (by -27 elements"
     )
     assert (found.verdict, len(found.explanations)) == ("explained", 1) and said in str(found), str(found)
+
+
+def test_rows_that_are_zero_are_first_of_all_not_loaded() -> None:
+    """A second block that begins behind the end reads zeros as well, but where it begins does not show."""
+    wgmma, random = "wgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16", np.random.default_rng(1)
+    a, b, c = (random.standard_normal(shape).astype(np.float16) for shape in ((28, 16), (16, 16), (28, 16)))
+    given = {"a": a, "b": b, "c": c.astype(SINGLE)}
+    short = given | {"a": np.where(np.arange(28)[:, None] < 16, a, 0).astype(np.float16)}
+    observed = tcsim.gemm(**short, instruction=wgmma, arch="sm_90a")
+    found = tcsim.diagnose(wgmma, arch="sm_90a", **given, observed=observed)
+    assert (found.verdict, found.mistake) == ("explained", "a: rows not loaded"), str(found)

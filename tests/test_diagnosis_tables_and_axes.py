@@ -58,6 +58,7 @@ def test_scales_exchanged_where_m_and_n_differ() -> None:
     found = reported(given, scale_a=a, scale_b=b.T)
     assert found.verdict == "explained"
     assert found.mistake == "scale_a and scale_b exchanged"
+    assert "row i of a takes the factors of column i of b; column i of b takes the factors of row i of a" in str(found)
 
 
 @pytest.mark.parametrize("name", ["a", "b"])

@@ -80,7 +80,7 @@ def line_rules(count: int, others: int) -> Iterator[Rule]:
             yield rule(f"one block of {size} too early, round the end", partial(_rotated, -size, count), 2)
             for start in (size // 2, 2 * size):
                 said = f"block i of {size} starts at {start} i: another tile's size where its own was meant"
-                yield rule(said, partial(_stepped, size, start), 2)
+                yield rule(said, partial(_stepped, size, start), 2 + (start >= count))  # zeros alone have simpler names
     for size in _SIZES:
         for part in _SIZES:
             if part < size < count or part < size == count:

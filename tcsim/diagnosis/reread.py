@@ -27,8 +27,10 @@ def reread(problem: Problem) -> Explanation | None:
     model = right_of(replace(problem, output=None, finish=None))
     numbers, right = decode(codes, other), decode(narrowed(model, other), "f32")
     same = int(((numbers == right) & inside).sum())
+    usual = float(np.abs(right[inside & np.isfinite(right)]).mean()) if np.isfinite(right[inside]).any() else 0.0
     with np.errstate(invalid="ignore"):
-        near = np.abs(numbers - right) <= _NEAR * np.maximum(np.abs(right), np.abs(right[inside]).mean())
+        off = np.abs(numbers - right)
+    near = (numbers == right) | np.isfinite(right) & (off <= _NEAR * np.maximum(np.abs(right), usual))
     if near[inside].mean() < _MOST:
         return None
     said = f"the codes are those of {other} results, and were read as {own}"

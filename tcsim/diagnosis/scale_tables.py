@@ -63,25 +63,20 @@ class ScaleTables(Whole):
 
     def names(self) -> list[tuple[str, str, str]]:
         """(mistake, detail, advice)."""
+        names = (
+            {"x": "a", "y": "b", "line": "row", "other": "column"},
+            {"x": "b", "y": "a", "line": "column", "other": "row"},
+        )
+        both = {"x": "a and scale_b", "y": "the other", "line": "line", "other": "line"}
         if self.a.mistake == self.b.mistake == FOREIGN:
-            same = self.a.detail == self.b.detail
-            details = [self.a.detail.format(x="a", y="b"), self.b.detail.format(x="b", y="a")]
-            return [("scale_a and scale_b exchanged", "; ".join(filter(None, details[: 2 - same])), _ORDER)]
+            details = (one.detail.format(**of) for one, of in zip((self.a, self.b), names, strict=True))
+            return [("scale_a and scale_b exchanged", "; ".join(details), _ORDER)]
         if self.a.mistake == self.b.mistake and self.a.detail == self.b.detail:
-            both = {"x": "a and scale_b", "y": "the other"}
-            return [
-                (
-                    self.a.mistake.format(**both, line="line"),
-                    self.a.detail.format(**both),
-                    self.a.advice.format(x="both"),
-                )
-            ]
+            advice = self.a.advice.format(x="both operands")
+            return [(self.a.mistake.format(**both), self.a.detail.format(**both), advice)]
         return [
-            tuple(
-                text.format(x=x, y=y, line="row" if x == "a" else "column")
-                for text in (one.mistake, one.detail, one.advice)
-            )  # type: ignore[misc]
-            for one, x, y in ((self.a, "a", "b"), (self.b, "b", "a"))
+            (one.mistake.format(**of), one.detail.format(**of), one.advice.format(**of))
+            for one, of in zip((self.a, self.b), names, strict=True)
             if one is not OWN
         ]
 
@@ -165,6 +160,7 @@ def _together(terms: Numbers, a: Numbers, b: Numbers) -> Numbers:
 
 
 FOREIGN = "scale_{x} is that of {y}"
+_ALIKE = "{line} i of {x} takes the factors of {other} i of {y}"
 
 
 def _readings(format: Format, blocks: int) -> Iterator[Reading]:
@@ -179,11 +175,12 @@ def _readings(format: Format, blocks: int) -> Iterator[Reading]:
     for detail, ours, read in (("", _by_line, _by_line), *_MAJORS, *_layouts()):
         for fill in _FILLS:
             kind = "scale_{x} is that of {y}, in another layout" if detail else FOREIGN
-            said = f"{detail}{fill}" if detail else fill.lstrip("; ")
+            said = f"{detail or _ALIKE}{fill}"
             advice = f"{_ORDER}; {_LAYOUT}" if detail else _ORDER
             yield Reading(kind, said, advice, partial(_laid, ours, read, _FILLS[fill], 1), 3 + bool(detail))
 
 
+_NEAR = {1: "the next one", -1: "the one before"}
 _FILLS = {"": 1.0, "; behind the end it counts as 0": 0.0, "; behind the end the last one is taken again": None}
 """What is read behind the end of the memory."""
 
@@ -311,14 +308,16 @@ def _indices(blocks: int) -> Iterator[Reading]:
             yield reading(
                 "block", f"block i takes number i mod {by}: always those of the first K tile", _same, partial(_rest, by)
             )
-            yield reading("block", f"always the first of every {by}", _same, partial(_first, by))
-            yield reading("block", f"always the last of every {by}", _same, partial(_last, by))
+            yield reading("block", f"always the first of every {by} along K", _same, partial(_first, by))
+            yield reading("block", f"always the last of every {by} along K", _same, partial(_last, by))
     for by in (-1, 1, -2, 2, 4, -4):
-        said = f"off by {abs(by)} ({'early' if by > 0 else 'late'})"
-        yield reading("block", said, _same, partial(_shifted, by))
-        yield reading("{line}", said, partial(_shifted, by), _same)
+        said = f" i takes that of i {'+' if by > 0 else '-'} {abs(by)}, {_NEAR.get(by, 'further on' if by > 0 else 'further back')}"
+        yield reading("block", f"block{said}", _same, partial(_shifted, by))
+        yield reading("{line}", f"{{line}}{said}", partial(_shifted, by), _same)
     for size in (8, 16, 32, 64, 128):
-        yield reading("{line}", f"line i takes that of i mod {size}: the first block's", partial(_rest, size), _same)
+        yield reading(
+            "{line}", f"line i always takes that of i mod {size}, in the first block", partial(_rest, size), _same
+        )
         yield reading("{line}", f"always the first of every {size}", partial(_first, size), _same)
         yield reading("{line}", f"line i takes that of i / {size}", partial(_divided, size), _same)
     yield reading("{line}", "always the first", partial(_rest, 1), _same)
