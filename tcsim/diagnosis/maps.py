@@ -64,11 +64,15 @@ def line_rules(count: int, others: int) -> Iterator[Rule]:
 
     for size in _SIZES:
         if size < count:
-            yield rule(f"the block of {size} is always the first, repeated", partial(_modulo, size))
+            last = min(2 * size, count) - 1
+            said = f"the block of {size} is always the first, repeated: {size}-{last} are 0-{last - size}"
+            yield rule(said, partial(_modulo, size))
     bit = 1
     while bit < count:
         yield rule(
-            f"blocks of {bit} exchanged in pairs" if bit > 1 else "neighbours exchanged",
+            f"blocks of {bit} exchanged in pairs: the halves 0-{bit - 1} and {bit}-{2 * bit - 1} of every {2 * bit}"
+            if bit > 1
+            else "neighbours exchanged",
             partial(_exchanged, bit, count),
         )
         bit *= 2

@@ -210,25 +210,36 @@ def _parts_of_blocks(lines: Ints, what: str) -> str:
 
     >>> _parts_of_blocks(np.array([2, 3, 4, 5, 4, 5, 8, 9, 10, 11, 10, 11]), "rows")
     'in every 6 rows the parts of 2 are parts 1, 2, 2: each is overwritten by the next one'
+    >>> _parts_of_blocks(np.array([2, 3, 2, 3, 6, 7, 6, 7]), "rows")
+    'in every 4 rows the first half is the second again'
     """
     at = np.arange(len(lines))
-    for size in range(3, len(lines) + 1):
+    for size in range(2, len(lines) + 1) if (lines != at).any() else ():
         if len(lines) % size or not np.array_equal(lines, at // size * size + lines[at % size]):
             continue
-        for count in range(3, min(8, size) + 1):
+        for count in range(2, min(8, size) + 1):
             part = size // count
             if part * count != size:
                 continue
             parts = lines[:size:part] // part
             if np.array_equal(lines[:size], np.repeat(parts, part) * part + at[:size] % part):
-                following = np.array_equal(parts, np.minimum(np.arange(count) + 1, count - 1))
+                following = count > 2 and np.array_equal(parts, np.minimum(np.arange(count) + 1, count - 1))
                 if size == len(lines) and not following:
                     return ""
+                if count == 2:
+                    return f"in every {size} {what} {_HALVES[tuple(parts.tolist())].format('half ' * (part > 1))}"
                 lost = sorted({*range(count)} - {*parts.tolist()})
                 others = f": some are repeated, {', '.join(map(str, lost))} nowhere" if lost else ": they are permuted"
                 said = ": each is overwritten by the next one" if following else others
                 return f"in every {size} {what} the parts of {part} are parts {', '.join(map(str, parts))}{said}"
     return ""
+
+
+_HALVES = {
+    (0, 0): "the second {}is the first again",
+    (1, 1): "the first {}is the second again",
+    (1, 0): "the first {0}and the second {0}are exchanged",
+}
 
 
 def _strided(lines: Ints, what: str) -> str:
