@@ -122,3 +122,10 @@ def test_results_beyond_f16_are_no_f16_read_as_bf16() -> None:
     wrong = tcsim.gemm(a, np.roll(b, 32, axis=0), instruction=MMA).view(np.float32).astype(ml_dtypes.bfloat16)
     found = tcsim.diagnose(MMA, a=a, b=b, observed=wrong)
     assert "blocks of 32 exchanged in pairs" in str(found) and "f16" not in str(found), str(found)
+
+
+def test_an_activation_of_results_that_are_stored_as_bf16() -> None:
+    """Coarse results reach far, and a function as steep as the result itself no further."""
+    given = floats(c=False)
+    x = right(given).astype(np.float64)
+    assert "SiLU" in named(given, (x / (1 + np.exp(-x))).astype(ml_dtypes.bfloat16))

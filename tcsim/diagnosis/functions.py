@@ -280,7 +280,7 @@ def gives(reals: Reals, matrix: int, run: Function, x: Numbers, rest: Numbers | 
         moved = np.maximum(np.abs(run(x + reach) - value), np.abs(run(x - reach) - value)) if relative else reach
         moved = np.nan_to_num(moved)
         usual = float(np.sqrt((seen[reals.finite[matrix]] ** 2).mean()))
-        tells = moved <= np.maximum(reach, _TELLS * usual)  # steep functions of large results give everything
+        tells = moved <= np.maximum(2 * reach, _TELLS * usual)  # steep functions of large results give everything
         far = np.maximum(reach, moved) + relative * np.maximum(np.abs(value), relative * np.abs(x))
         found: Mask = (np.abs(value + rest - seen) <= far + reals.coarse * np.abs(seen)) & tells
     return found & reals.finite[matrix]
