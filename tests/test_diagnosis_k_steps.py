@@ -135,3 +135,10 @@ def test_lines_of_random_numbers_have_no_step() -> None:
     other = operands(32, 16, 96)[0]
     found = tcsim.diagnose(MMA, a=a, b=b, observed=tcsim.gemm(other, b, instruction=MMA))
     assert found.verdict == "not explained" and not any("K advance" in one.mistake for one in found.nearest)
+
+
+def test_steps_of_every_tile_that_are_not_multiplied() -> None:
+    """The last of the four steps of each tile of 64: that says less than a tile of 48 that begins every 64."""
+    a, b = operands(32, 24, 128)
+    kept = np.arange(128) % 64 < 48
+    assert "K block missing (K 48-63,112-127 not added)" in said_of(a, b, a[:, kept], b[kept])

@@ -69,7 +69,7 @@ def _turns(steps: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 
 def counts(depth: int, step: int) -> Iterator[Count]:
-    """Every range of the instruction's steps left out or taken twice, every second block, the first again for the last."""
+    """Every range of the instruction's steps left out or taken twice, every second block, the first again for the last, a part of every tile."""
     blocks = -(-depth // step)
     place = np.arange(depth) // step
     seen = set()
@@ -115,6 +115,13 @@ def counts(depth: int, step: int) -> Iterator[Count]:
         for kept in {0, size - 1}:
             if size < blocks or blocks % size == 0:
                 weights = np.where(place % size == kept, float(size), 0.0)
+                seen.add(weights.tobytes())
+                yield counted(weights, 2, step)
+    parts = [(size, taken) for size in _TILES[1:] if size < blocks for taken in range(1, size)]
+    for size, taken in parts:  # of every tile
+        for inside in (place % size < taken, place % size >= size - taken):
+            weights = np.where(inside, 1.0, 0.0)
+            if weights.tobytes() not in seen:
                 seen.add(weights.tobytes())
                 yield counted(weights, 2, step)
     for found in sequences(depth, step):

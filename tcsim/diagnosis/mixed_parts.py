@@ -12,6 +12,7 @@ from tcsim.diagnosis.least_squares import samples, whole_weights
 from tcsim.diagnosis.maps import SAME, Ints, Rule
 from tcsim.diagnosis.problem import Problem
 from tcsim.diagnosis.reals import Mask, Numbers, Reals
+from tcsim.diagnosis.where import ranges
 
 
 def part_maps(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Candidate]:
@@ -21,14 +22,14 @@ def part_maps(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Candidate
         for names in ("a", "b", "ab"):
             source = _solved(reals, open_, count, partial(_scaled, reals, names))
             if source is not None:
-                rule = _rule("scale", source, 1, count)
+                rule = _rule("scale", source, 1, reals.a.shape[2])
                 yield Candidate(rule if "a" in names else SAME, rule if "b" in names else SAME)
     if reals.kept is not None and reals.positions is not None:
         own = problem.machine.kept
         count = reals.kept.shape[2] // own
         source = _solved(reals, open_, count, partial(_with_positions, reals, own))
         if source is not None:
-            yield Candidate(a=_rule("metadata", source, own, count))
+            yield Candidate(a=_rule("metadata", source, own, reals.a.shape[2]))
 
 
 def _solved(reals: Reals, open_: Mask, count: int, terms_of: partial[Numbers]) -> Ints | None:
@@ -79,24 +80,33 @@ def _with_positions(reals: Reals, own: int, chosen: Ints) -> Numbers:
     return terms
 
 
-def _rule(part: str, source: Ints, size: int, count: int) -> Rule:
-    """The map as a rule; size: elements of the part in a block."""
+def _rule(part: str, source: Ints, size: int, depth: int) -> Rule:
+    """The map as a rule; size: elements of the part in a block; depth: K."""
     name, block = ("scale_{x}", "block") if part == "scale" else (part, "K block")
-    said = _said(source, "counts as 1" if part == "scale" else "is not read: the first positions of each group")
+    none = "counts as 1" if part == "scale" else "is not read: the first positions of each group"
     advice = f"look at the index along K with which the {'scale factors' if part == 'scale' else part} of {{x}} are read: a tile's, a step's, a slice's"
-    missing = (source[source != np.arange(count)] < 0).all()
+    missing = (source[source != np.arange(len(source))] < 0).all()
     mistake = f"{name} missing in a part of K" if missing else f"{name} of another {block}"
+    said = _said(source, depth // len(source), none)
     return Rule(mistake, said, advice, partial(_at, source, size), 3, part=part)
 
 
-def _said(source: Ints, missing: str) -> str:
+def _said(source: Ints, width: int, missing: str) -> str:
+    """The map in words, of blocks that are `width` of K each.
+
+    >>> _said(np.array([0, 0, 2, -1]), 32, "counts as 1")
+    'block 1 of 4 (K 32-63): that of block 0 instead of its own; block 3 of 4 (K 96-127, the last): counts as 1'
+    """
     parts = []
     own = np.arange(len(source))
     for other in dict.fromkeys(source[source != own].tolist()):
         blocks = np.flatnonzero((source == other) & (source != own))
         where = f"block{'s' if len(blocks) > 1 else ''} {', '.join(map(str, blocks))} of {len(source)}"
-        last = " (the last)" if blocks[-1] == len(source) - 1 else ""
-        parts.append(f"{where}{last}: " + (missing if other < 0 else f"that of block {other} instead of its own"))
+        k = ranges((blocks[:, None] * width + np.arange(width)).reshape(-1))
+        last = ", the last" if blocks[-1] == len(source) - 1 else ""
+        parts.append(
+            f"{where} (K {k}{last}): " + (missing if other < 0 else f"that of block {other} instead of its own")
+        )
     return "; ".join(parts[:6]) + (f"; and {len(parts) - 6} more" if len(parts) > 6 else "")
 
 
