@@ -212,6 +212,17 @@ def test_tiles_that_are_stored_in_the_next_ones_place() -> None:
     )
 
 
+def test_tiles_that_add_the_c_of_the_one_before() -> None:
+    """All but the first: the prefetched C is a tile late."""
+    a, b = operands(64, 96, 32)
+    c = np.random.default_rng(2).standard_normal((64, 96)).astype(np.float32)
+    late = c.copy()
+    for place, source in zip(tiles_of(late)[1:], tiles_of(c)[:-1], strict=True):
+        place[:] = source
+    said = named(tcsim.diagnose(MMA, a=a, b=b, c=c, observed=tcsim.gemm(a, b, late, instruction=MMA)))
+    assert "c of another block (tiles of 32 x 32: 5 of 6 add the c of the previous one, numbered along N)" in said
+
+
 def test_slices_of_another_tile_and_accumulators_that_are_kept() -> None:
     """Split-K adds the next tile's second slice; a kernel clears its accumulators for all tiles but two. The numbers are exact."""
     random = np.random.default_rng(3)

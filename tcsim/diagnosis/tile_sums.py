@@ -140,7 +140,7 @@ class TileSums(Whole):
         own = np.eye(self.tiles.count, dtype=bool)
         block = f"{self.tiles.height} x {self.tiles.width}"
         if (self.times[own] == 1).all() and self.in_place:
-            return [(_C, f"tiles of {block}: {self._listed(self._said_c)}", _LOOK_C)]
+            return [(_C, f"tiles of {block}: {self._shift_of_c or self._listed(self._said_c)}", _LOOK_C)]
         if self._moved is not None:
             said = f"tiles of {block}: {self._said_moved(self._moved)}"
             if self.with_c and not self.of_c[~own].any():  # the C of its own place
@@ -157,6 +157,19 @@ class TileSums(Whole):
             before = f"in tiles of {block} the sums of others are left in the accumulators: {said}"
             return [(_NOT_CLEARED, before, _CARRIED)]
         return [(PARTIALS, f"tiles of {block}: {said}", _PARTIALS)]
+
+    @property
+    def _shift_of_c(self) -> str:
+        """In words, if C is that of tiles equally far away in all of them that have another's."""
+        source = self.of_c.argmax(axis=1)
+        moved = source != np.arange(self.tiles.count)
+        alone = (self.of_c == (source[:, None] == np.arange(self.tiles.count))).all() and moved.any()
+        found = self._shift(source) if alone else None
+        if found is None or len(found[2]):
+            return ""
+        step, along, _ = found
+        those = "each adds" if moved.all() else f"{moved.sum()} of {len(moved)} add"
+        return f"{those} the c of {_neighbour(-step)}, numbered along {along}"
 
     def _said_c(self, tile: int) -> str:
         held = [int(other) for other in np.flatnonzero(self.of_c[tile])]
@@ -207,31 +220,34 @@ class TileSums(Whole):
 
     def _said_moved(self, source: Ints) -> str:
         """A map of tiles in words."""
-        count, (down, across) = len(source), self.tiles.grid
-        number = np.arange(count)
-        held = source >= 0
-        turned = number.reshape(down, across).T.reshape(-1)  # along M first
-        for order, along in ((number, "N"), (turned, "M")):
-            place = np.empty(count, np.int64)
+        number, found = np.arange(len(source)), self._shift(source)
+        if found is None and any((source[order][::-1] == order).all() for order in (number, self._turned)):
+            return "stored in reverse order"
+        if found is None:
+            return self._each(source, number[source != number])
+        step, along, rest = found
+        said = f"each is stored in the place of {_neighbour(step)}, numbered along {along}"
+        return said + ("; but " + self._each(source, rest) if len(rest) else "")
+
+    @property
+    def _turned(self) -> Ints:
+        """The tiles along M first."""
+        found: Ints = np.arange(self.tiles.count).reshape(self.tiles.grid).T.reshape(-1)
+        return found
+
+    def _shift(self, source: Ints) -> tuple[int, str, Ints] | None:
+        """By how many tiles most are further on than those they hold, in which order, and those that are not; None if there is no such number."""
+        number, held = np.arange(len(source)), source >= 0
+        for order, along in ((number, "N"), (self._turned, "M")):
+            place = np.empty(len(source), np.int64)
             place[order] = number
             by = (place - np.where(held, place[source], place))[held & (source != number)]
             steps, counts = np.unique(by, return_counts=True)
             step = int(steps[counts.argmax()])
-            fits = held & ((place - np.where(held, place[source], -1) - step) % count == 0)
-            if fits.sum() >= max(2, 0.6 * (count - abs(step))):
-                which = (
-                    "the next one"
-                    if step == 1
-                    else "the previous one"
-                    if step == -1
-                    else f"block {abs(step)} {'further on' if step > 0 else 'before'}"
-                )
-                said = f"each is stored in the place of {which}, numbered along {along}"
-                rest = number[~fits & (source != number)]
-                return said + ("; but " + self._each(source, rest) if len(rest) else "")
-            if held.all() and (place[source] == count - 1 - place).all():
-                return "stored in reverse order"
-        return self._each(source, number[source != number])
+            fits = held & ((place - np.where(held, place[source], -1) - step) % len(source) == 0)
+            if fits.sum() >= max(2, 0.6 * (len(source) - abs(step))):
+                return step, along, number[~fits & (source != number)]
+        return None
 
     def _each(self, source: Ints, which: Ints) -> str:
         texts = [
@@ -277,7 +293,7 @@ class TileSums(Whole):
                 continue
             others = [int(other) for other in np.flatnonzero(self.times[tile].any(axis=1)) if other != tile]
             source = None if self._moved is None else int(self._moved[tile])
-            if source == tile:
+            if source == tile and (self.of_c[tile] == (own == tile)).all():
                 continue
             if source is not None and (self.of_c[tile] == (own == source)).all():
                 found = _lines(_lines(model, self.tiles.lines(source)[0]).T, self.tiles.lines(source)[1]).T
@@ -316,6 +332,17 @@ class TileSums(Whole):
         return start
 
 
+def _neighbour(step: int) -> str:
+    """The tile that is so many further on.
+
+    >>> _neighbour(-1), _neighbour(3)
+    ('the previous one', 'block 3 further on')
+    """
+    if abs(step) == 1:
+        return "the next one" if step == 1 else "the previous one"
+    return f"block {abs(step)} {'further on' if step > 0 else 'before'}"
+
+
 def _lines(source: npt.NDArray[Any], which: Ints) -> npt.NDArray[Any]:
     """Lines of an array, zeros behind its end."""
     inside = which < len(source)
@@ -340,7 +367,7 @@ def grids(problem: Problem, reals: Reals) -> list[Tiles]:
 
 
 def tile_sums(problem: Problem, reals: Reals, open_: Mask, moves: bool = False) -> Iterator[TileSums]:
-    """Those of every size of tile that give the outputs, few tiles and whole K first. moves: whole tiles alone."""
+    """Those of every size of tile that give the outputs, few tiles and whole K first. moves: whole tiles, or C of other ones, alone."""
     if len(reals.a) > 1:
         return
     size = problem.size or (reals.c.shape[1], reals.c.shape[2])
@@ -357,7 +384,9 @@ def tile_sums(problem: Problem, reals: Reals, open_: Mask, moves: bool = False) 
                 continue  # a finer part of K says more
             seen.add((tiles, unit))
             found = _solved(reals, open_, tiles, unit)
-            if found is not None and not (moves and found.in_place):
+            if found is not None and not (
+                moves and found.in_place and not found.of_c[~np.eye(tiles.count, dtype=bool)].any()
+            ):
                 yield found
                 return
 
