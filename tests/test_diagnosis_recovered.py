@@ -212,6 +212,20 @@ def test_tiles_that_are_stored_in_the_next_ones_place() -> None:
     )
 
 
+def test_a_part_of_every_tile_that_is_the_one_befores() -> None:
+    """The lower rows of each tile are stored before they are written: of the first tile they are zero."""
+    a, b = operands(64, 96, 32)
+    c = np.random.default_rng(2).standard_normal((64, 96)).astype(np.float32)
+    right = tcsim.gemm(a, b, c, instruction=MMA)
+    observed = right.copy()
+    for place, source in zip(tiles_of(observed), [0 * right[:32, :32], *tiles_of(right)[:-1]], strict=True):
+        place[16:] = source[16:]
+    found = tcsim.diagnose(MMA, a=a, b=b, c=c, observed=observed)
+    assert found.verdict == "explained" and found.explanations[0].bits, str(found)
+    said = "in the place of the next one, numbered along N, of those in rows 16-31,48-63, columns 0-95; but rows 16-31"
+    assert said in str(found)
+
+
 def test_tiles_that_add_the_c_of_the_one_before() -> None:
     """All but the first: the prefetched C is a tile late."""
     a, b = operands(64, 96, 32)

@@ -22,6 +22,7 @@ from tcsim.diagnosis.maps import LINES
 from tcsim.diagnosis.predicted import after_clamp
 from tcsim.diagnosis.problem import Codes, Part, Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
+from tcsim.diagnosis.where import where_text
 from tcsim.diagnosis.whole import Whole
 
 _SIZES = (256, 128, 64, 32, 16)  # of a tile
@@ -169,7 +170,7 @@ class TileSums(Whole):
             return ""
         step, along, _ = found
         those = "each adds" if moved.all() else f"{moved.sum()} of {len(moved)} add"
-        return f"{those} the c of {_neighbour(-step)}, numbered along {along}"
+        return f"{those} the c of {_neighbour(-step)}, {along}"
 
     def _said_c(self, tile: int) -> str:
         held = [int(other) for other in np.flatnonzero(self.of_c[tile])]
@@ -226,7 +227,7 @@ class TileSums(Whole):
         if found is None:
             return self._each(source, number[source != number])
         step, along, rest = found
-        said = f"each is stored in the place of {_neighbour(step)}, numbered along {along}"
+        said = f"each is stored in the place of {_neighbour(step)}, {along}"
         return said + ("; but " + self._each(source, rest) if len(rest) else "")
 
     @property
@@ -236,18 +237,32 @@ class TileSums(Whole):
         return found
 
     def _shift(self, source: Ints) -> tuple[int, str, Ints] | None:
-        """By how many tiles most are further on than those they hold, in which order, and those that are not; None if there is no such number."""
+        """By how many tiles most are further on than those they hold, in which order, and those that are not; None if there is no such number.
+
+        Only those that hold another's, and those that are held so, are counted.
+        """
         number, held = np.arange(len(source)), source >= 0
+        moved = source != number
+        asked = moved | np.isin(number, source[moved & held])
+        among = "" if asked.all() else f", of those in {where_text(self._mask(asked))}"
         for order, along in ((number, "N"), (self._turned, "M")):
-            place = np.empty(len(source), np.int64)
-            place[order] = number
-            by = (place - np.where(held, place[source], place))[held & (source != number)]
+            order = order[asked[order]]
+            count, place = len(order), np.zeros(len(source), np.int64)
+            place[order] = np.arange(count)
+            by = (place - np.where(held, place[source], place))[held & moved]
             steps, counts = np.unique(by, return_counts=True)
-            step = int(steps[counts.argmax()])
-            fits = held & ((place - np.where(held, place[source], -1) - step) % len(source) == 0)
-            if fits.sum() >= max(2, 0.6 * (len(source) - abs(step))):
-                return step, along, number[~fits & (source != number)]
+            step = int(steps[counts.argmax()]) if len(steps) else 0
+            fits = asked & held & ((place - np.where(held, place[source], -1) - step) % max(1, count) == 0)
+            if step and fits.sum() >= max(3 if among else 2, 0.6 * (count - abs(step))):
+                return step, f"numbered along {along}{among}", number[~fits & moved]
         return None
+
+    def _mask(self, which: Mask) -> Mask:
+        """The outputs of some tiles."""
+        down, across = self.tiles.grid
+        found = np.kron(which.reshape(down, across), np.ones((self.tiles.height, self.tiles.width), bool))
+        rows, columns = self.tiles.size
+        return found[None, :rows, :columns]
 
     def _each(self, source: Ints, which: Ints) -> str:
         texts = [
@@ -295,7 +310,7 @@ class TileSums(Whole):
             source = None if self._moved is None else int(self._moved[tile])
             if source == tile and (self.of_c[tile] == (own == tile)).all():
                 continue
-            if source is not None and (self.of_c[tile] == (own == source)).all():
+            if source is not None and source >= 0 and (self.of_c[tile] == (own == source)).all():
                 found = _lines(_lines(model, self.tiles.lines(source)[0]).T, self.tiles.lines(source)[1]).T
                 out[0][np.ix_(rows, columns)] = found[: len(rows), : len(columns)]
                 continue
