@@ -68,10 +68,10 @@ def _turns(steps: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     return np.arange(len(steps)) - np.searchsorted(steps, steps)
 
 
-def counts(depth: int, step: int) -> Iterator[Count]:
-    """Every range of the instruction's steps left out or taken twice, every second block, the first again for the last, a part of every tile."""
-    blocks = -(-depth // step)
-    place = np.arange(depth) // step
+def counts(padded: int, step: int, depth: int) -> Iterator[Count]:
+    """Of K = depth, padded: every range of the instruction's steps left out or taken twice, every second block, the first again for the last, a part of every tile."""
+    blocks = -(-padded // step)
+    place = np.arange(padded) // step
     seen = set()
     if 1 < blocks <= _MOST:
         for first in range(blocks):
@@ -84,7 +84,7 @@ def counts(depth: int, step: int) -> Iterator[Count]:
                         (np.where(inside, 2.0, 1.0), 1),
                     ):
                         seen.add(weights.tobytes())
-                        yield counted(weights, rank, step)
+                        yield counted(weights, rank, step, depth)
     for size in _TILES:
         block = place // size
         last = int(block[-1])
@@ -96,7 +96,7 @@ def counts(depth: int, step: int) -> Iterator[Count]:
             key = weights.tobytes()
             if last and key not in seen:
                 seen.add(key)
-                yield counted(weights, 2, step)
+                yield counted(weights, 2, step, depth)
         for number in range(last + 1):  # one stale stage of both operands
             for by in (1, 2):
                 for other in (number - by, number + by):
@@ -104,41 +104,41 @@ def counts(depth: int, step: int) -> Iterator[Count]:
                         weights = np.where(block == other, 2.0, np.where(block == number, 0.0, 1.0))
                         if weights.tobytes() not in seen:
                             seen.add(weights.tobytes())
-                            yield counted(weights, 3, step)
+                            yield counted(weights, 3, step, depth)
         for kept in {0, last}:  # always the same tile
             if blocks % size == 0 and last > 0:
                 weights = np.where(block == kept, last + 1.0, 0.0)
                 if weights.tobytes() not in seen:
                     seen.add(weights.tobytes())
-                    yield counted(weights, 2, step)
+                    yield counted(weights, 2, step, depth)
     for size in _TILES[1:]:  # inside a tile always the same step
         for kept in {0, size - 1}:
             if size < blocks or blocks % size == 0:
                 weights = np.where(place % size == kept, float(size), 0.0)
                 seen.add(weights.tobytes())
-                yield counted(weights, 2, step)
+                yield counted(weights, 2, step, depth)
     parts = [(size, taken) for size in _TILES[1:] if size < blocks for taken in range(1, size)]
     for size, taken in parts:  # of every tile
         for inside in (place % size < taken, place % size >= size - taken):
             weights = np.where(inside, 1.0, 0.0)
             if weights.tobytes() not in seen:
                 seen.add(weights.tobytes())
-                yield counted(weights, 2, step)
-    for found in sequences(depth, step):
-        weights = found.counts(depth).astype(np.float64)
+                yield counted(weights, 2, step, depth)
+    for found in sequences(padded, step):
+        weights = found.counts(padded).astype(np.float64)
         if weights.tobytes() not in seen:
             seen.add(weights.tobytes())
-            yield counted(weights, 3, step)
+            yield counted(weights, 3, step, depth)
 
 
-def counted(weights: Numbers, rank: int, step: int) -> Count:
-    """The mistake of these weights. step: the instruction's K."""
-    missing, more = np.flatnonzero(weights == 0), np.flatnonzero(weights > 1)
+def counted(weights: Numbers, rank: int, step: int, depth: int | None = None) -> Count:
+    """The mistake of these weights. step: the instruction's K; depth: K, without what pads it."""
+    missing, more = np.flatnonzero(weights[:depth] == 0), np.flatnonzero(weights[:depth] > 1)
     parts = []
     if len(missing):
         parts.append(f"K {runs(tuple(missing.tolist()))} not added")
     for times in sorted(set(weights[more].tolist())):
-        where = runs(tuple(np.flatnonzero(weights == times).tolist()))
+        where = runs(tuple(np.flatnonzero(weights[:depth] == times).tolist()))
         parts.append(f"K {where} added {int(times)} times")
     name = _MISCOUNTED if len(missing) and len(more) else (_MISSING if len(missing) else _REPEATED)
     return Count(name, ", ".join(parts), weights, rank, step)

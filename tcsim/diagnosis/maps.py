@@ -164,6 +164,7 @@ def _other_part(size: int, own: int, other: int, theirs: int, r: Ints, o: Ints) 
 
 _HALF_OF_A_PATTERN = ", as in a tile that starts 512 bytes off the period of a swizzle of 128 bytes"
 _STAGE = "producer and consumer disagree about the stage of the pipeline"
+_BACK = "one operand goes through K from the end, the other from the start: look at the sign of the step and at where it begins"
 _ADVANCE = "the K advance is in bytes where elements are meant, or the other way round, or the wrong number"
 
 
@@ -189,6 +190,9 @@ def depth_rules(depth: int, step: int, chunk: int = 0) -> Iterator[Rule]:
         yield rule(LATE, said, _STAGE, partial(_pairs, size), 2)
         yield rule(LATE, f"blocks of {size} rotated by one", _STAGE, partial(_turned_round, size, depth), 2)
         yield rule(LATE, f"blocks of {size} rotated back by one", _STAGE, partial(_turned_round, -size, depth), 2)
+        if last > 1:
+            said = f"blocks of {size} in reverse, block 0 being the last one"
+            yield rule("K of {x} in another order", said, _BACK, partial(_backwards, size, last), 2)
         for part in sizes:
             if part < size:
                 said = f"inside each tile of {size}: no advance, K block 0 of {part} every time"
@@ -199,6 +203,13 @@ def depth_rules(depth: int, step: int, chunk: int = 0) -> Iterator[Rule]:
                     if 0 <= other <= last:
                         said = f"in block {number} of {size} (K {number * size}-{number * size + size - 1}) that of block {other}"
                         yield rule(LATE, said, _STAGE, partial(_one, size, number, other), 3)
+    for part in (step // 2, step // 4):
+        for first in range(0, step, part) if part else ():
+            for zero in ((first, first + part), (first + part - step, first))[: step // part // 2]:
+                where_zero = f"{zero[0]}-{zero[1] - 1}" if zero[0] >= 0 else f"all but {zero[1]}-{zero[0] + step - 1}"
+                said = f"K {where_zero} of every {step} are zero"
+                advice = "registers of {x}'s fragment that are never loaded: ldmatrix.x2 for .x4, or too few lanes' addresses"
+                yield rule("{x}: part of each step not loaded", said, advice, partial(_without, step, *zero), 2)
     for parts in range(2, min(depth // 2, _MOST_PARTS) + 1):
         if depth % parts == 0:
             for outer in {parts, depth // parts}:
@@ -227,6 +238,15 @@ def _as_array(outer: int, depth: int, k: Ints) -> Ints:
 
 def _inside(k: Ints, depth: int) -> Ints:
     return np.where((k >= 0) & (k < depth), k, -1)
+
+
+def _backwards(size: int, last: int, k: Ints) -> Ints:
+    return (last - k // size) * size + k % size
+
+
+def _without(step: int, first: int, end: int, k: Ints) -> Ints:
+    """Of every step all but [first, end), which may begin before it."""
+    return np.where((k % step - first) % step < end - first, -1, k)
 
 
 def _first(size: int, k: Ints) -> Ints:
@@ -402,6 +422,14 @@ def shared_rules(count: int, depth: int, chunk: int, step: int) -> Iterator[Rule
                     advice = "one constant for the padded pitch of the tile of {x}"
                     where = partial(_padded, rows, deep, written, read)
                     yield Rule("{x}: pitch in shared memory wrong", said, advice, where, 4)
+        for deep in (2 * step, 4 * step, 8 * step):
+            for boxes in (2, 4):
+                if rows <= count and deep <= depth and deep // boxes >= chunk:
+                    advice = "a copy (the box of a tensor map) and the reader of the tile of {x} must agree on the length of a row"
+                    for verbs in (("written", "read"), ("read", "written")):
+                        where = partial(_boxed, rows, deep, deep // boxes, verbs[0] == "written")
+                        said = f"tiles {verbs[0]} in boxes of {rows} x {deep // boxes} one behind the other, {verbs[1]} in rows of {deep}"
+                        yield Rule("{x}: tile in boxes", said, advice, where, 4)
     advice = "look at the address that each lane passes to ldmatrix: lanes 8-15 and 16-23"
     yield Rule(
         "{x}: 8 x 8 matrices exchanged", "the second and the third of each four", advice, partial(_quad, chunk), 3
@@ -425,6 +453,18 @@ def _padded(rows: int, deep: int, written: int, read: int, r: Ints, k: Ints, o: 
     row, column = place // written, place % written
     inside = (row < rows) & (column < deep)
     return np.where(inside, r // rows * rows + row, -1), k // deep * deep + np.minimum(column, deep - 1)
+
+
+def _boxed(rows: int, deep: int, width: int, read: bool, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    """What is read from rows of `deep` where boxes of `width` lie one behind the other, or the other way round."""
+    row, column = r % rows, k % deep
+    if read:
+        place = row * deep + column
+        line, at = place // width % rows, place // (rows * width) * width + place % width
+    else:
+        place = column // width * (rows * width) + row * width + column % width
+        line, at = place // deep, place % deep
+    return r - row + line, k - column + at
 
 
 def _quad(chunk: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:

@@ -96,9 +96,22 @@ def _said(source: Ints, width: int, missing: str) -> str:
 
     >>> _said(np.array([0, 0, 2, -1]), 32, "counts as 1")
     'block 1 of 4 (K 32-63): that of block 0 instead of its own; block 3 of 4 (K 96-127, the last): counts as 1'
+    >>> _said(np.array([1, 2, 3, -1]), 32, "is not read")
+    'block i of 4: that of block i + 1, a later one; the last: is not read'
+    >>> _said(np.array([3, 2, 1, 0, 7, 6, 5, 4, 8, 9]), 32, "is not read")
+    'the blocks of every 4 in reverse'
     """
     parts = []
     own = np.arange(len(source))
+    for size in (2, 4, 8, 16, len(source)):
+        whole = len(source) // size * size
+        turned = own[:whole] // size * size + size - 1 - own[:whole] % size
+        if whole and np.array_equal(source, np.append(turned, own[whole:])):
+            return f"the blocks of every {size} in reverse"
+    by = int(source[0])
+    if 0 < by < len(source) and np.array_equal(source[:-by], own[by:]) and len(set(source[-by:].tolist())) == 1:
+        end = missing if source[-1] < 0 else f"that of block {source[-1]}"
+        return f"block i of {len(source)}: that of block i + {by}, a later one; the last{f' {by}' if by > 1 else ''}: {end}"
     for other in dict.fromkeys(source[source != own].tolist()):
         blocks = np.flatnonzero((source == other) & (source != own))
         where = f"block{'s' if len(blocks) > 1 else ''} {', '.join(map(str, blocks))} of {len(source)}"

@@ -18,6 +18,7 @@ NARROW = "result passed through a narrower format"
 TRUNCATED = "result truncated to a narrower format"
 _LINES, _ALIKE = 8, 0.02  # so many numbers that are another's multiples up to this part are no chance
 _TELLS = 4  # times the reach of rounding: a line that is scaled must have an output beyond it
+_SHIFTED = 4  # times what else results are off: a number that is added to each line of them
 _FORMATS = ("e4m3", "e5m2", "bf16", "f16")
 
 
@@ -119,13 +120,33 @@ class Line:
     with_c: bool = True  # a factor of the whole result, or of the product alone
 
 
-def vector(reals: Reals) -> Line | None:
-    """A bias or factors of rows or of columns; None if there is none, or one factor does for all."""
+def shifted(reals: Reals) -> int | None:
+    """The axis along which results that rounding could explain are off by one number, next to which all else that they are off is small."""
+    held = np.ix_(*(reals.finite.any(axis=axes) for axes in ((1, 2), (0, 2), (0, 1))))
+    off, reach, right = (x[held] for x in (reals.observed - reals.right, reals.reach, reals.right))
+    if min(off.shape[1:]) < _LINES or not reals.finite[held].all():
+        return None
+    for axis in (1, 2):  # what cut sums lose is a part of their reach, and equal operands lose the same
+        if min(_share(off, axis), _share(off / reach, axis)) > _SHIFTED > _share(right, axis):
+            return axis
+    return None
+
+
+def _share(values: Numbers, axis: int) -> float:
+    """How far the means along an axis are apart, by how far values are from those means."""
+    mean = values.mean(axis=axis, keepdims=True)
+    return float((mean - mean.mean()).std() / max(float((values - mean).std()), 1e-300))
+
+
+def vector(reals: Reals, axes: tuple[int, ...] = (1, 2)) -> Line | None:
+    """A bias or factors of rows or of columns; None if there is none, or one factor does for all. axes: of a bias."""
     right, seen, product = reals.right, reals.observed, reals.product
     if min(right.shape[1:]) < 4:
         return None
     shown = reals.finite & (seen > 0) if reals.floor else reals.finite
     for axis, line, other in ((1, "column", "rows"), (2, "row", "columns")):
+        if axis not in axes:
+            continue
         low = np.where(shown, seen - right - reals.reach, -np.inf).max(axis=axis, keepdims=True)
         high = np.where(shown, seen - right + reals.reach, np.inf).min(axis=axis, keepdims=True)
         known = np.isfinite(low) & np.isfinite(high)  # not a line of clamped zeros

@@ -124,7 +124,8 @@ class Solver:
     @cached_property
     def counts(self) -> tuple[Count, ...]:
         """How K may be miscounted."""
-        return tuple(counts(self.reals.a.shape[2], self.problem.machine.shape[2]))
+        padded = self.reals.a.shape[2]
+        return tuple(counts(padded, self.problem.machine.shape[2], self.problem.depth or padded))
 
     def reading(self, count: Count) -> tuple[Rule, Rule] | None:
         """The simplest rule of both operands that takes each k so often; None if there is none."""

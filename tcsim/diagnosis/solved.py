@@ -37,6 +37,7 @@ from tcsim.diagnosis.relations import (
     narrowed_by,
     narrowing,
     precision,
+    shifted,
     truncated,
     vector,
 )
@@ -107,9 +108,14 @@ def solved(problem: Problem, model: Codes, inside: Mask, known: bool) -> Solved 
         wrong = ~reals.near(reals.right) & inside
     ends = ends_of(clamped, (partial(narrowed, name=narrow), partial(truncated, name=narrow)) if narrow else ())
     wrong &= ~np.any([end(model) == problem.observed for end in ends], axis=0)  # NaN of an overflow, for instance
+    axis = None if wrong.any() or relations else shifted(reals)
+    line = None if axis is None else vector(reals, (axis,))
+    if line is not None:
+        wrong = (model != problem.observed) & inside
     found = Solved(problem, reals, (), np.zeros_like(wrong), (), wrong, wrong, model, 0, ends)
-    kept = kept_sums(problem, reals, ends) if wrong.any() and not known else None
-    line = vector(reals) if kept is None and wrong.any() and not (wrong & ~reals.finite).any() else None
+    kept = kept_sums(problem, reals, ends) if wrong.any() and not known and line is None else None
+    if kept is None and line is None and wrong.any() and not (wrong & ~reals.finite).any():
+        line = vector(reals)
     sums = next(line_sums(problem, reals, wrong), None) if line is not None and line.adds else None
     if kept is not None:
         found = _as_whole(found, kept)
