@@ -101,3 +101,15 @@ def test_rows_that_are_zero_are_first_of_all_not_loaded() -> None:
     observed = tcsim.gemm(**short, instruction=wgmma, arch="sm_90a")
     found = tcsim.diagnose(wgmma, arch="sm_90a", **given, observed=observed)
     assert (found.verdict, found.mistake) == ("explained", "a: rows not loaded"), str(found)
+
+
+@pytest.mark.parametrize("with_c", [False, True])
+def test_accumulators_that_are_read_beside_their_beginning(with_c: bool) -> None:
+    """Four columns too far on in every tile of 16, zeros behind it; C is added afterwards."""
+    given = {"a": A, "b": B, **({"c": C} if with_c else {})}
+    source = COLUMN + 4
+    inside = (source // 16 == COLUMN // 16) & (source < N)
+    late = np.where(inside, gemm(A, B)[ROW, np.minimum(source, N - 1)], 0) + (C if with_c else SINGLE(0))
+    found = tcsim.diagnose(MMA, **given, observed=late.astype(SINGLE))
+    assert (found.verdict, found.mistake) == ("explained", "d: read with an offset in its tile"), str(found)
+    assert "in every 16 columns column i is that at i + 4, and the last 4 are zero" in str(found)

@@ -14,7 +14,7 @@ from tcsim.diagnosis.candidate import STORED_ADVICE as _LOOK
 from tcsim.diagnosis.maps import LINES, SAME, Rule, Where, line_rules, memory_rules
 from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
-from tcsim.diagnosis.store_addresses import late_rules, store_rules
+from tcsim.diagnosis.store_addresses import OFFSET, START, late_rules, offset_rules, store_rules
 from tcsim.diagnosis.where import ranges
 
 _SAMPLES, _TRIED = 48, 6  # outputs that every rule is tried on first; rules that are reckoned out in full
@@ -45,15 +45,26 @@ class Moved:
         if self.flat is not None:
             return [(self.flat.named("d"), self.flat.detail + with_c, self.flat.advice.format(x="d"))]
         said = [
-            f"{what}: {rule.detail}" for what, rule in (("rows", self.rows), ("columns", self.columns)) if rule.detail
+            rule.detail if rule.mistake == OFFSET else f"{what}: {rule.detail}"
+            for what, rule in (("rows", self.rows), ("columns", self.columns))
+            if rule.detail
         ]
         both = CROSSED if self.rows.crosses and self.columns.crosses else ""
         crossed = (rule.advice for rule in (self.rows, self.columns) if rule.crosses)
+        if self.offset:
+            return [(OFFSET, "; ".join(said) + ("; c is added at its own place" if self.alone else ""), START)]
         return [(STORED, "; ".join(said) + both + with_c, "; ".join(dict.fromkeys((_LOOK, *crossed))))]
+
+    @property
+    def offset(self) -> bool:
+        """Whether tiles are read beside their beginning: what is behind their end are zeros, to which C is added."""
+        return OFFSET in (self.rows.mistake, self.columns.mistake)
 
     def as_lines(self, with_c: bool) -> Candidate | None:
         """The same as lines of A and B that are others, C staying where it is; None if it is not the same."""
         if self.flat is not None or (with_c and not self.alone) or STORED in (self.rows.mistake, self.columns.mistake):
+            return None
+        if self.offset and not self.alone:
             return None
         return Candidate(self.rows, self.columns)
 
@@ -71,7 +82,8 @@ class Moved:
         """What it predicts of a matrix, (M, N); nothing where nothing was stored."""
         row, column, inside = self.source((reals.c.shape[1], reals.c.shape[2]))
         if self.alone:
-            return np.where(inside, reals.product[matrix][row, column] + reals.c[matrix], np.nan)
+            nothing = reals.c[matrix] if self.offset else np.nan
+            return np.where(inside, reals.product[matrix][row, column] + reals.c[matrix], nothing)
         return np.where(inside, reals.right[matrix][row, column], np.nan)
 
     def near(self, reals: Reals, matrix: int) -> Mask:
@@ -118,7 +130,7 @@ def gives_of(item: Moved, problem: Problem, reals: Reals) -> Mask:
     inside = item.source((reals.c.shape[1], reals.c.shape[2]))[2]
     kept = ~inside & problem.inside()
     codes = problem.observed[kept]
-    given = inside & np.stack([item.given(reals, t) for t in range(len(reals.c))])
+    given = (inside | item.offset) & np.stack([item.given(reals, t) for t in range(len(reals.c))])
     return given | kept if codes.size and (codes == codes[0]).all() else given
 
 
@@ -310,7 +322,7 @@ def _sampled(base: Numbers, seen: Numbers, reach: Numbers, open_: Mask) -> list[
         fits = same(*rule.where(i, j, i * 0))
         if fits[:count].mean() >= _ENOUGH:
             listed.append((not fits.all(), Moved(flat=rule).rank, Moved(flat=rule)))
-    rows, columns = _line_rules(*shape), _line_rules(shape[1], shape[0])
+    rows, columns = _line_rules(*shape, "rows"), _line_rules(shape[1], shape[0], "columns")
     row = np.stack([rule.where(i, i * 0, j)[0] for rule in rows])
     column = np.stack([rule.where(j, j * 0, i)[0] for rule in columns])
     fits = same(row[:, None], column[None])
@@ -323,10 +335,17 @@ def _sampled(base: Numbers, seen: Numbers, reach: Numbers, open_: Mask) -> list[
     return [*lines[:_TRIED], *flat[:_TRIED]]
 
 
-def _line_rules(count: int, others: int) -> list[Rule]:
+def _line_rules(count: int, others: int, what: str) -> list[Rule]:
     """Lines of the output that may stand in for others, or lie further on: then nothing is stored to the first ones."""
     shifted = (_shifted(by) for by in _SHIFTS if abs(by) < count)
-    return [SAME, *line_rules(count, others), *shifted, *_overwriting(count), *_stepped(count)]
+    return [
+        SAME,
+        *line_rules(count, others),
+        *shifted,
+        *_overwriting(count),
+        *_stepped(count),
+        *offset_rules(count, what),
+    ]
 
 
 def _overwriting(count: int) -> Iterator[Rule]:
@@ -376,8 +395,8 @@ def _flat_rules(shape: tuple[int, int]) -> list[Rule]:
 
 
 def _candidates(i: Ints, j: Ints, row: Ints, column: Ints, shape: tuple[int, int]) -> Iterator[Moved]:
-    rows = _fitting(_line_rules(*shape), i, j, row)
-    columns = _fitting(_line_rules(shape[1], shape[0]), j, i, column)
+    rows = _fitting(_line_rules(*shape, "rows"), i, j, row)
+    columns = _fitting(_line_rules(shape[1], shape[0], "columns"), j, i, column)
     if rows and columns:
         yield Moved(rows[0], columns[0])
     for rule in _flat_rules(shape):

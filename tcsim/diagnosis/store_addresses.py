@@ -20,6 +20,27 @@ _SIZES = (16, 32, 64, 128, 256)  # of a staging tile
 _STORE = "look at the address of the epilogue's store: its pointer and its leading dimension"
 _STAGING = "the staging tile of the epilogue must be written and read with one pitch"
 
+OFFSET = "d: read with an offset in its tile"
+START = (
+    "look at where the epilogue begins to read a tile: the column or lane of its tcgen05.ld, its address in the staging tile; "
+    "the same comes of parts that are stored too early by as much, the last of them nowhere"
+)
+_OFFSETS = (1, 2, 4, 8, 16, 32)  # of lines
+
+
+def offset_rules(count: int, what: str) -> Iterator[Rule]:
+    """Tiles of the output that are read beside their beginning, with zeros behind their end. what: "rows" or "columns"."""
+    for size, by in product((size for size in _SIZES if size <= count), _OFFSETS):
+        for off in (by, -by) if by < size else ():
+            line = f"{what.removesuffix('s')} i is that at i {'+' if off > 0 else '-'} {by}"
+            said = f"in every {size} {what} {line}, and the {'last' if off > 0 else 'first'} {by} are zero"
+            yield Rule(OFFSET, said, START, partial(_inside_block, size, off), 2, lines_only=True)
+
+
+def _inside_block(size: int, off: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    inner = r % size + off
+    return np.where((inner >= 0) & (inner < size), r + off, -1), k
+
 
 def store_rules(i: Ints, j: Ints, row: Ints, column: Ints, shape: tuple[int, int]) -> Iterator[Rule]:
     """Rules by which outputs (i, j) hold the model's of (row, column)."""
