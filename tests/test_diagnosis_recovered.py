@@ -226,6 +226,19 @@ def test_a_part_of_every_tile_that_is_the_one_befores() -> None:
     assert said in str(found)
 
 
+def test_products_that_are_stored_elsewhere_with_the_c_of_that_place() -> None:
+    """Tiles that nobody stores to have no C either: that is no other row of A."""
+    a, b = operands(64, 96, 32)
+    c = np.random.default_rng(2).standard_normal((64, 96)).astype(np.float32)
+    product = tcsim.gemm(a, b, instruction=MMA).view(np.float32)
+    observed = np.zeros_like(c)
+    for place, source in ((1, 0), (3, 1), (5, 2), (0, 3), (4, 4)):
+        tiles_of(observed)[place][:] = tiles_of(product)[source] + tiles_of(c)[place]
+    found = tcsim.diagnose(MMA, a=a, b=b, c=c, observed=observed)
+    assert (found.verdict, found.mistake) == ("explained", "d: stored at another place"), str(found)
+    assert "rows 0-31, columns 64-95 hold nothing" in str(found) and "c is read there too" in str(found)
+
+
 def test_tiles_that_add_the_c_of_the_one_before() -> None:
     """All but the first: the prefetched C is a tile late."""
     a, b = operands(64, 96, 32)

@@ -145,7 +145,9 @@ class TileSums(Whole):
         if self._moved is not None:
             said = f"tiles of {block}: {self._said_moved(self._moved)}"
             if self.with_c and not self.of_c[~own].any():  # the C of its own place
-                return [(name.format(x=x, lines=lines), said, _INDEX) for name, x, lines in _OPERANDS]
+                if self.of_c[own].all():
+                    return [(name.format(x=x, lines=lines), said, _INDEX) for name, x, lines in _OPERANDS]
+                said += "; c is read there too"  # what holds nothing holds no C either
             return [(STORED, said, STORED_ADVICE)]
         if self.in_place:
             return [self._own_parts(block)]
