@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tcsim
+from tcsim.diagnosis.parts import part_rules
 
 MX = tcsim.instruction(
     "mma.sync.aligned.kind::mxf8f6f4.block_scale.scale_vec::1X.m16n8k32.row.col.f32.e4m3.e4m3.f32.ue8m0", arch="sm_120"
@@ -98,3 +99,11 @@ def test_bias_along_the_other_axis(rows: int, columns: int) -> None:
     found = tcsim.diagnose(MMA, a=a, b=b, c=c, observed=tcsim.gemm(a, b, wrong, instruction=MMA))
     assert found.verdict == "explained"
     assert "the axes are exchanged" in str(found)
+
+
+def test_scale_factors_behind_the_end_are_missing() -> None:
+    """Where blocks that move begin does not show if none of them is read; a block that is another's stays one."""
+    rules = [rule for rule in part_rules("scale", 16, 16, 10, 1) if rule.detail.endswith("16 for every 8")]
+    assert [rule.mistake for rule in rules] == ["scale_{x} missing in a part of K"]
+    assert rules[0].detail.startswith("blocks 8-9 of 10, the last, are not read: behind the end")
+    assert any(rule.mistake == "scale_{x} of another block" for rule in part_rules("scale", 16, 16, 10, 1))

@@ -25,13 +25,17 @@ def part_rules(part: str, count: int, others: int, depth: int, step: int) -> Ite
             yield replace(rule, mistake=f"{name} of another {line}", advice=advice, part=part)
     k = np.arange(depth)
     for rule in (*depth_rules(depth, step), *_shifted(depth), *_halves(step)):
-        beyond = (rule.where(k * 0, k, k * 0)[1] < 0) & ("none at" not in rule.detail)
-        detail = (
-            f"{rule.detail}; from {int(beyond.argmax())} on it is not read: behind the end"
-            if beyond.any()
-            else rule.detail
-        )
-        yield replace(rule, mistake=f"{name} of another {block}", detail=detail, advice=advice, part=part)
+        at = rule.where(k * 0, k, k * 0)[1]
+        beyond = (at < 0) & ("none at" not in rule.detail)
+        first, kind, detail = int(beyond.argmax()), f"of another {block}", rule.detail
+        if (
+            beyond.any() and beyond[first:].all() and (at == k)[~beyond].all()
+        ):  # where the others would be does not show
+            kind = "missing in a part of K"
+            detail = f"{block}s {first}-{depth - 1} of {depth}, the last, are not read: behind the end, as with {rule.detail}"
+        elif beyond.any():
+            detail = f"{rule.detail}; from {first} on it is not read: behind the end"
+        yield replace(rule, mistake=f"{name} {kind}", detail=detail, advice=advice, part=part)
     for rule in memory_rules(count, depth, others, 4, step):
         if "coordinates" not in rule.mistake:
             yield replace(rule, mistake=rule.mistake.replace("{x}", name), advice=advice, part=part)

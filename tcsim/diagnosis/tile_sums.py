@@ -255,7 +255,8 @@ class TileSums(Whole):
             steps, counts = np.unique(by, return_counts=True)
             step = int(steps[counts.argmax()]) if len(steps) else 0
             fits = asked & held & ((place - np.where(held, place[source], -1) - step) % max(1, count) == 0)
-            if step and fits.sum() >= max(3 if among else 2, 0.6 * (count - abs(step))):
+            kept = int((asked & ~moved).sum())  # at the end of a chain
+            if step and kept <= abs(step) and fits.sum() >= max(3 if among else 2, 0.6 * (count - abs(step))):
                 return step, f"numbered along {along}{among}", number[~fits & moved]
         return None
 
