@@ -82,6 +82,7 @@ class _Plan:
         if sig.scale is not None:
             scale = FORMATS[sig.scale[0]]
             low, high = low + 2 * (scale.minimum_exponent - scale.fraction_bits), high + 2 * most(scale)
+        reach = high  # of terms that cancel, which may be larger than results
         low, high = max(low, least - p - 4), min(high, most(target))
         self.lifted = rng.random() < 0.4
         self.shared = 0  # binary logarithm of the number of products that the head is shared among
@@ -105,7 +106,7 @@ class _Plan:
         head = np.clip(head, min(low, high), high)
         quantum = np.maximum(head - p + 1, least + 1 - p)
         top = (
-            np.minimum(head + rng.integers(1, 46, n), max(high, low))
+            np.minimum(head + rng.integers(1, 46, n), max(reach, low))
             if self.lifted
             else head - self.shared - self.above
         )

@@ -47,7 +47,7 @@ _LIKE = 400  # of them
 def identify(unknown: Unknown, seed: int = 0, limit: int = LIMIT) -> Identified:
     """Ask an unknown machine until one hypothesis is left, and check it on questions of all kinds.
 
-    `unknown` has a `signature` and a `dot` (`tcsim.identification.machine.Unknown`); nothing else of it is used. About 3 * 10**4 dot products
+    `unknown` has a `signature` and a `dot` (`tcsim.identification.machine.Unknown`); nothing else of it is used. About 2 * 10**4 dot products
     are asked, and never more than `limit`. The result says for each key what was found, and by which question; that no hypothesis fits, with the
     smallest question that shows it; or, at the limit, what is left open.
     """
