@@ -200,7 +200,7 @@ def test_a_key_that_shows_only_with_another_is_not_called_hidden() -> None:
     assert set(differences(found, machine)) == {"subnormal_in"}
 
 
-@pytest.mark.parametrize("limit", [1_000, 15_000])
+@pytest.mark.parametrize("limit", [1_000, 30_000])
 def test_a_limit_of_questions_is_kept(limit: int) -> None:
     """No dot product more is asked; what was not reached is said."""
 

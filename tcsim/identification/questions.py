@@ -13,9 +13,23 @@ from tcsim.numbers.formats import FORMATS
 
 Rng = np.random.Generator
 KINDS = (
-    "bits", "dense", "long", "cancel", "addend", "edge", "low", "high",
-    "subnormal", "zeros", "special", "floor", "cut", "tie", "below", "aimed",
-)  # fmt: skip
+    "bits",
+    "dense",
+    "long",
+    "cancel",
+    "addend",
+    "edge",
+    "low",
+    "high",
+    "subnormal",
+    "zeros",
+    "special",
+    "floor",
+    "cut",
+    "tie",
+    "below",
+    "aimed",
+)
 
 
 class Questions:
@@ -213,18 +227,6 @@ class Questions:
         batch.a[:, within], batch.b[:, within] = np.where(few, 0, a), b
         batch.c[:] = self.addends(top[:, 0] - rng.integers(-8, 30, n), rng.choice([0, 2], n), self._signs((n,)))
         batch.c[rng.random(n) < 0.6] = 0
-
-    def _heaped(self, batch: Batch, within: Sequence[int], hint: Machine | None) -> None:
-        """Many large products, mostly of one sign, and small ones: how many were added before a small one decides which bits of it are left."""
-        n, rng, t = len(batch), self.rng, len(within)
-        large = rng.random((n, t)) < rng.choice([0.3, 0.6, 0.9], (n, 1))
-        least = np.where(rng.random((n, 1)) < 0.5, self.lowest, self.deepest)
-        small = np.maximum(self.highest - rng.integers(4, 44, (n, 1)) - rng.integers(0, 4, (n, t)), least)
-        exponent = np.where(large, self.highest, small)
-        sign = self._signs((n, t)) & (~large | (rng.random((n, 1)) < 0.3)) ^ self._signs((n, 1))
-        a, b = self.products(exponent, rng.choice([0, 2, 3], (n, t)), sign)
-        batch.a[:, within] = np.where(~large & (rng.random((n, t)) < 0.5), 0, a)
-        batch.b[:, within] = b
 
     def _cancel(self, batch: Batch, within: Sequence[int], hint: Machine | None) -> None:
         """Two terms that cancel, perhaps one of them c, and others far below."""
