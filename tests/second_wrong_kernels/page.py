@@ -1,6 +1,6 @@
-"""`python -m tests.second_wrong_kernels.page REPORTS [REPORTS] --into PAGE`: figures, table and examples of the fourth, fifth or sixth set in a page.
+"""`python -m tests.second_wrong_kernels.page REPORTS [REPORTS] --into PAGE`: figures, table and examples of the fourth to the eighth set in a page.
 
-REPORTS is what `python -m tests.second_wrong_kernels --fourth --json` (or `--fifth`, `--sixth`) wrote. With two of them, the second is the later run.
+REPORTS is what `python -m tests.second_wrong_kernels --fourth --json` (or `--fifth`, ...) wrote. With two of them, the second is the later run.
 """
 
 from __future__ import annotations
@@ -12,21 +12,15 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from tests.second_wrong_kernels.cases import FIFTH, FIFTH_CORRECT, FOURTH, FOURTH_CORRECT, SIXTH, SIXTH_CORRECT, make
+from tests.second_wrong_kernels.cases import EVERY, make
 from tests.second_wrong_kernels.judge import JUDGEMENTS, RIGHT, judge
-from tests.second_wrong_kernels.kinds_fourth import Fourth
 
 Results = list[dict[str, Any]]
-KINDS: dict[str, type[Fourth]] = {
-    name: kind
-    for name, kind in {**FOURTH, **FOURTH_CORRECT, **FIFTH, **FIFTH_CORRECT, **SIXTH, **SIXTH_CORRECT}.items()
-    if issubclass(kind, Fourth)
-}
 GROUPS = {
-    "common mistakes": [name for name, kind in KINDS.items() if not kind.correct and not kind.rare],
-    "rare mistakes": [name for name, kind in KINDS.items() if not kind.correct and kind.rare],
-    "all mistakes": [*FOURTH, *FIFTH, *SIXTH],
-    "right kernels": [*FOURTH_CORRECT, *FIFTH_CORRECT, *SIXTH_CORRECT],
+    "common mistakes": [name for name, kind in EVERY.items() if not kind.correct and not getattr(kind, "rare", True)],
+    "rare mistakes": [name for name, kind in EVERY.items() if not kind.correct and getattr(kind, "rare", False)],
+    "all mistakes": [name for name, kind in EVERY.items() if not kind.correct],
+    "right kernels": [name for name, kind in EVERY.items() if kind.correct],
 }
 
 
@@ -35,7 +29,7 @@ def read(path: Path) -> Results:
     results = [json.loads(line) for line in path.read_text().splitlines()]
     for result in results:
         result["judged first"] = result["judgement"]
-        result["judgement"] = judge(make(KINDS[result["kind"]], result["seed"]), result)
+        result["judgement"] = judge(make(EVERY[result["kind"]], result["seed"]), result)
     return results
 
 
@@ -80,12 +74,13 @@ def table(results: Results) -> str:
         "| kind | met in | " + " | ".join(JUDGEMENTS) + " |",
         "| --- | --- |" + " ---: |" * len(JUDGEMENTS),
     ]
-    for name, kind in KINDS.items():
+    for name, kind in EVERY.items():
         if name not in ran:
             continue
         said = re.sub(r"\{(\w+)\}", r"*\1*", (kind.__doc__ or "").strip())
+        source = getattr(kind, "source", "textbook")
         found = " | ".join(str(count or "") for count in counts(results, [name]))
-        lines.append(f"| `{name}` {said} | {where(kind.source)} | {found} |")
+        lines.append(f"| `{name}` {said} | {where(source)} | {found} |")
     return "\n".join(lines)
 
 
@@ -93,7 +88,7 @@ def examples(results: Results, most: int = 7) -> str:
     """What a user reads, for the first case of every kind that is not right."""
     shown: list[str] = []
     seen = set()
-    for result in sorted(results, key=lambda result: ([*KINDS].index(result["kind"]), result["seed"])):
+    for result in sorted(results, key=lambda result: ([*EVERY].index(result["kind"]), result["seed"])):
         if result["judgement"] == RIGHT or result["kind"] in seen:
             continue
         seen.add(result["kind"])
