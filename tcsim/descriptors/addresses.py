@@ -93,9 +93,9 @@ def element_bit_addresses(
         raise OperandError(why)
     if name != "sm_90":
         _check_modes(value, form, used, major)
-    place = np.searchsorted(codes, mode)  # np.choose wants 0, 1, 2, ...
+    place = np.searchsorted(codes, mode)
     patterns = [DESCRIPTOR_SWIZZLES[word] for word in used]
-    span = np.choose(place, [pattern.span for pattern in patterns])
+    span = np.array([pattern.span for pattern in patterns], int)[place]
     start, leading, stride = (
         form.field(word).take_array(value) for word in ("start_address", "leading_byte_offset", "stride_byte_offset")
     )
@@ -117,7 +117,7 @@ def element_bit_addresses(
         chunk, inside = r // per_chunk, r % per_chunk * size
         plain = inside + chunk * stride + column % CORE_ROWS * CORE_BYTES + column // CORE_ROWS * leading
         per_span = span // CORE_BYTES
-        group = np.choose(place, [4 if word == ATOM_32B else CORE_ROWS for word in used])  # k of an atom
+        group = np.array([4 if word == ATOM_32B else CORE_ROWS for word in used], int)[place]  # k of an atom
         swizzled = (
             inside + chunk % per_span * CORE_BYTES + chunk // per_span * leading
             + column % group * span + column // group * stride
@@ -125,7 +125,9 @@ def element_bit_addresses(
         address = start + np.where(mode == 0, plain, swizzled)
         bit = 0
     base_offset = form.field("base_offset").take_array(value)
-    swept: Ints = np.choose(place, [pattern(address, base_offset) for pattern in patterns])
+    swept: Ints = address
+    for which, pattern in enumerate(patterns):
+        swept = np.where(place == which, pattern(address, base_offset), swept)
     return swept * 8 + bit
 
 
