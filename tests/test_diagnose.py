@@ -199,6 +199,9 @@ def test_a_constant_result_was_never_computed() -> None:
     found = tcsim.diagnose(MMA, arch="sm_90", a=a, b=b, observed=np.zeros((16, 8), np.float32))
     assert found.verdict == "ambiguous"  # of a whole kernel, or an empty slice of split-K was stored last
     assert {"output never written", "zeros stored over the output"} <= said(found)
+    a, b = (np.arange(size, dtype=np.float16).reshape(-1, 64) for size in (1024, 512))
+    found = tcsim.diagnose(MMA, arch="sm_90", a=a, b=b.T, observed=np.zeros((16, 8), np.float32))
+    assert "the data cannot tell which" in found.note and "behind the end of M = 16" in str(found)
 
 
 @pytest.mark.parametrize(("written", "read"), [("f16", ml_dtypes.bfloat16), ("bf16", np.float16)])

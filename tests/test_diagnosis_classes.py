@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -31,6 +33,16 @@ def test_what_no_data_can_tell_apart_is_one_class() -> None:
     right = tcsim.gemm(a, b, c, instruction=MMA)
     stored = tcsim.diagnose(MMA, a=a, b=b, c=c, observed=right[rows])
     assert stored.mistake == "d: stored at another place" and not stored.note
+
+
+def test_combinations_are_counted_beside_one_mistake() -> None:
+    """Twice the rest of K, halved, is K that ends early: the report says the one thing, and how many others there are."""
+    a, b, _ = operands(16, 16, 128)
+    found = tcsim.diagnose(MMA, a=a, b=b, observed=tcsim.gemm(a[:, :48], b[:48], instruction=MMA))
+    (one,) = found.explanations
+    assert one.mistake == "K block missing" and one.combined > 0
+    assert not any(" + " in line for line in found.lines())
+    assert any(re.search(rf"also {one.combined} combinations? of two or more", line) for line in found.lines())
 
 
 TAILS = {

@@ -9,9 +9,10 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.core.ranges import runs
 from tcsim.diagnosis.pipelines import Sequence, causes, sequences
 from tcsim.diagnosis.reals import Numbers
+from tcsim.diagnosis.report import CAUSES
+from tcsim.diagnosis.where import ranges
 
 _MISSING, _REPEATED, _MISCOUNTED = "K block missing", "K block repeated", "K blocks miscounted"
 _MOST = 32  # blocks whose every range is tried
@@ -33,7 +34,7 @@ class Count:
         """What to look at, and what in a kernel takes each k so often."""
         said = self._causes[1]
         look = "count the iterations of the K loop, the splits and their ranges"
-        return f"{look}; the same comes of: {said}" if said else look
+        return f"{look}; {CAUSES}{said}" if said else look
 
     @cached_property
     def _causes(self) -> tuple[list[Sequence], str]:
@@ -136,9 +137,9 @@ def counted(weights: Numbers, rank: int, step: int, depth: int | None = None) ->
     missing, more = np.flatnonzero(weights[:depth] == 0), np.flatnonzero(weights[:depth] > 1)
     parts = []
     if len(missing):
-        parts.append(f"K {runs(tuple(missing.tolist()))} not added")
+        parts.append(f"K {ranges(missing)} not added")
     for times in sorted(set(weights[more].tolist())):
-        where = runs(tuple(np.flatnonzero(weights[:depth] == times).tolist()))
-        parts.append(f"K {where} added {int(times)} times")
+        where = np.flatnonzero(weights[:depth] == times)
+        parts.append(f"K {ranges(where)} added {int(times)} times")
     name = _MISCOUNTED if len(missing) and len(more) else (_MISSING if len(missing) else _REPEATED)
     return Count(name, ", ".join(parts), weights, rank, step)

@@ -11,11 +11,15 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.diagnosis.maps import Ints, Rule
+from tcsim.diagnosis.report import CAUSES
+from tcsim.diagnosis.where import ranges
 
 _TILES = (1, 2, 4, 8, 16)  # instructions in a tile's K
 _STAGES = (2, 3, 4, 5, 6)
 _SLICES = range(2, 9)  # of split-K
 _ALSO = 4  # other causes of the same
+_FEW, _LISTED = 6, 8  # iterations that are said one by one; of those without a rule
+_OTHERS = 2  # exceptions to a rule
 _SPLIT = "every slice of split-K begins at k 0"
 _NOTHING = -1  # a stage that nobody has written
 
@@ -34,10 +38,8 @@ class Sequence:
     @property
     def said(self) -> str:
         """The cause and the tiles."""
-        listed = ", ".join("nothing" if tile == _NOTHING else str(tile) for tile in self.tiles[:8])
-        more = ", ..." if len(self.tiles) > 8 else ""
         stages = f"{self.stages}, " if self.stages else ""
-        return f"{self.cause} ({stages}tiles of {self.size}: iterations take {listed}{more})"
+        return f"{self.cause} ({stages}tiles of {self.size}: {_in_words(self.tiles)})"
 
     def counts(self, depth: int) -> Ints:
         """How often each k is taken where both operands are read so."""
@@ -49,6 +51,42 @@ class Sequence:
         each = self.size // step
         taken = (tile * each + place for tile in self.tiles if tile != _NOTHING for place in range(each))
         return tuple(at for at in taken if at < -(-depth // step))
+
+
+def _in_words(tiles: tuple[int, ...]) -> str:
+    """Which tile each iteration takes: a few one by one, of more the rule.
+
+    >>> _in_words((-1, 0, 1)), _in_words((-1, -1, *range(8))), _in_words((0, 1, 2) * 3)
+    ('iterations take nothing, 0, 1', 'each iteration takes the tile 2 before, but iterations 0-1 take nothing', 'iterations take 0-2 in turn')
+    """
+    whole, own = np.array(tiles), np.arange(len(tiles))
+    listed = ["nothing" if tile == _NOTHING else str(tile) for tile in tiles]
+    if len(tiles) <= _FEW:
+        return f"iterations take {', '.join(listed)}"
+    for size in range(2, len(tiles)):
+        if np.array_equal(whole, own % size):
+            return f"iterations take 0-{size - 1} in turn"
+        if np.array_equal(whole, own // size * size):
+            return f"every {size} iterations take the tile of the first of them"
+    by = np.where(whole == _NOTHING, len(tiles), whole - own)
+    values, counts = np.unique(by, return_counts=True)
+    order = sorted(range(len(values)), key=lambda at: (int(values[at]) == len(tiles), -counts[at]))
+    first, *others = (int(values[at]) for at in order)
+    if len(others) > _OTHERS:
+        return f"iterations take {', '.join(listed[:_LISTED])}, ..."
+    which = {x: np.flatnonzero(by == x) for x in others}
+    said = [
+        f"but iteration{'s' * (len(at) > 1)} {ranges(at)} take{'s' * (len(at) == 1)} {_beside(x, len(tiles))}"
+        for x, at in which.items()
+    ]
+    return ", ".join([f"each iteration takes {_beside(first, len(tiles))}", *said])
+
+
+def _beside(by: int, nothing: int) -> str:
+    """A tile by its distance from the iteration's own."""
+    if by in (0, nothing):
+        return "nothing" if by else "its own tile"
+    return f"the tile {f'{abs(by)} ' * (abs(by) > 1)}{'before' if by < 0 else 'after'}"
 
 
 def sequences(depth: int, step: int) -> Iterator[Sequence]:
@@ -137,7 +175,7 @@ def sequence_rules(depth: int, step: int, part: str = "") -> Iterator[Rule]:
         where = partial(_taken, np.array(first.tiles), first.size, depth)
         causes = {one.cause: one.said for one in (first, *others)}
         also = [causes[cause] for cause in sorted(causes, key=lambda cause: cause != _SPLIT) if cause != first.cause]
-        said = f"{advice}; the same comes of: {'; '.join(also[:_ALSO])}" if also else advice
+        said = f"{advice}; {CAUSES}{'; '.join(also[:_ALSO])}" if also else advice
         rule = Rule("K blocks of {x} mismatched", first.said, said, where, min(one.rank for one in (first, *others)))
         yield replace(rule, part=part) if part else rule
 

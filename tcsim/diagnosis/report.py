@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -9,6 +10,9 @@ from tcsim.core.display import Shown
 from tcsim.diagnosis.error_map import ErrorMap
 
 Verdict = Literal["correct", "explained", "ambiguous", "partly explained", "not explained"]
+
+CAUSES = "the same comes of: "  # before what else in a kernel makes the same, in an advice
+_OPERAND = re.compile(r"^(K blocks of )?[ab]\b")
 
 
 @dataclass(frozen=True)
@@ -22,9 +26,34 @@ class Explanation:
     bits: bool = True  # every bit is reproduced: else the order of summation is not known
     also: tuple[str, ...] = ()  # other names of the same: no operands could tell them apart
     left: str = ""  # where outputs are that it does not reproduce
+    combined: int = 0  # combinations of two or more mistakes that give the same, beside this one
 
     def __str__(self) -> str:
         return f"{self.mistake} ({self.detail})" if self.detail else self.mistake
+
+    def said(self) -> list[str]:
+        """What to look at, what else makes the same, and its other names, a line each."""
+        advice, mark, causes = self.advice.partition(f"; {CAUSES}")
+        if " + " in self.mistake or not mark:
+            lines = [self.advice]
+        else:
+            lines = [advice, *(CAUSES + cause for cause in causes.split("; "))]
+        lines += [f"the same as: {other}" for other in _together(self.also)]
+        if self.combined:
+            lines.append(f"also {self.combined} combination{'s' * (self.combined > 1)} of two or more mistakes")
+        return lines
+
+
+def _together(names: tuple[str, ...]) -> list[str]:
+    """Names that differ in the operand alone, as one.
+
+    >>> _together(("a: swizzle wrong (x)", "b: swizzle wrong (x)", "a negated", "b transposed"))
+    ['a or b: swizzle wrong (x)', 'a negated', 'b transposed']
+    """
+    found: dict[str, list[str]] = {}
+    for name in names:
+        found.setdefault(_OPERAND.sub(r"\1{}", name), []).append(name)
+    return [_OPERAND.sub(r"\1a or b", same[0]) if len(same) > 1 else same[0] for same in found.values()]
 
 
 @dataclass(frozen=True)
@@ -103,8 +132,7 @@ class Diagnosis(Shown):
         if self.note:
             lines.append(f"  {self.note}")
         for item in self.explanations:
-            lines += [f"  {item}", f"    {item.advice}"]
-            lines += [f"    the same as: {other}" for other in item.also]
+            lines += [f"  {item}", *(f"    {said}" for said in item.said())]
         return lines if self.explanations else lines + self._closest()
 
     def _closest(self) -> list[str]:

@@ -42,6 +42,8 @@ _SCREEN = (12, 16)  # rows and columns of the outputs that every mistake is trie
 _NEAREST = 5  # how many partial explanations are worked out in full
 _ALSO = 5  # other names of an explanation that are given
 _CANNOT_TELL = "this data cannot tell them apart: random operands of the same shapes would"
+_ALL_ZERO = "every output is zero: the data cannot tell which of these it is; look at each in turn"
+_PART_OF_A_TILE = 128  # rows or columns: some tiles are twice as large, so that half of them lies behind the edge
 _SAFE = 16  # times the model's own distance from exact sums: outputs that are further off are not those of a mistake
 _TELLING = 8  # outputs that differ from the model and that an explanation must reproduce
 
@@ -108,7 +110,7 @@ def diagnose(instruction: Any, *, observed: Any, arch: str = "sm_90", **operands
     where = where_text(wrong)
     found = _constant(problem)
     if found and found[0].mistake != NAN:
-        return described(outputs, right, found, [], len(found), where, same)
+        return described(outputs, right, found, [], len(found), where, same, _ALL_ZERO if len(found) > 1 else "")
     other = reread(problem)
     if other is not None:
         return described(outputs, right, [other], [], 2, where, same)
@@ -243,12 +245,17 @@ def _merged(problem: Problem, exact: list[_Found]) -> tuple[list[Explanation], s
         first, *others = (item.explanation for item in members)
         also: dict[str, str] = {}
         named = [set(first.mistake.split(" + "))]
+        combined = 0  # beside one mistake that explains everything
         for other in others:
             own = set(other.mistake.split(" + "))
-            if not any(less <= own for less in named):
-                named.append(own)
+            if any(less <= own for less in named):
+                continue
+            named.append(own)
+            if len(own) > 1 == len(named[0]):
+                combined += 1
+            else:
                 also[other.mistake] = str(other)
-        found.append(replace(first, also=tuple(also.values())[:_ALSO]))
+        found.append(replace(first, also=tuple(also.values())[:_ALSO], combined=combined))
     telling = ""
     if len({item.mistake for item in found}) > 1:
         telling = _CANNOT_TELL
@@ -347,10 +354,16 @@ def _constant(problem: Problem) -> list[Explanation]:
     unwritten = Explanation("output never written", detail, advice, seen.size)
     if not int(first) and problem.blocks > 1:
         said = "whatever is stored last holds no products: an empty slice of split-K that stores where it should add, a warp or a block past the edge"
-        return [
+        found = [
             unwritten,
             Explanation("zeros stored over the output", said, "look at who else stores to these outputs", seen.size),
         ]
+        rows, columns = problem.size or problem.observed.shape[1:]
+        if min(rows, columns) <= _PART_OF_A_TILE:
+            said = f"rows or columns of a tile behind the end of M = {rows} or N = {columns} are stored, which are zero"
+            look = "look at which rows (lanes of Tensor Memory, warps) and columns of the accumulators the epilogue reads: exchanged, rotated, or with an offset"
+            found.append(Explanation("d: stored from another place", said, look, seen.size))
+        return found
     if int(first) != nan_code(problem):
         return [unwritten]
     detail += ", the NaN that the instruction gives: " + nan_source(problem)
