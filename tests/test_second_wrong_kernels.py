@@ -18,6 +18,8 @@ from tests.second_wrong_kernels.cases import (
     FOURTH,
     FOURTH_CORRECT,
     HELD_OUT,
+    NINTH,
+    NINTH_CORRECT,
     ROUNDING,
     SEVENTH,
     SEVENTH_CORRECT,
@@ -214,6 +216,34 @@ def test_a_kernel_of_the_eighth_set_is_wrong(name: str) -> None:
 @pytest.mark.parametrize("name", ["FineTransposedProblem", "FineSparseInSlices"])
 def test_a_right_kernel_of_the_eighth_set_is_right(name: str) -> None:
     case = make(EIGHTH_CORRECT[name], 3)
+    assert not differs(case.observed, product(case).astype(case.observed.dtype)), case.name
+
+
+def test_the_ninth_set_has_names_of_its_own_and_says_where_its_kinds_were_met() -> None:
+    assert len(NINTH) >= 54
+    assert len(NINTH_CORRECT) >= 11
+    before = (WRONG, HELD_OUT, FOURTH, FIFTH, SIXTH, SEVENTH, EIGHTH)
+    assert not {*NINTH, *NINTH_CORRECT} & set().union(
+        CORRECT, FOURTH_CORRECT, FIFTH_CORRECT, SIXTH_CORRECT, SEVENTH_CORRECT, EIGHTH_CORRECT, *before
+    )
+    for kind in (*NINTH.values(), *NINTH_CORRECT.values()):
+        assert kind.__doc__
+        assert re.fullmatch(r"textbook|[\w-]+/[\w.-]+#\d+", kind.source), kind
+        assert kind.correct or (kind.needs and kind.half)
+
+
+@pytest.mark.parametrize("name", ["ResidueFirstInA", "BReadBeforeItsBarrier"])
+def test_a_kernel_of_the_ninth_set_is_wrong(name: str) -> None:
+    case = make(NINTH[name], 3)
+    assert differs(case.observed, product(case)), case.name
+    report = {"verdict": "explained", "explanations": [{"text": case.says}]}
+    assert judge(case, report) == RIGHT, case.says
+    assert judge(case, {**report, "explanations": [{"text": "every output differs"}]}) != RIGHT
+
+
+@pytest.mark.parametrize("name", ["SoundResidueFirst", "SoundEvenAndOddTiles"])
+def test_a_right_kernel_of_the_ninth_set_is_right(name: str) -> None:
+    case = make(NINTH_CORRECT[name], 3)
     assert not differs(case.observed, product(case).astype(case.observed.dtype)), case.name
 
 

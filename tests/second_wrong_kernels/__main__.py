@@ -22,6 +22,8 @@ from tests.second_wrong_kernels.cases import (
     FOURTH,
     FOURTH_CORRECT,
     HELD_OUT,
+    NINTH,
+    NINTH_CORRECT,
     SEVENTH,
     SEVENTH_CORRECT,
     SIXTH,
@@ -101,6 +103,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--sixth", action="store_true", help="the kinds of kinds_sixth_*.py alone")
     parser.add_argument("--seventh", action="store_true", help="the kinds of kinds_seventh_*.py alone")
     parser.add_argument("--eighth", action="store_true", help="the kinds of kinds_eighth_*.py alone")
+    parser.add_argument("--ninth", action="store_true", help="the kinds of kinds_ninth_*.py alone")
     parser.add_argument("--json", type=Path, help="write every report, one line a case, as they come")
     parser.add_argument("--verbose", action="store_true", help="print the reports that are not right")
     options = parser.parse_args(arguments)
@@ -117,6 +120,8 @@ def main(arguments: list[str] | None = None) -> int:
         chosen = [*SEVENTH, *SEVENTH_CORRECT]
     elif options.eighth:
         chosen = [*EIGHTH, *EIGHTH_CORRECT]
+    elif options.ninth:
+        chosen = [*NINTH, *NINTH_CORRECT]
     names = options.only.split(",") if options.only else chosen
     jobs = [(name, options.seed + i) for i in range(options.each) for name in names]
     results = []

@@ -29,6 +29,9 @@ from tests.second_wrong_kernels import (
     kinds_held_out,
     kinds_held_out_formats,
     kinds_loop,
+    kinds_ninth_launch,
+    kinds_ninth_loop,
+    kinds_ninth_tensor,
     kinds_places,
     kinds_seventh_launch,
     kinds_seventh_loop,
@@ -93,6 +96,7 @@ EIGHTH, EIGHTH_CORRECT = _set(
     kinds_eighth_output,
     kinds_eighth_right,
 )
+NINTH, NINTH_CORRECT = _set(kinds_ninth_launch, kinds_ninth_loop, kinds_ninth_tensor)
 CORRECT = {kind.__name__: kind for kind in _kinds(kinds_correct) if kind is not kinds_correct.Correct}
 EVERY: dict[str, type[Kernel]] = {
     **WRONG,
@@ -102,12 +106,14 @@ EVERY: dict[str, type[Kernel]] = {
     **SIXTH,
     **SEVENTH,
     **EIGHTH,
+    **NINTH,
     **CORRECT,
     **FOURTH_CORRECT,
     **FIFTH_CORRECT,
     **SIXTH_CORRECT,
     **SEVENTH_CORRECT,
     **EIGHTH_CORRECT,
+    **NINTH_CORRECT,
 }
 
 
@@ -179,7 +185,7 @@ def make(kind: type[Kernel], seed: int) -> Case:
                 shows = kind.correct or not np.array_equal(observed, right_of(kernel, random))
             else:
                 shows = differs(observed, right_of(kernel, random))
-        blind = next((group for group in (SIXTH, SEVENTH, EIGHTH) if kind.__name__ in group), {})
+        blind = next((group for group in (SIXTH, SEVENTH, EIGHTH, NINTH) if kind.__name__ in group), {})
         if shows and not (blind and twins(kernel, observed, seed, blind)):
             says = (kind.__doc__ or "").strip()
             return Case(
@@ -208,7 +214,7 @@ ROUNDING = (
 
 
 def can_show(kind: type[Kernel], p: Problem, t: Tiling) -> bool:
-    """Whether a kind of the sixth, seventh or eighth set has what it wishes on a problem that was drawn for another."""
+    """Whether a kind of the sixth to the ninth set has what it wishes on a problem that was drawn for another."""
     wish = kind.wish
     extents = {"m": (p.m, t.bm), "n": (p.n, t.bn), "k": (p.k, t.bk)}
     return (
