@@ -29,8 +29,6 @@ from tcsim.engines.kernels import (
 )
 
 SIGN = np.int32(-(1 << 31))
-BESIDE = 2
-"""Rows of A that are decoded at a time."""
 SIZE = np.int32(0x7FFFFFFF)
 INFINITE = np.int32(0x7F800000)
 
@@ -186,26 +184,23 @@ def _blocks(
         _transposed(a, steps[0], start, count, raw_a[: sizes[0] * F])
         _transposed(c, steps[2], start, count, raw_c[: sizes[2] * F])
         clear(raw_d)
-        for top in range(0, m, BESIDE):  # these rows, and a column of B, stay in the L1 cache
-            rows = min(BESIDE, m - top)
-            odd = odd_b | _values(raw_a, in_a[top * k : (top + rows) * k], of_a, av, seen)
+        for row in range(m):  # which stays in the L1 cache, and so does a column of B
+            odd = odd_b | _values(raw_a, in_a[row * k : (row + 1) * k], of_a, av, seen)
             far = _exponents(av, of_a[7], ae) and narrow
             if far:
                 break
-            _values(raw_c, in_c[top * n : (top + rows) * n], of_c, cv, seen)
+            _values(raw_c, in_c[row * n : (row + 1) * n], of_c, cv, seen)
             for column in range(n):
                 first_b, end_b = column * k * F, (column + 1) * k * F
-                for row in range(rows):
-                    place = row * n + column
-                    own = cv[place * F : (place + 1) * F]
-                    acc = other if separate else own
-                    run_steps(
-                        rows_av[row * k : (row + 1) * k], rows_ae[row * k : (row + 1) * k], bv[first_b:end_b],
-                        be[first_b:end_b], F, own, acc, odd, program, most, e, scale, part, total, plain, fresh,
-                    )  # fmt: skip
-                    if separate:
-                        copy(acc, own)
-            _codes(cv, half, in_d[top * n : (top + rows) * n], raw_d)
+                own = cv[column * F : (column + 1) * F]
+                acc = other if separate else own
+                run_steps(
+                    rows_av, rows_ae, bv[first_b:end_b], be[first_b:end_b], F, own, acc, odd, program, most,
+                    e, scale, part, total, plain, fresh,
+                )  # fmt: skip
+                if separate:
+                    copy(acc, own)
+            _codes(cv, half, in_d[row * n : (row + 1) * n], raw_d)
         if not far:
             _put(raw_d, start, count, out)
             left_out[block] = False
@@ -223,11 +218,11 @@ def fragments(
     """
     batch, m, n, k = shape
     raw_a, raw_c = np.zeros(max(sizes[0], sizes[1]) * F, np.uint32), np.zeros(sizes[2] * F, np.uint32)
-    av, ae = np.zeros(BESIDE * k * F, like.dtype), np.empty(BESIDE * k * F, np.int16)
-    bv, be, cv = np.empty(n * k * F, like.dtype), np.empty(n * k * F, np.int16), np.empty(BESIDE * n * F, np.float32)
+    av, ae = np.zeros(k * F, like.dtype), np.empty(k * F, np.int16)
+    bv, be, cv = np.empty(n * k * F, like.dtype), np.empty(n * k * F, np.int16), np.empty(n * F, np.float32)
     _blocks(
         a, b, c, steps, sizes, in_a, in_b, in_c, in_d, of_a, of_b, of_c, shape, program, separate, most, half, out, left_out, first, last,
-        raw_a, raw_c, np.empty(sizes[3] * F, np.uint32), av, ae, av.reshape(BESIDE * k, F), ae.reshape(BESIDE * k, F), bv, be, cv,
+        raw_a, raw_c, np.empty(sizes[3] * F, np.uint32), av, ae, av.reshape(k, F), ae.reshape(k, F), bv, be, cv,
         np.empty(F, np.int16), np.empty(F, np.int32), np.empty(F, like.dtype), np.empty(F, partial.dtype),
         np.empty((2, F)), np.empty((2, F), np.float32),
     )  # fmt: skip

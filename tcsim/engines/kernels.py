@@ -18,7 +18,7 @@ from tcsim.engines.program import ADD, DOT, FROM_C, FROM_ZERO, WIDEN
 
 W = 128
 """Columns of a block: its operands stay in the L1 cache."""
-F = 64
+F = 128
 """Fragments of a block."""
 ROWS = 32
 """Rows of A that a block meets while its operands are there."""
