@@ -84,6 +84,25 @@ def test_exponents_at_the_end_of_reach_give_the_same_bits(mnemonic: str, arch: s
         assert len(np.unique(want)) > 1000 and (found == want).all()
 
 
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+def test_sums_of_more_than_31_bits_and_tiny_addends_give_the_same_bits(arch: str) -> None:
+    """All terms as large as their exponents allow, all of one sign; and zeros beside addends down to the last subnormal."""
+    work = tcsim.instruction("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", arch=arch).work
+    a, b, c = (np.full(shape, code, np.uint32) for shape, code in zip(
+        [(64, 16, 16), (64, 16, 8), (64, 16, 8)], [0x3FFF, 0xBFFF, 0xBFFFFFFF], strict=True))  # fmt: skip
+    for place in range(16):
+        a[place, :, :place] = 0x3C00  # fewer of the largest
+    a[16:32] ^= 0x8000
+    c[:32] ^= (np.arange(32, dtype=np.uint32) & 1)[:, None, None] << 31
+    a[32:48, :, 1:] = 0
+    c[32:48] -= (np.arange(16, dtype=np.uint32) << 23)[:, None, None]
+    a[48:] = 0
+    c[48:] = (np.uint32(0x80000001) + (np.arange(16, dtype=np.uint32) << 20))[:, None, None]
+    given = Matrices(a.astype(np.uint16), b.astype(np.uint16), c)
+    want, found = (engine.multiply(work, given, range(1)) for engine in (NUMPY, ENGINE))
+    assert len(np.unique(want)) > 40 and (found == want).all()
+
+
 @pytest.mark.parametrize(("mnemonic", "arch"), [
     INSTRUCTIONS[1], INSTRUCTIONS[4], INSTRUCTIONS[7],
     ("mma.sync.aligned.kind::f8f6f4.m16n8k32.row.col.f32.e2m1.e3m2.f32", "sm_120a"),  # 4 and 6 bits in bytes

@@ -314,6 +314,34 @@ def _finish(
         d[n] = f32_of((bits32(near) - beyond) & kept) + np.float32(0.0)
 
 
+def _finish_in_32_bits(part: Any, scale: Any, c: Any, d: Any, mask: Any) -> Any:
+    """`_finish` of sums that float32 has, without doubles; False if one has more than 31 bits: d is wrong then."""
+
+
+@overload(_finish_in_32_bits, jit_options=_WITHIN)
+def _(part: Any, scale: Any, c: Any, d: Any, mask: Any) -> Any:
+    def narrow(part: Any, scale: Any, c: Any, d: Any, mask: Any) -> Any:
+        widest()
+        low, beyond = np.int32(mask), np.int32(0)
+        for n in range(len(d)):
+            addend = np.int32(c[n] * scale[n])
+            sum = np.int32(part[n] + addend)
+            sign = np.int32(sum >> np.int32(31))
+            size = np.int32(np.int32(sum ^ sign) - sign)
+            beyond = np.int32(beyond | size | np.int32(np.int32(part[n] ^ sum) & np.int32(addend ^ sum)))
+            cut = np.float32(np.int32(size & ~right(size, np.int32(24))))  # without the first bit of those to be dropped: rounds down
+            weight = np.int32(np.int32(254 << 23) - bits32(scale[n]))
+            bits = np.int32(bits32(cut * f32_of(weight)) | np.int32(sum & np.int32(-(1 << 31))))
+            bits = bits if weight > np.int32(0) else bits32(c[n])  # all products are zeros
+            d[n] = f32_of(np.int32(bits & low)) + np.float32(0.0)
+        return beyond >= 0
+
+    def wide(part: Any, scale: Any, c: Any, d: Any, mask: Any) -> Any:
+        return False
+
+    return narrow if part.dtype == types.int32 else wide
+
+
 @numba.njit(**UNCOUNTED)
 def _settle(plain: Any, d: Any) -> None:
     """Where the plain sum is not finite, it is the result."""
@@ -389,7 +417,7 @@ def run_steps(
                 _collect(part, total, one > start)
         if length > most:
             _finish(total, e, addends, fresh, shift, fraction_bits, mask, half, part.itemsize == 4)
-        else:
+        elif half or shift != 0 or not _finish_in_32_bits(part, scale, addends, fresh, mask):
             _finish(part, e, addends, fresh, shift, fraction_bits, mask, half, part.itemsize == 4)
         if odd or strange:
             copy(addends, plain)

@@ -121,7 +121,7 @@ def program_of(work: Work) -> Program:
     (group,) = groups
     bits = sum(format.fraction_bits for format in work.formats[:2])
     narrow = bits <= 20 and not group and (work.scale is None or work.scale.fraction_bits == 0)
-    narrow &= all(unit.fraction_bits <= 27 for unit in units)
+    narrow &= all(unit.fraction_bits <= 26 for unit in units)
     if group:
         if len(rows) != 1 or sum(format.bits for format in work.formats[:2]) > 8:
             raise NotCovered("it scales groups of products of formats of 4 bits, in one step")
