@@ -92,11 +92,17 @@ def _put(raw: Any, start: Any, count: Any, words: Any) -> None:
 
 @numba.njit(**UNCOUNTED)
 def _values(raw: Any, places: Any, format: Any, v: Any, most: Any) -> Any:
-    """Decode F codes at each of some places as `tcsim.engines.decoding.decoded` does; whether there is an infinity or NaN.
+    """Decode F codes at each of some places as `tcsim.engines.decoding.decoded` does; whether there is an infinity or NaN, or might be (f32).
 
     most: F integers, there to be written to.
     """
     widest()
+    if format[0] == 0x7FFFFFFF and format[2] == 23:  # f32
+        for j in range(len(places)):
+            words, values = raw[places[j, 0] * F : (places[j, 0] + 1) * F], v[j * F : (j + 1) * F]
+            for n in range(F):
+                values[n] = f32_of(np.int32(words[n]))
+        return True
     mask, up, to_sign = np.int32(format[0]), np.int32(format[1]), np.int32(31 - format[4])
     hidden, more = np.int32(1 << format[2]), np.int32((127 - format[3]) << 23)
     next_up = np.int32((128 - format[3]) << 23)

@@ -329,7 +329,9 @@ def _(part: Any, scale: Any, c: Any, d: Any, mask: Any) -> Any:
             sign = np.int32(sum >> np.int32(31))
             size = np.int32(np.int32(sum ^ sign) - sign)
             beyond = np.int32(beyond | size | np.int32(np.int32(part[n] ^ sum) & np.int32(addend ^ sum)))
-            cut = np.float32(np.int32(size & ~right(size, np.int32(24))))  # without the first bit of those to be dropped: rounds down
+            cut = np.float32(
+                np.int32(size & ~right(size, np.int32(24)))
+            )  # without the first bit of those to be dropped: rounds down
             weight = np.int32(np.int32(254 << 23) - bits32(scale[n]))
             bits = np.int32(bits32(cut * f32_of(weight)) | np.int32(sum & np.int32(-(1 << 31))))
             bits = bits if weight > np.int32(0) else bits32(c[n])  # all products are zeros
