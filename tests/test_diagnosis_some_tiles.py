@@ -40,3 +40,23 @@ def test_one_stage_is_read_wrongly(hit: str, stages: int, number: int, pitch: bo
     assert name in str(found) and f"alone, which is stage {number} of {stages} if tiles are 32 long" in str(found)
     tiles = [tile for tile in range(4) if tile % stages == number]
     assert f"in K {','.join(f'{32 * tile}-{32 * tile + 31}' for tile in tiles)} alone" in str(found)
+
+
+@pytest.mark.parametrize(("blocks", "with_c"), [((16, 16), True), ((32, 16), False)])
+def test_a_slice_whose_sums_are_transposed(blocks: tuple[int, int], *, with_c: bool) -> None:
+    """Split-K in two: the second slice's partial sums are written by rows and read by columns, in each block of the output."""
+    random = np.random.default_rng(7)
+    a, b = (tcsim.encode(random.standard_normal(shape), "f16") for shape in ((32, 64), (64, 40)))
+    c = random.standard_normal((32, 40)).astype(np.float32) * with_c
+    first, second = (
+        tcsim.gemm(a[:, part], np.pad(b, ((0, 0), (0, 8)))[part], instruction=MMA).view(np.float32)
+        for part in (slice(32), slice(32, 64))
+    )
+    height, width = blocks
+    for i in range(0, 32, height):
+        for j in range(0, 48, width):
+            block = second[i : i + height, j : j + width]
+            second[i : i + height, j : j + width] = block.T.reshape(blocks)
+    found = tcsim.diagnose(MMA, a=a, b=b, c=c, observed=(first + second)[:, :40] + c)
+    assert (found.verdict, found.mistake, found.explanations[0].bits) == ("explained", "partial sums transposed", True)
+    assert f"those of K 32-63: each block of {height} x {width} outputs is written by rows" in str(found)

@@ -20,12 +20,14 @@ from tcsim.diagnosis.some_tiles import in_some_tiles
 from tcsim.diagnosis.tables import tables
 from tcsim.diagnosis.tile_stages import tile_stages
 from tcsim.diagnosis.tile_sums import tile_sums
+from tcsim.diagnosis.transposed_parts import transposed_parts
 from tcsim.diagnosis.whole import Whole
 
 Source = Callable[[Problem, Reals, Mask], Iterator[Candidate | Whole]]
 SOURCES: tuple[Source, ...] = (
     other_buffers,
     k_steps,
+    transposed_parts,
     in_some_tiles,
     part_maps,
     tables,

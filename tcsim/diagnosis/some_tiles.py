@@ -19,7 +19,7 @@ from tcsim.diagnosis.reals import Mask, Numbers, Reals
 from tcsim.diagnosis.solve import Solver
 from tcsim.diagnosis.where import ranges
 
-_TIMES = (16, 8, 4, 2)  # instructions in a tile's K
+TIMES = (16, 8, 4, 2)  # instructions in a tile's K
 _MOST = 24  # tiles
 _LINES = (0, 1, 2, 3, 4, 5, 6, 7, 9, 15, 17, 31, 33, 63)  # by which it is seen whether a rule stays inside a tile
 _SAMPLES = 12  # outputs beyond one for each tile
@@ -32,7 +32,7 @@ _Pair = tuple[Rule, Rule]  # of A and of B
 
 def in_some_tiles(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Candidate]:
     """Rules of one operand, or of both alike, in the tiles of K in which they hold, of the largest tile that gives any."""
-    units = [size for size in (times * problem.step for times in _TIMES) if size < reals.a.shape[2] <= _MOST * size]
+    units = [size for size in (times * problem.step for times in TIMES) if size < reals.a.shape[2] <= _MOST * size]
     chosen = samples(reals, open_, -(-reals.a.shape[2] // units[-1])) if units else None
     if chosen is None:
         return
@@ -59,7 +59,7 @@ def _found(solver: Solver, chosen: Ints, units: list[int]) -> Iterator[tuple[int
         for unit in units:
             ends = np.pad(changes, ((0, 0), (0, 0), (0, -changes.shape[2] % unit)))
             by_tile = ends.reshape(*changes.shape[:2], -1, unit).sum(axis=3)
-            for number, holds in _holding(by_tile, wanted, reals.reach[place]):
+            for number, holds in holding(by_tile, wanted, reals.reach[place]):
                 if all(_stays(rule, solver, name, unit) for rule, name in zip(pairs[number], "ab", strict=True)):
                     a, b = (
                         _only(rule, solver, name, holds, unit) for rule, name in zip(pairs[number], "ab", strict=True)
@@ -102,7 +102,7 @@ def _stays(rule: Rule, solver: Solver, name: str, unit: int) -> bool:
     return bool(((at // part == k // part) | (row < 0) | (at < 0)).all())
 
 
-def _holding(changes: Numbers, wanted: Numbers, reach: Numbers) -> Iterator[tuple[int, Mask]]:
+def holding(changes: Numbers, wanted: Numbers, reach: Numbers) -> Iterator[tuple[int, Mask]]:
     """The rules of (rules, samples, tiles) whose changes in some of the tiles, not in all that they change, are the wanted ones."""
     size = np.linalg.norm(changes, axis=1)
     moves = size > 1e-9 * float(size.max(initial=1e-300))
