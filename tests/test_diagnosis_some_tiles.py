@@ -42,12 +42,12 @@ def test_one_stage_is_read_wrongly(hit: str, stages: int, number: int, pitch: bo
     assert f"in K {','.join(f'{32 * tile}-{32 * tile + 31}' for tile in tiles)} alone" in str(found)
 
 
-@pytest.mark.parametrize(("blocks", "with_c"), [((16, 16), True), ((32, 16), False)])
-def test_a_slice_whose_sums_are_transposed(blocks: tuple[int, int], *, with_c: bool) -> None:
+@pytest.mark.parametrize("blocks", [(16, 16), (32, 16)])
+def test_a_slice_whose_sums_are_transposed(blocks: tuple[int, int]) -> None:
     """Split-K in two: the second slice's partial sums are written by rows and read by columns, in each block of the output."""
     random = np.random.default_rng(7)
     a, b = (tcsim.encode(random.standard_normal(shape), "f16") for shape in ((32, 64), (64, 40)))
-    c = random.standard_normal((32, 40)).astype(np.float32) * with_c
+    c = random.standard_normal((32, 40)).astype(np.float32) * (blocks[0] == 16)
     first, second = (
         tcsim.gemm(a[:, part], np.pad(b, ((0, 0), (0, 8)))[part], instruction=MMA).view(np.float32)
         for part in (slice(32), slice(32, 64))
@@ -60,3 +60,33 @@ def test_a_slice_whose_sums_are_transposed(blocks: tuple[int, int], *, with_c: b
     found = tcsim.diagnose(MMA, a=a, b=b, c=c, observed=(first + second)[:, :40] + c)
     assert (found.verdict, found.mistake, found.explanations[0].bits) == ("explained", "partial sums transposed", True)
     assert f"those of K 32-63: each block of {height} x {width} outputs is written by rows" in str(found)
+
+
+def test_stages_that_begin_off_the_period_of_a_swizzle() -> None:
+    """Three stages of B, 384 bytes more than a multiple of 1024 apart: each has a phase of its own."""
+    random = np.random.default_rng(9)
+    a, b = (tcsim.encode(random.standard_normal(shape), "f16") for shape in ((16, 192), (192, 16)))
+    column, k = np.indices(b.T.shape)
+    phase = k // 64 % 3 * 384 // 128
+    read = np.take_along_axis(b.T, k ^ (column % 8 ^ (column + phase) % 8) * 8, axis=1).T
+    found = tcsim.diagnose(MMA, a=a, b=b, observed=tcsim.gemm(a, read, instruction=MMA))
+    assert (found.verdict, found.mistake, found.explanations[0].bits) == ("explained", "b: swizzle wrong", True)
+    assert "384 in K 64-127, 768 in K 128-191; as of stages that lie 384 bytes more than a multiple of 1024" in str(
+        found
+    )
+
+
+def test_offsets_of_a_descriptor_that_are_exchanged() -> None:
+    """B in core matrices without a swizzle: in a tile of several instructions each begins where it should, and goes on with LBO for SBO."""
+    wgmma = "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16"
+    random = np.random.default_rng(11)
+    a, b = (tcsim.encode(random.standard_normal(shape), "f16") for shape in ((64, 64), (64, 64)))
+    column, k = np.indices((64, 64))
+    core, chunk = column % 32 // 8, k // 8
+    place = core + chunk % 2 * 8 + chunk // 2 * 2  # of 4 x 8 core matrices that lie one after another along K
+    read = np.where(
+        place < 32, b.T[np.minimum(column // 32 * 32 + place // 8 * 8 + column % 8, 63), place % 8 * 8 + k % 8], 0
+    )
+    found = tcsim.diagnose(wgmma, arch="sm_90a", a=a, b=b, observed=tcsim.gemm(a, read.T, instruction=wgmma))
+    assert (found.verdict, found.mistake, found.explanations[0].bits) == ("explained", "b: LBO and SBO swapped", True)
+    assert "tiles of 32 x 64" in str(found) and "each instruction begins where it should" in str(found)

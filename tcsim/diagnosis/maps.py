@@ -48,7 +48,7 @@ LATE = "K blocks of {x} mismatched"
 LINES = "{x}: {lines} of another block"
 ALONG, ACROSS = "a line of K after another", "a line along M or N after another"
 _SIZES = (8, 16, 32, 64, 128, 256)
-_MODES = {2: ((2, 1),), 4: ((1, 3), (1, 1)), 8: ((0, 7), (0, 3), (0, 1))}
+MODES = {2: ((2, 1),), 4: ((1, 3), (1, 1)), 8: ((0, 7), (0, 3), (0, 1))}
 """Chunks in a row of a tile -> (row bits that are skipped, those that are used) of the hardware's swizzles, that of the row's own width first."""
 _LOOK = "look at how the block and warp indices go into the address"
 _GRID = "look for blockIdx.x and blockIdx.y that are exchanged in the address"
@@ -397,20 +397,20 @@ def shared_rules(count: int, depth: int, chunk: int, step: int) -> Iterator[Rule
         width = f"rows of {16 * span} bytes"
         for one, (low, mask) in patterns.items():
             said = f"{width}: {one} on one side only"
-            modes = _MODES[span]
+            modes = MODES[span]
             hardware = (low, mask) in modes
             rank = 4 if (low, mask) == modes[0] else 5
-            yield Rule("{x}: swizzle wrong", said, look, partial(_xored, chunk, span, low, mask, 0, 0, 0), rank)
+            yield Rule("{x}: swizzle wrong", said, look, partial(xored, chunk, span, low, mask, 0, 0, 0), rank)
             for phase in range(1, mask + 1):
                 said = f"{width}: {one}, counted from a row that is {phase << low} off"
-                where = partial(_xored, chunk, span, low, mask, low, mask, phase << low)
+                where = partial(xored, chunk, span, low, mask, low, mask, phase << low)
                 yield Rule("{x}: swizzle wrong", said, START, where, 4 if hardware else 5)
             for two, (other_low, other_mask) in patterns.items():
                 if (other_low, other_mask) < (low, mask):
                     said = f"{width}: {one} on one side, {two} on the other"
                     both = hardware and (other_low, other_mask) in modes
                     said += f": {_mode(mask)} and {_mode(other_mask)}" if both else ""
-                    where = partial(_xored, chunk, span, low, mask, other_low, other_mask, 0)
+                    where = partial(xored, chunk, span, low, mask, other_low, other_mask, 0)
                     yield Rule("{x}: swizzle wrong", said, look, where, 4 if both else 5)
     for rows in _SIZES[1:]:
         for deep in sorted({step, 2 * step, 4 * step, 8 * step}):
@@ -440,9 +440,19 @@ def _mode(mask: int) -> str:
     return f"swizzle {16 * (mask + 1)}B"
 
 
-def _xored(
-    chunk: int, span: int, low: int, mask: int, other_low: int, other_mask: int, phase: int, r: Ints, k: Ints, o: Ints
+def xored(
+    chunk: int,
+    span: int,
+    low: int,
+    mask: int,
+    other_low: int,
+    other_mask: int,
+    phase: int | Ints,
+    r: Ints,
+    k: Ints,
+    o: Ints,
 ) -> tuple[Ints, Ints]:
+    """Chunks exchanged by one pattern of row bits and back by another, counted `phase` rows late."""
     pattern = (r >> low & mask) ^ (r + phase >> other_low & other_mask if other_mask else 0)
     block = k // chunk
     return r, (block // span * span + (block % span ^ pattern)) * chunk + k % chunk

@@ -17,6 +17,7 @@ from tcsim.diagnosis.problem import Problem
 from tcsim.diagnosis.reals import Mask, Reals
 from tcsim.diagnosis.solve import WHOLE, Scored, Solver, clean, foremost
 from tcsim.diagnosis.some_tiles import in_some_tiles
+from tcsim.diagnosis.stage_phases import stage_phases
 from tcsim.diagnosis.tables import tables
 from tcsim.diagnosis.tile_stages import tile_stages
 from tcsim.diagnosis.tile_sums import tile_sums
@@ -29,6 +30,7 @@ SOURCES: tuple[Source, ...] = (
     k_steps,
     transposed_parts,
     in_some_tiles,
+    stage_phases,
     part_maps,
     tables,
     beneath,

@@ -86,7 +86,7 @@ class Solver:
             count, others_count = self._lines("ab".index(name)), self._lines("ba".index(name))
             depth = self.problem.depth or lines.shape[2]
             more: list[Rule] = []
-            chunk = 128 // _stored_bits(machine.formats[name], step)
+            chunk = 128 // stored_bits(machine.formats[name], step)
             described = machine.descriptor is not None or hasattr(machine.instruction, "fetch")
             if reals.factors is not None:
                 along = -(-depth // machine.block)
@@ -435,7 +435,7 @@ def _tiled(mask: Mask, height: int, fill: bool) -> Mask:
     return padded.reshape(padded.shape[0] // height, height, padded.shape[1] // 8, 8)
 
 
-def _stored_bits(format: Format, step: int) -> int:
+def stored_bits(format: Format, step: int) -> int:
     """Bits of an element in memory; fp4 is packed where an instruction takes 64 of K."""
     packed = format.bits == 4 and (format.kind != "float" or step >= 64)
     return 4 if packed else format.container_bits

@@ -9,6 +9,7 @@ from tcsim.diagnosis.maps import START, Ints, Rule
 
 _ROWS = (16, 32, 64, 128, 256)  # of a tile
 _DEEP = (2, 4, 8, 16)  # chunks of 16 bytes in a row of it
+_STEP = 2  # chunks in an instruction's K
 
 
 def tile_rules(count: int, depth: int, chunk: int, described: bool) -> Iterator[Rule]:
@@ -121,18 +122,24 @@ def _core_rules(rows: int, deep: int, chunk: int) -> Iterator[Rule]:
     across, along = rows // 8, deep // chunk
     for said, width, k_first in (("along K", along, True), ("along M or N", across, False)):
         lbo, sbo = (128, 128 * along) if k_first else (128 * across, 128)
-        yield Rule(
-            "{x}: LBO and SBO swapped",
-            f"tiles of {rows} x {deep}, K-major, swizzle NONE, core matrices one after another {said}",
-            f"the descriptor of {{x}} should have LBO {lbo} and SBO {sbo} bytes",
-            partial(_cores, rows, deep, chunk, width, k_first),
-            4,
-        )
+        for each in sorted({_STEP, along}):
+            begins = "; each instruction begins where it should" * (each < along)
+            yield Rule(
+                "{x}: LBO and SBO swapped",
+                f"tiles of {rows} x {deep}, K-major, swizzle NONE, core matrices one after another {said}{begins}",
+                f"the descriptor of {{x}} should have LBO {lbo} and SBO {sbo} bytes",
+                partial(_cores, rows, deep, chunk, width, k_first, each),
+                4,
+            )
 
 
-def _cores(rows: int, deep: int, chunk: int, width: int, k_first: bool, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+def _cores(
+    rows: int, deep: int, chunk: int, width: int, k_first: bool, each: int, r: Ints, k: Ints, o: Ints
+) -> tuple[Ints, Ints]:
+    """Core matrices with the strides exchanged, of `each` of them along K."""
     group, block = r % rows // 8, k % deep // chunk
-    place = group + block * width if k_first else group * width + block  # with the strides exchanged
+    start, block = block // each * each, block % each
+    place = start + group + block * width if k_first else (group + start) * width + block
     group, block = (place // width, place % width) if k_first else (place % width, place // width)
     inside = (group < rows // 8) & (block < deep // chunk)
     line = r // rows * rows + group * 8 + r % 8

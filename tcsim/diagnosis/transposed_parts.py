@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -97,7 +98,7 @@ class TransposedPart(Whole):
         bare = replace(problem, finish=None)
         best: tuple[int, Codes] | None = None
         for cut, late in product(self._cuts(problem), (False, True)[: 1 + bool(c.any())]):
-            total = c * 0
+            total: Any = c * 0
             for number, (steps, moved) in enumerate(cut):
                 first = bare if number == 0 and not late and not moved else replace(bare, c=np.zeros_like(bare.c))
                 one = replace(first, order=steps)
