@@ -15,7 +15,7 @@ from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
 STORED = "d: stored at another place"
 STORED_ADVICE = "look at the addresses that the epilogue stores to, and at the block and warp indices in them"
 RESTARTED = "accumulator restarted"
-_RESTART = "set scale_d (or pass the accumulator) after the first instruction"
+_RESTART = "set scale_d (or pass the accumulator) after the first instruction; look for a slice of split-K that is stored where it should be added"
 CROSSED = " (the indices along M and N are exchanged)"
 WIDE = 8  # lines of the other operand that share a crossing rule's answer
 
@@ -57,7 +57,13 @@ class Candidate:
             found = [(mistake, detail + CROSSED, advice) for mistake, detail, advice in found]
         if self.restarted:
             first = int(np.flatnonzero(self.count.weights)[0]) if self.count else 0
-            found.append((RESTARTED, f"what was added before K {first} is lost, and c", _RESTART))
+            found.append(
+                (
+                    RESTARTED,
+                    f"K 0-{first - 1} and c are lost: the sums begin anew at K {first}" if first else "c is lost",
+                    _RESTART,
+                )
+            )
         elif self.count is not None:
             found.append((self.count.mistake, self.count.detail, self.count.advice))
         together = self.alpha == self.beta  # the whole result, c with it
@@ -71,8 +77,8 @@ class Candidate:
         if self.beta == 0.0 and not self.restarted:
             found.append(("accumulator ignored", "c is taken for zero", "scale_d is 0, or c is not loaded"))
         elif self.beta == 2.0 and not together:
-            advice = "c goes in as accumulator and again at the end, or with each of two slices"
-            found.append(("accumulator added twice", "", advice))
+            advice = "c goes in as accumulator and again at the end, or each of two slices of split-K adds it"
+            found.append(("accumulator added twice", "2 times c", advice))
         elif self.beta not in (0.0, 1.0) and not together:
             advice = "look at beta in the epilogue"
             if self.beta in range(3, 65):

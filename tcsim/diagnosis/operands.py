@@ -55,8 +55,8 @@ def attempts(problem: Problem) -> Iterator[Attempt]:
     )
     yield Attempt(
         "accumulator added twice",
-        "",
-        "c goes in as accumulator and again at the end",
+        "2 times c",
+        "c goes in as accumulator and again at the end, or each of two slices of split-K adds it",
         partial(_c_again, problem),
     )
     yield Attempt(
