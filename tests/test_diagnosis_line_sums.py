@@ -60,3 +60,20 @@ def test_scales_of_groups_of_k(name: str) -> None:
     found = tcsim.diagnose(MMA, a=a, b=b, observed=observed)
     assert (found.verdict, found.mistake) == ("explained", f"scales of {name} wrong")
     assert "the products of each 32 of K" in str(found)
+
+
+@pytest.mark.parametrize(("operand", "zero"), [("b", 8.0), ("a", -0.375)])
+def test_a_zero_point_of_floats_is_rounded_with_each_element(operand: str, zero: float) -> None:
+    """Outputs are off by nearly the zero point times sums of lines; the elements with it give every bit."""
+    random = np.random.default_rng(3)
+    given = {
+        name: random.standard_normal(shape).astype(np.float16) for name, shape in (("a", (16, 64)), ("b", (64, 24)))
+    }
+    observed = tcsim.gemm(**given | {operand: given[operand] + np.float16(zero)}, instruction=MMA)
+    found = tcsim.diagnose(MMA, **given, observed=observed)
+    assert (found.verdict, found.mistake, found.explanations[0].bits) == (
+        "explained", f"{operand}: off by a constant", True,
+    )  # fmt: skip
+    assert f"{abs(zero)} is {'added to' if zero > 0 else 'subtracted from'} every element".replace(".0 ", " ") in str(
+        found
+    )

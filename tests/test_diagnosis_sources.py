@@ -103,6 +103,28 @@ def test_rows_that_are_zero_are_first_of_all_not_loaded() -> None:
     assert (found.verdict, found.mistake) == ("explained", "a: rows not loaded"), str(found)
 
 
+def test_columns_that_overlap_and_columns_that_nothing_is_stored_to() -> None:
+    """A column of each lane in place of two: sums of small integers are zero by chance too, and the others are in one mistake's place."""
+    a, b = (np.random.default_rng(3).integers(-2, 3, size).astype(np.float16) for size in ((48, 16), (16, 16)))
+    right = gemm(a, b)
+    out = np.zeros_like(right)
+    for to, column in enumerate((0, 1, 3, 5, 7)):
+        out[:, to::8] = right[:, column::8]
+    found = tcsim.diagnose(MMA, a=a, b=b, observed=out)
+    assert found.mistake == "d: stored at another place + part of the output never written", str(found)
+    said = found.explanations[0].detail
+    assert "in every 8 columns the parts of 1 are parts 0, 1, 3, 5, 7" in said and "columns 5-7,13-15" in said
+
+
+def test_both_pointers_off() -> None:
+    """By 256 elements each, of operands that lie along M and N."""
+    at = np.arange(M * K).reshape(K, M).T + 256, np.arange(N * K).reshape(K, N) + 256
+    a, b = (np.pad(x.ravel(), (0, 256))[where] for x, where in ((A.T, at[0]), (B, at[1])))
+    found = tcsim.diagnose(MMA, a=A, b=B, observed=gemm(a, b))
+    assert (found.verdict, found.mistake) == ("explained", "a: pointer off + b: pointer off"), str(found)
+    assert found.explanations[0].detail.count("by 256 elements (a line along M or N after another)") == 2
+
+
 @pytest.mark.parametrize("with_c", [False, True])
 def test_accumulators_that_are_read_beside_their_beginning(with_c: bool) -> None:
     """Four columns too far on in every tile of 16, zeros behind it; C is added afterwards."""

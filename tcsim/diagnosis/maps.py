@@ -287,7 +287,7 @@ def memory_rules(count: int, depth: int, others: int, chunk: int, step: int) -> 
                 said = f"{other} elements for {length} ({order})"
                 advice = "look at the leading dimension that is passed"
                 yield Rule(pitch, said, advice, partial(flat_place, other, 0, length, size, k_first), 4)
-        for off in sorted({1, 2, 4, 8, 16, 32, 64, chunk, length, 2 * length}):
+        for off in sorted({*(1 << power for power in range(10)), chunk, length, 2 * length}):
             for by in (off, -off):
                 said = f"by {by} elements ({order})"
                 advice = "look at the address of the first element"

@@ -11,6 +11,7 @@ import numpy as np
 
 from tcsim.diagnosis.candidate import CROSSED, STORED, Candidate
 from tcsim.diagnosis.candidate import STORED_ADVICE as _LOOK
+from tcsim.diagnosis.line_words import MORE, described
 from tcsim.diagnosis.maps import LINES, SAME, Rule, Where, line_rules, memory_rules
 from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
@@ -20,7 +21,6 @@ from tcsim.diagnosis.where import ranges
 _SAMPLES, _TRIED = 48, 6  # outputs that every rule is tried on first; rules that are reckoned out in full
 _SHIFTS = (1, -1, 2, -2, 4, -4, 8, -8)  # of lines that are stored too far on, or not far enough
 _ENOUGH = 0.9  # of the known places a rule must give
-_GROUPS = (4, 8, 16, 32)  # lines whose order is written out
 _BLOCKS = (8, 16, 32, 64, 128, 256)  # of lines, and parts of them
 _PITCHES = 65  # how far off a pitch of stores is looked for
 
@@ -169,119 +169,12 @@ def zero_lines(reals: Reals, open_: Mask, name: str) -> Rule | None:
 
 def free_rule(lines: Ints, what: str) -> Rule:
     """A map of lines as a rule, with the map in words."""
-    return Rule(LINES, described(lines, what), _LOOK, partial(_mapped, lines), 3, lines_only=True)
+    said = described(lines, what)
+    return Rule(LINES, said, _LOOK, partial(_mapped, lines), 5 if MORE in said else 3, lines_only=True)
 
 
 def _mapped(lines: Ints, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
     return lines[np.clip(r, 0, len(lines) - 1)], k
-
-
-def described(lines: Ints, what: str) -> str:
-    """A map of lines in words: runs that move together, and those that change places.
-
-    >>> described(np.array([0, 1, 2, 3, 0, 1, 2, 3]), "rows")
-    'rows 4-7 are rows 0-3'
-    >>> described(np.array([0, 3, 2, 1]), "rows")
-    'rows 1 and 3 exchanged'
-    >>> described(np.array([0, 1, 2, 3, 3, 4, 5, 6, 6, 7, 8, 9]), "rows")
-    'block i of 4 rows starts at 3 i: its stride is that of 3 rows'
-    >>> described(np.arange(12).reshape(3, 4).T.reshape(-1), "rows")
-    'rows transposed as an array of 3 x 4: row i * 4 + j stands at j * 3 + i, the 3 parts of 4 being interleaved'
-    """
-    if found := _strided(lines, what) or _transposed(lines, what) or _parts_of_blocks(lines, what):
-        return found
-    for group in _GROUPS:
-        inner = lines[:group]
-        again = np.arange(len(lines)) // group * group + np.resize(inner, len(lines))
-        moved = np.flatnonzero(lines != np.arange(len(lines)))
-        same = (again == lines)[: moved.max(initial=0) + 1]
-        if group < len(moved) and np.array_equal(np.sort(inner), np.arange(group)) and same.all():
-            return f"{what} permuted in each {group}: the order is {', '.join(map(str, inner))}, interleaved or not"
-    runs: dict[tuple[int, int], tuple[int, int]] = {}  # (first, last) -> those that they are
-    start = 0
-    for stop in range(1, len(lines) + 1):
-        if stop == len(lines) or lines[stop] - lines[stop - 1] != 1:
-            if lines[start] != start:
-                runs[start, stop - 1] = int(lines[start]), int(lines[stop - 1])
-            start = stop
-    parts = []
-    for own, other in runs.items():
-        if runs.get(other) != own:
-            parts.append(f"{what} {_range(*own)} are {what} {_range(*other)}")
-        elif own < other:
-            parts.append(f"{what} {_range(*own)} and {_range(*other)} exchanged")
-    if len(parts) <= 4:
-        return ", ".join(parts)
-    whole = ", a permutation of all, as of what was sorted or gathered and not put back"
-    every = np.array_equal(np.sort(lines), np.arange(len(lines)))
-    return ", ".join(parts[:4]) + f" and {len(parts) - 4} more runs" + whole * every
-
-
-def _parts_of_blocks(lines: Ints, what: str) -> str:
-    """Parts of every block that are other parts of it, the same in all blocks.
-
-    >>> _parts_of_blocks(np.array([2, 3, 4, 5, 4, 5, 8, 9, 10, 11, 10, 11]), "rows")
-    'in every 6 rows the parts of 2 are parts 1, 2, 2: each is overwritten by the next one'
-    >>> _parts_of_blocks(np.array([2, 3, 2, 3, 6, 7, 6, 7]), "rows")
-    'in every 4 rows the first half is the second again'
-    """
-    at = np.arange(len(lines))
-    for size in range(2, len(lines) + 1) if (lines != at).any() else ():
-        if len(lines) % size or not np.array_equal(lines, at // size * size + lines[at % size]):
-            continue
-        for count in range(2, min(8, size) + 1):
-            part = size // count
-            if part * count != size:
-                continue
-            parts = lines[:size:part] // part
-            if np.array_equal(lines[:size], np.repeat(parts, part) * part + at[:size] % part):
-                following = count > 2 and np.array_equal(parts, np.minimum(np.arange(count) + 1, count - 1))
-                if size == len(lines) and not following:
-                    return ""
-                if count == 2:
-                    return f"in every {size} {what} {_HALVES[tuple(parts.tolist())].format('half ' * (part > 1))}"
-                lost = sorted({*range(count)} - {*parts.tolist()})
-                others = f": some are repeated, {', '.join(map(str, lost))} nowhere" if lost else ": they are permuted"
-                said = ": each is overwritten by the next one" if following else others
-                return f"in every {size} {what} the parts of {part} are parts {', '.join(map(str, parts))}{said}"
-    return ""
-
-
-_HALVES = {
-    (0, 0): "the second {}is the first again",
-    (1, 1): "the first {}is the second again",
-    (1, 0): "the first {0}and the second {0}are exchanged",
-}
-
-
-def _strided(lines: Ints, what: str) -> str:
-    """Blocks that start at multiples of another number than their size: of at least two, all moved but the first."""
-    moved = np.flatnonzero(lines != np.arange(len(lines)))
-    size = int(moved[0]) if len(moved) else 0
-    if size < 2 or len(lines) < 2 * size:
-        return ""
-    at, stride = np.arange(len(lines)), int(lines[size])
-    if stride < 1 or not np.array_equal(lines, at // size * stride + at % size):
-        return ""
-    return f"block i of {size} {what} starts at {stride} i: its stride is that of {stride} {what}"
-
-
-def _transposed(lines: Ints, what: str) -> str:
-    """All lines in the order of an array of them that is transposed, as heads and tokens that are exchanged."""
-    count = len(lines)
-    inner, at = int(lines[1 % count]), np.arange(count)
-    if inner < 2 or inner == count or count % inner:
-        return ""
-    outer = count // inner
-    if not np.array_equal(lines, at % outer * inner + at // outer):
-        return ""
-    line = what.removesuffix("s")
-    said = f"{line} i * {inner} + j stands at j * {outer} + i, the {outer} parts of {inner} being interleaved"
-    return f"{what} transposed as an array of {outer} x {inner}: {said}"
-
-
-def _range(first: int, last: int) -> str:
-    return str(first) if first == last else f"{first}-{last}"
 
 
 def _places(right: Numbers, seen: Numbers, reach: Numbers, open_: Mask) -> tuple[Ints, Ints, Ints, Ints] | None:

@@ -21,7 +21,7 @@ from tcsim.diagnosis.relations import Relation, precision
 from tcsim.diagnosis.report import Diagnosis, Explanation, described
 from tcsim.diagnosis.reread import reread
 from tcsim.diagnosis.rounded import within_rounding
-from tcsim.diagnosis.solution import Solved
+from tcsim.diagnosis.solution import UNWRITTEN, Solved
 from tcsim.diagnosis.solved import not_loaded, solved
 from tcsim.diagnosis.where import where_text
 from tcsim.numbers.codec import decode
@@ -167,7 +167,7 @@ def _of_solver(own: Solved, outputs: int) -> list[_Found]:
         for one in piece.ties:
             again = replace(piece, candidate=one.item, way=one.way, ties=())
             other = replace(own, pieces=(*own.pieces[:number], again, *own.pieces[number + 1 :]))
-            if other.complete and other.same == own.same:
+            if other.complete and other.same >= own.same:
                 found += _of_solver(replace(other, pieces=tuple(replace(p, ties=()) for p in other.pieces)), outputs)
     return found
 
@@ -237,17 +237,17 @@ def _merged(problem: Problem, exact: list[_Found]) -> tuple[list[Explanation], s
         return [item.explanation for item in exact], ""
     exact = sorted(exact, key=lambda one: one.rank)
     classes = _classes(exact, Fresh(problem))
-    parts = [set(members[0].explanation.mistake.split(" + ")) for members in classes]
+    parts = [_mistakes(members[0].explanation) for members in classes]
     simple = [not any(other < own for other in parts) for own in parts]  # no other says less
     classes = [members for members, kept in zip(classes, simple, strict=True) if kept]
     found = []
     for members in classes:
         first, *others = (item.explanation for item in members)
         also: dict[str, str] = {}
-        named = [set(first.mistake.split(" + "))]
+        named = [_mistakes(first)]
         combined = 0  # beside one mistake that explains everything
         for other in others:
-            own = set(other.mistake.split(" + "))
+            own = _mistakes(other)
             if any(less <= own for less in named):
                 continue
             named.append(own)
@@ -264,6 +264,12 @@ def _merged(problem: Problem, exact: list[_Found]) -> tuple[list[Explanation], s
         if len(apart) > len(classes):
             telling = "C is zero here: one that is not would tell some of the names apart"
     return found, telling
+
+
+def _mistakes(item: Explanation) -> set[str]:
+    """What it consists of; a store elsewhere that leaves places empty is one mistake."""
+    names = set(item.mistake.split(" + "))
+    return names - {UNWRITTEN} if any(name.startswith("d: ") for name in names) else names
 
 
 def _classes(exact: list[_Found], fresh: Fresh) -> list[list[_Found]]:

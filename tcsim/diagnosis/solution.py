@@ -22,6 +22,9 @@ from tcsim.diagnosis.where import beyond_diagonal, tiles_text, where_text
 from tcsim.diagnosis.whole import Whole
 from tcsim.numbers.codec import decode
 
+UNWRITTEN = "part of the output never written"
+_BESIDE = 3  # the rank of outputs that nothing is stored to, beside an operand's mistake
+
 
 @dataclass(frozen=True)
 class Piece:
@@ -71,7 +74,9 @@ class Solved:
     @property
     def rank(self) -> int:
         """Smaller is simpler."""
-        return sum(piece.candidate.rank for piece in self.pieces) + 2 * len(self.relations) + int(self.unwritten.any())
+        stores = not self.pieces or any(isinstance(piece.candidate, Moved) for piece in self.pieces)
+        nothing = (1 if stores else _BESIDE) * int(self.unwritten.any())  # a store elsewhere leaves places empty
+        return sum(piece.candidate.rank for piece in self.pieces) + 2 * len(self.relations) + nothing
 
     @property
     def candidate(self) -> Candidate | Moved | Whole | None:
@@ -134,7 +139,7 @@ class Solved:
         if alone:
             return PAST_END, f"{where} are {code:#x}: {past}", "mask the store at N, as the loads are"
         return (
-            "part of the output never written",
+            UNWRITTEN,
             where + (past and f"; or nothing of theirs is missing: {past}"),
             advice,
         )

@@ -21,6 +21,8 @@ from tcsim.numbers.codec import decode, encode
 from tcsim.numbers.formats import Format
 
 _LISTED = 6  # codes that are written out
+_NEARLY = 0.2  # of what outputs are off by: what rounding an element may leave
+_BITS = 11  # of a constant
 _CLOSE = 0.02  # of the usual value: how exactly a value of a table is known
 
 
@@ -47,6 +49,17 @@ class Table(Whole):
 
     def values(self, reals: Reals, matrix: int) -> Numbers:
         """What it predicts of a matrix, (M, N), up to rounding."""
+        a, b = self._lines(reals, matrix)
+        found: Numbers = a @ b.T + reals.c[matrix]
+        return found
+
+    def near(self, reals: Reals, matrix: int) -> Mask:
+        """Which outputs of a matrix it gives: larger values reach further."""
+        a, b = (np.abs(lines) for lines in self._lines(reals, matrix))
+        return reals.near(self.values(reals, matrix), matrix, a @ b.T + np.abs(reals.c[matrix]))
+
+    def _lines(self, reals: Reals, matrix: int) -> list[Numbers]:
+        """Of A and of B, as they are taken."""
         lines = []
         for place, name in enumerate("ab"):
             if reals.bare is None or reals.factors is None:
@@ -58,8 +71,7 @@ class Table(Whole):
                 by = self._of(by) if f"scale_{name}" in self.name else by
                 own = own * np.repeat(by, own.shape[1] // by.shape[1], axis=1)
             lines.append(own)
-        found: Numbers = lines[0] @ lines[1].T + reals.c[matrix]
-        return found
+        return lines
 
     def _coded(self, codes: Codes, format: Format) -> Codes:
         values = np.nan_to_num(decode(codes, format).astype(np.float64))
@@ -86,6 +98,8 @@ class Table(Whole):
 def tables(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Table]:
     """A table of one operand's values, or of its factors'; a table of both operands' factors."""
     formats = problem.machine.formats
+    for name in "ba":
+        yield from _shifted(reals, open_, name, formats[name])
     for place, name in enumerate("ba"):
         if formats[name].bits <= 8 and (reals.positions is None or name == "b"):
             yield from _of_elements(reals, open_, name, formats[name], 1 - place)
@@ -93,6 +107,30 @@ def tables(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Table]:
         for names in ("a", "b"):
             yield from _of_factors(reals, open_, names, formats["scale"])
         yield from _of_both(reals, open_, formats["scale"])
+
+
+def _shifted(reals: Reals, open_: Mask, name: str, format: Format) -> Iterator[Table]:
+    """A constant added to every element of an operand of 16 bits, which is rounded again: outputs are off by nearly that times sums of the other's lines."""
+    if format.kind != "float" or format.bits != 16 or reals.factors is not None or reals.positions is not None:
+        return
+    sums = reals.lines("a" if name == "b" else "b").sum(axis=2)
+    sums = np.broadcast_to(sums[:, :, None] if name == "b" else sums[:, None], open_.shape)[open_ & reals.finite]
+    off = (reals.observed - reals.right)[open_ & reals.finite]
+    size = float(sums @ sums)
+    by = float(off @ sums) / size if size else 0.0
+    if not by or float(np.sqrt(((off - by * sums) ** 2).mean())) > _NEARLY * float(np.sqrt((off**2).mean())):
+        return
+    was = np.unique(reals.lines(name))
+    unit = 2.0 ** np.floor(np.log2(abs(by)))
+    for constant in dict.fromkeys(float(np.rint(by / unit * 2**bits) * unit / 2**bits) for bits in range(_BITS)):
+        codes = encode(was + constant, format)
+        now = decode(codes, format).astype(np.float64)
+        said = f"{abs(constant):g} is {'subtracted from' if constant < 0 else 'added to'} every element, which is rounded to {format.name}: a zero point that is off by as much"
+        found = Table(name, was, now, said, codes, "off by a constant")
+        near = abs(constant - by) <= _NEARLY * abs(by) and np.isfinite(now).all()
+        if near and all((found.near(reals, t) | ~open_[t]).all() for t in range(len(open_))):
+            yield found
+            return
 
 
 def _of_elements(reals: Reals, open_: Mask, name: str, format: Format, place: int) -> Iterator[Table]:

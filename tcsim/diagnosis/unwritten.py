@@ -15,6 +15,11 @@ def unwritten_of(problem: Problem, reals: Reals, wrong: Mask, model: Codes) -> M
     values, counts = np.unique(codes, return_counts=True)
     most = int(counts.argmax())
     unwritten: Mask = (model != problem.observed) & (problem.observed == values[most])
+    held = (problem.observed == values[most]) | ~problem.inside()
+    for axis in (1, 2):  # whole lines of it: others hold the same code by chance
+        lines = unwritten & held.all(axis=axis, keepdims=True)
+        if counts[most] >= 8 and lines.sum() > 0.9 * unwritten.sum() and not (reals.floor and values[most] == 0):
+            return lines
     runs = 1 + int((np.diff(np.flatnonzero(unwritten)) > 1).sum())
     unwritten &= _beside(unwritten) if _beside(unwritten).sum() > 0.9 * unwritten.sum() else True
     many = counts[most] >= 0.01 * codes.size and unwritten.sum() >= 4 * runs
