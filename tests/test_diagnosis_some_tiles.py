@@ -89,4 +89,4 @@ def test_offsets_of_a_descriptor_that_are_exchanged() -> None:
     )
     found = tcsim.diagnose(wgmma, arch="sm_90a", a=a, b=b, observed=tcsim.gemm(a, read.T, instruction=wgmma))
     assert (found.verdict, found.mistake, found.explanations[0].bits) == ("explained", "b: LBO and SBO swapped", True)
-    assert "tiles of 32 x 64" in str(found) and "each instruction begins where it should" in str(found)
+    assert "in each instruction of tiles of 32 x 64" in str(found)

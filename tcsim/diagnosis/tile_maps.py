@@ -123,10 +123,10 @@ def _core_rules(rows: int, deep: int, chunk: int) -> Iterator[Rule]:
     for said, width, k_first in (("along K", along, True), ("along M or N", across, False)):
         lbo, sbo = (128, 128 * along) if k_first else (128 * across, 128)
         for each in sorted({_STEP, along}):
-            begins = "; each instruction begins where it should" * (each < along)
+            those = "in each instruction of " * (each < along)
             yield Rule(
                 "{x}: LBO and SBO swapped",
-                f"tiles of {rows} x {deep}, K-major, swizzle NONE, core matrices one after another {said}{begins}",
+                f"{those}tiles of {rows} x {deep}, K-major, swizzle NONE, core matrices one after another {said}",
                 f"the descriptor of {{x}} should have LBO {lbo} and SBO {sbo} bytes",
                 partial(_cores, rows, deep, chunk, width, k_first, each),
                 4,
