@@ -83,7 +83,8 @@ class _Plan:
             scale = FORMATS[sig.scale[0]]
             low, high = low + 2 * (scale.minimum_exponent - scale.fraction_bits), high + 2 * most(scale)
         low, high = max(low, least - p - 4), min(high, most(target))
-        self.lifted = rng.random() < 0.4
+        opposed = hint is not None and hint.zero == "ieee" and rng.random() < 0.1  # nothing but tails of both signs
+        self.lifted = rng.random() < 0.4 or (opposed and floor is None)
         self.shared = 0  # binary logarithm of the number of products that the head is shared among
         if not self.lifted and sig.k >= 4 and rng.random() < 0.3:
             self.shared = int(rng.integers(1, (sig.k // 2).bit_length()))
@@ -109,16 +110,18 @@ class _Plan:
             if self.lifted
             else head - self.shared - self.above
         )
-        cut = (top if floor is None else np.maximum(top, floor)) - bits
+        cut = (top if floor is None else floor if opposed and not self.lifted else np.maximum(top, floor)) - bits
         tail = cut + rng.choice([-3, -2, -1, -1, 0, 0, 1, 2], n)
         if rng.random() < 0.15:
             tail = rng.integers(np.minimum(cut, quantum) - 6, np.maximum(cut, quantum) + 1)
         self.exponents = {"head": head, "place": quantum, "half": quantum - 1, "tail": tail, "lift": top}
+        self.exponents["other"] = tail + rng.choice([-2, -1, -1, 0, 1], n)
         sign = rng.integers(0, 2, n)
         flip = rng.integers(0, 2, n) * (rng.random() < 0.5)
         self.signs = {name: sign ^ flip if name == "half" else sign for name in self.exponents}
         nearest = hint is None or hint.rounding == "rne"
         self.signs["tail"] = rng.integers(0, 2, n) if nearest else sign ^ (rng.random(n) < 0.8)
+        self.signs["other"] = 1 - self.signs["tail"]
         given = {"head": 0.85, "place": 0.4, "half": 0.65 if nearest else 0.2, "tail": 0.93}
         self.terms = [name for name, share in given.items() if rng.random() < share]
         in_c = rng.choice(
@@ -127,6 +130,8 @@ class _Plan:
         if self.parted and rng.random() < 0.5:
             self.terms = ["head", *(["place"] if rng.random() < 0.3 else []), "half", "tail"]
             in_c = 7
+        if opposed:  # where the result vanishes, its sign still tells which of them was kept
+            self.terms, in_c = ["tail", "other"], 0
         self.in_c = [name for place, name in enumerate(given) if in_c >> place & 1 and name in self.terms]
 
     def fill(self, columns: Array) -> None:

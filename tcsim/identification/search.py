@@ -227,6 +227,13 @@ def cut_anywhere(search: Search, machine: Machine) -> list[Machine]:
     ]
 
 
+def floored_anywhere(search: Search, machine: Machine) -> list[Machine]:
+    """Machines with every other floor: those that lie together may not be told apart, and the right one be at their end."""
+    if machine.fraction_bits is None:
+        return []
+    return [replace(machine, floor=floor) for floor in search.choices["floor"] if floor != machine.floor]
+
+
 def aligned(search: Search, machine: Machine) -> Machine:
     """The best of a machine and those with any other alignment: fraction bits, floor, truncation and kind of exponent, which a few answers decide together."""
     few = search.part(machine, 160)

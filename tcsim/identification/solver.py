@@ -25,6 +25,7 @@ from tcsim.identification.search import (
     choices,
     cut_anywhere,
     descended,
+    floored_anywhere,
     moves_near,
     other_steps,
     pairs_of,
@@ -272,13 +273,12 @@ def _fitting(search: Search, machine: Machine) -> list[Machine]:
     alone = [changed(machine, dict([move])) for move in moves]
     free = fitting(alone)
     hidden = {moves[place] for place in free}
-    pairs = [
-        changed(machine, values) for values in pairs_of(moves) if not hidden & set(values.items()) or len(hidden) < 6
-    ]
+    pairs = sorted(pairs_of(moves), key=lambda values: len(hidden & set(values.items())) == 2)  # each fits alone: last
+    both = [changed(machine, values) for values in pairs]
     steps = [changed(machine, {"step": step}) for step in other_steps(machine, search.questions.signature.k)]
-    along = [*windows(search, machine), *cut_anywhere(search, machine), *steps]
-    found = [(along, fitting(along)), (alone, free), (pairs, fitting(pairs)[:60])]
-    return [others[place] for others, places in found for place in places]
+    along = [*windows(search, machine), *cut_anywhere(search, machine), *floored_anywhere(search, machine), *steps]
+    found = [(along, fitting(along)), (alone, free), (both, fitting(both)[:60])]
+    return list(dict.fromkeys(others[place] for others, places in found for place in places))
 
 
 def _places(steps: list[tuple[int, ...]], k: int) -> Iterator[tuple[int, ...]]:
