@@ -21,10 +21,12 @@ from hwkernels.identify.run import chosen, main
 from hwkernels.identify.sources import GpuTiles, ModelTiles
 from tcsim.arithmetic.steps import Lowering
 from tcsim.identification.answers import answer
-from tcsim.identification.machine import NOT_OBSERVABLE, OPEN, Batch, Machine, Signature
+from tcsim.identification.machine import NOT_OBSERVABLE, OPEN, Batch, Counted, Machine, Signature
+from tcsim.identification.order import Order, joined
 from tcsim.identification.proof import alike
 from tcsim.identification.questions import KINDS, Questions
-from tcsim.identification.solver import LIMIT, identify
+from tcsim.identification.search import Search, choices, regular
+from tcsim.identification.solver import LIMIT, _fitting, identify
 from tcsim.numbers.formats import FORMATS
 from tests.identify_everything import ARCHS
 
@@ -200,7 +202,7 @@ def test_a_key_that_shows_only_with_another_is_not_called_hidden() -> None:
     assert set(differences(found, machine)) == {"subnormal_in"}
 
 
-@pytest.mark.parametrize("limit", [1_000, 30_000])
+@pytest.mark.parametrize("limit", [1_000, 15_000])
 def test_a_limit_of_questions_is_kept(limit: int) -> None:
     """No dot product more is asked; what was not reached is said."""
 
@@ -268,6 +270,70 @@ def test_a_floor_below_all_that_can_be_seen_is_none() -> None:
     assert row is not None and (row.floor, found.found["floor"]) == (-133, None)
     assert not differences(found, row)
     assert set(differences(found, replace(row, floor=-20))) == {"floor"}
+
+
+def searched(machine: Machine, rival: Machine, signature: Signature, each: int = 100) -> Search:
+    """A search whose questions a rival answers as the machine does."""
+    unknown = Counted(Known(machine, signature), LIMIT)
+    questions = Questions(signature, 3)
+    asked = joined([questions.ask(kind, each, range(signature.k), machine) for kind in KINDS])
+    pool = asked[answer(rival, asked) == answer(machine, asked)]
+    return Search(unknown, questions, pool, answer(machine, pool), choices(unknown))
+
+
+def test_a_change_that_shows_nothing_alone_is_tried_with_others() -> None:
+    """Products taken for normalised ones, where inputs are widened: neither key changed alone explains the answers, both do."""
+    signature = Signature(32, "e2m3", "e2m1", "f32", "f32", ("ue8m0", 32))
+    machine = Machine((tuple(range(32)),), fraction_bits=35, scaled="product", widened="f16")
+    taken = replace(machine, products="normalised", widened=None)
+    search = searched(machine, taken, signature)
+    assert not search.wrong(taken) and search.wrong(replace(taken, products="raw"))
+    assert machine in _fitting(search, taken)
+
+
+def test_regular_steps_and_groups_are_found_where_few_products_are_known_to_be_apart() -> None:
+    """From the right constants and a wrong order: two steps of groups that share scales; pairs known to be apart are kept so."""
+    signature = Signature(16, "e2m3", "e3m2", "f32", "f32", ("ue8m0", 8))
+    steps = tuple(range(8)), tuple(range(8, 16))
+    machine = Machine(steps, fraction_bits=26, truncation="down", significand=18, scaled=("group", 4))
+    guess = replace(machine, step=(tuple(range(16)),))
+    search = searched(machine, machine, signature, each=40)
+    order = Order(search.unknown, search.questions)
+    order.known = {(0, 8), (3, 5)}
+    assert search.wrong(guess)
+    found = regular(search, order, guess, guess)
+    assert found.step == machine.step and not search.wrong(found)
+
+
+@pytest.mark.parametrize(
+    ("kind", "machine", "rival", "formats"),
+    [
+        ("aimed", Machine((tuple(range(4)),), "last", 25, "down", floor=-132, subnormal_out="zero", zero="ieee"), {"floor": -133}, ("bf16", "f32")),
+        ("heaped", Machine((tuple(range(32)),), rounding="rne", significand=11), {"addend": "last"}, ("e2m1", "f16")),
+    ],
+)  # fmt: skip
+def test_questions_of_a_kind_tell_what_others_hardly_do(
+    kind: str, machine: Machine, rival: dict[str, Any], formats: tuple[str, str]
+) -> None:
+    """The sign of a sum that vanishes tells a floor; sums of more bits than a result tell where c is added."""
+    signature = Signature(len(machine.step[0]), formats[0], formats[0], formats[1], formats[1])
+    batch = Questions(signature, 1).ask(kind, 2000, range(signature.k), machine)
+    assert (answer(machine, batch) != answer(replace(machine, **rival), batch)).sum() >= 4
+
+
+def test_what_is_not_told_apart_is_said() -> None:
+    """Sums that lose nothing hide their steps: the key is open, and other steps, which answer alike, are named."""
+    signature = Signature(4, "e2m1", "e2m1", "f32", "f32")
+    found = identify(Known(Machine(((0, 1), (2, 3)), "last", 14), signature))
+    assert found.open == ("step",) and {"step": ((0,), (1,), (2,), (3,))} in found.remaining
+    assert any(line.startswith("not told from  step ") for line in found.lines())
+    asked = joined([Questions(signature, 9).ask(kind, 200, range(4)) for kind in KINDS])
+    for rival in found.remaining:
+        assert (answer(replace(found.nearest, **rival), asked) == answer(found.nearest, asked)).all()
+    row = replace(found.nearest, **found.remaining[0])
+    assert not differences(found, row) and set(differences(found, replace(row, subnormal_in="zero"))) == {
+        "subnormal_in"
+    }
 
 
 def test_every_kind_of_question_is_asked() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from long_matrices import WHOLE
 
 from tcsim.identification import machine as hypotheses
+from tcsim.identification.answers import answer, predicted
 from tcsim.identification.order import Order
 from tcsim.identification.proof import alike
 from tcsim.identification.questions import Questions
@@ -15,6 +18,16 @@ from tcsim.identification.solver import LIMIT, identify
 from tests.identify_everything import Asked
 from tests.random_machines import Machine, agrees, inputs, outside_machines, random_machine, random_machines
 
+CHANGES: tuple[dict[str, Any], ...] = (
+    {"fraction_bits": 12},
+    {"fraction_bits": None},
+    {"truncation": "down", "floor": -20},
+    {"products": "normalised"},
+    {"significand": 9, "rounding": "rne"},
+    {"overflow": "largest", "subnormal_out": "zero"},
+    {"subnormal_in": "zero", "subnormal_c": "zero"},
+    {"zero": "ieee"},
+)
 MACHINES = list(random_machines(200, seed=1)) if WHOLE else list(random_machines(4, seed=1))[3:]
 
 
@@ -51,6 +64,39 @@ def test_cancelling_powers_show_the_order_of_the_steps() -> None:
         shown += len(steps) > 2 and len(found) > 1
         hidden += len(steps) > 2 and len(found) == 1
     assert shown >= 20 and shown > 3 * hidden, (shown, hidden)
+
+
+def test_a_borrow_shows_the_order_of_the_steps() -> None:
+    """All steps in their order, or nothing; where c comes first and results are as long as c, always."""
+    shown = 0
+    for number in range(200 if WHOLE else 60):
+        machine = random_machine(number, seed=1)
+        asked, steps = Asked(machine), [set(step) for step in machine.truth["step"]]
+        with np.errstate(all="ignore"):
+            found = [set(step) for step in Order(asked, Questions(asked.signature, 1)).borrowed()]
+        assert len(found) == 1 or found == steps, (number, found, machine.truth)
+        shown += len(found) > 1
+        if len(steps) > 1 and (machine.truth["addend"], asked.signature.c) == ("first", asked.signature.d):
+            hidden = machine.truth["floor"] is not None and machine.truth["floor"] > -20
+            assert len(found) > 1 or hidden, (number, machine.truth)
+    assert shown >= 20, shown
+
+
+def test_hypotheses_answer_as_machines_of_another_author() -> None:
+    """A random machine and others with one key changed, computed together and alone: each as the machine that was written without this one."""
+    compared = 0
+    for number in range(24):
+        machine = random_machine(number, seed=5)
+        x = inputs(machine.signature, 200, seed=number)
+        truths = [machine.truth, *(machine.truth | change for change in CHANGES)]
+        owns = [hypotheses.Machine(**{"widened" if k == "as" else k: v for k, v in t.items()}) for t in truths]
+        batch = hypotheses.Batch(Asked(machine).signature, *x)
+        found = predicted(owns, batch)
+        for truth, own, row in zip(truths, owns, found, strict=True):
+            np.testing.assert_array_equal(row, Machine(machine.signature, truth).dot(*x), str(truth))
+            np.testing.assert_array_equal(row, answer(own, batch))
+            compared += len(row)
+    assert compared == 24 * 200 * (1 + len(CHANGES))
 
 
 def test_what_is_proven_alike_answers_alike() -> None:

@@ -52,7 +52,7 @@ def registered(lowering: Lowering, signature: Signature) -> Machine | None:
 def differences(found: Identified, row: Machine | None) -> dict[str, tuple[Any, Any]]:
     """Keys whose found value is not the registry's: (found, registry).
 
-    Keys that are open or not observable, or not alone, cannot differ; nor does a floor below all that can be seen from none.
+    Keys that are open or not observable, or not alone, cannot differ, nor what is not told from the registry's; nor does a floor below all that can be seen from none.
     """
     if found.undecided:
         return {"row": ("undecided", "row" if row else "none")}
@@ -65,6 +65,8 @@ def differences(found: Identified, row: Machine | None) -> dict[str, tuple[Any, 
     names = [field.name for field in fields(Machine)]
     pairs = {name: (found.found[name], getattr(row, name)) for name in names}
     hidden = {name for name, pair in pairs.items() if pair[0] in (NOT_OBSERVABLE, OPEN)} | set(found.tied)
+    for rival in found.remaining:  # which explains every answer as well
+        hidden |= set(rival) if all(getattr(row, name) == value for name, value in rival.items()) else set()
     if pairs["floor"][0] is None and alike(found.signature, row, replace(row, floor=None)):
         hidden.add("floor")
     return {name: pair for name, pair in pairs.items() if name not in hidden and pair[0] != pair[1]}

@@ -82,6 +82,7 @@ class _Plan:
         if sig.scale is not None:
             scale = FORMATS[sig.scale[0]]
             low, high = low + 2 * (scale.minimum_exponent - scale.fraction_bits), high + 2 * most(scale)
+        reach = high  # of terms that cancel, which may be larger than results
         low, high = max(low, least - p - 4), min(high, most(target))
         opposed = hint is not None and hint.zero == "ieee" and rng.random() < 0.1  # nothing but tails of both signs
         self.lifted = rng.random() < 0.4 or (opposed and floor is None)
@@ -106,7 +107,7 @@ class _Plan:
         head = np.clip(head, min(low, high), high)
         quantum = np.maximum(head - p + 1, least + 1 - p)
         top = (
-            np.minimum(head + rng.integers(1, 46, n), max(high, low))
+            np.minimum(head + rng.integers(1, 46, n), max(reach, low))
             if self.lifted
             else head - self.shared - self.above
         )
@@ -167,6 +168,8 @@ class _Plan:
             exponent = self._exponent(name) - offset[place]
             if joint is not None and place == 0:
                 exponent, significands = exponent - joint[1], joint[2:]
+            elif name == "lift":  # a product may be as much as twice what its exponents say
+                significands = tuple(self.rng.choice([1.0, 1.0, 1.5, 1.75], (2, len(sign))))
             if place == pair + 1 and name == "lift":
                 for codes, format_ in zip((self.batch.a, self.batch.b), self.formats, strict=True):
                     codes[:, columns[place]] = codes[:, columns[pair]]

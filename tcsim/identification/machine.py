@@ -111,6 +111,13 @@ class Batch:
         scale_a, scale_b = (None if s is None else s[rows] for s in (self.scale_a, self.scale_b))
         return Batch(self.signature, self.a[rows], self.b[rows], self.c[rows], scale_a, scale_b)
 
+    def part(self, rows: Array) -> Batch:
+        """The same, with what has been computed of these questions; they may not be changed."""
+        found = self[rows]
+        found._terms = {key: (value[:, rows], exponent[:, rows]) for key, (value, exponent) in self._terms.items()}
+        found._addends = {key: (value[rows], exponent[rows]) for key, (value, exponent) in self._addends.items()}
+        return found
+
     def ask(self, unknown: Unknown) -> Array:
         """What the unknown machine answers."""
         if self.scale_a is None:

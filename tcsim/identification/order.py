@@ -17,7 +17,9 @@ from tcsim.identification.machine import Array, Batch, Unknown
 from tcsim.identification.questions import Questions
 from tcsim.numbers.formats import Format
 
-_KINDS = ("dense", "long", "cancel", "addend", "edge", "low", "high", "wide")
+_KINDS = ("dense", "long", "cancel", "addend", "edge", "low", "high", "wide", "heaped")
+_LONG = {"dense": 60, "low": 60, "long": 120, "wide": 120, "heaped": 120}
+"""Questions whose answers most often depend on the order of all products, and how many of each are asked at once."""
 _ROUNDS = 4
 _GAPS = (28, 24, 20, 17, 14, 11, 8)
 """Binades between what takes in and what is taken in, tried where formats do not reach further."""
@@ -29,7 +31,7 @@ class Order:
     def __init__(self, unknown: Unknown, questions: Questions, effort: int = 1) -> None:
         self.unknown, self.questions, self.effort = unknown, questions, effort
         self.known: set[tuple[int, int]] = set()  # products of which a question showed that they may not change places
-        self.chain = [tuple(range(questions.signature.k))]  # what `chained` found
+        self.chain = [tuple(range(questions.signature.k))]  # what borrows or cancelling powers showed
 
     def ask(self, batch: Batch) -> Array:
         """Answers."""
@@ -40,21 +42,56 @@ class Order:
         questions, k = self.questions, self.questions.signature.k
         found: list[Batch] = []
         for _ in range(3):
-            for kind in _KINDS:
-                batch = questions.ask(kind, 120 * self.effort, range(k))
-                self._same_scales(batch)
-                answers = [self.ask(batch)]
-                for _ in range(4):
-                    order = questions.rng.permutation(k)
-                    answers.append(self.ask(_permuted(batch, order)))
-                kinds = np.array([len(set(column)) for column in np.array(answers).T.tolist()])
-                some = np.argsort(-kinds, kind="stable")[:16]
-                some = some[kinds[some] > 1]
-                if len(some):
-                    found.append(batch[some])
+            batch = joined([questions.ask(kind, count * self.effort, range(k)) for kind, count in _LONG.items()])
+            self._same_scales(batch)
+            answers = [self.ask(batch), *(self._shuffled(batch) for _ in range(2))]
+            some = np.flatnonzero((np.array(answers) != answers[0]).any(axis=0))
+            if len(some):  # those with the most answers are the best
+                more = [*(own[some] for own in answers), *(self._shuffled(batch[some]) for _ in range(2))]
+                kinds = np.array([len(set(column)) for column in np.array(more).T.tolist()])
+                found.append(batch[some[np.argsort(-kinds, kind="stable")[:96]]])
             if sum(map(len, found)) >= 48:
                 break
         return joined(found) if found else None
+
+    def _shuffled(self, batch: Batch) -> Array:
+        """Answers to the same products in another order."""
+        return self.ask(_permuted(batch, self.questions.rng.permutation(self.questions.signature.k)))
+
+    def borrowed(self) -> list[tuple[int, ...]]:
+        """Products in the order in which they are added, as a borrow shows it; those of one step, or not told apart, together.
+
+        c is the lowest power of two above which a unit is lost. A product of two units brings the sum below it, where a unit is kept:
+        so one that is added afterwards is kept, and one that is added before is lost. In one step both orders do the same.
+        """
+        questions, k = self.questions, self.questions.signature.k
+        bits = np.arange(1, questions.c.fraction_bits + 2)
+        alone = questions.empty(len(bits))
+        alone.c[:] = code(questions.c, bits - 1, 2 - 2.0 ** (1 - bits), 0 * bits)
+        kept = int(np.cumprod(questions.d.values(self.ask(alone)) == 2.0**bits - 1).sum())
+        power = alone[:1]
+        power.c[:] = code(questions.c, np.array([kept]), np.ones(1), np.zeros(1))
+        return self._borrowed(tuple(range(k)), power) if kept > 1 else [tuple(range(k))]
+
+    def _borrowed(self, members: tuple[int, ...], power: Batch) -> list[tuple[int, ...]]:
+        """Those before one of some products, those of its step, and those after it."""
+        pivot = members[len(members) // 2]
+        others = np.array([i for i in members if i != pivot], int)
+        batch = power[np.zeros(2 * len(others), int)]
+        rows, pivots = np.arange(len(batch)), np.full(len(others), pivot)
+        of_a, of_b = self.questions.formats
+        one, plus = np.ones(len(rows)), np.zeros(len(rows), int)
+        for columns, exponent, sign in (((others, pivots), 1, 1), ((pivots, others), 0, 0)):
+            at = rows, np.concatenate(columns)
+            batch.a[at], batch.b[at] = code(of_a, plus + exponent, one, plus + sign), code(of_b, plus, one, plus)
+        lost = self.questions.c.values(batch.c) - self.questions.d.values(self.ask(batch)) - 1
+        if not np.isin(lost, (-1, 0, 1)).all():  # -1: of two in one group, only the sum is cut
+            return [members]
+        other, own = lost.reshape(2, -1)
+        parts = [tuple(others[some].tolist()) for some in (other < own, other > own)]
+        step = tuple(sorted({*members} - {*parts[0], *parts[1]}))
+        earlier, later = (self._borrowed(part, power) if part else [] for part in parts)
+        return [*earlier, step, *later]
 
     def chained(self) -> list[tuple[int, ...]]:
         """Products in the order in which they are added, as far as cancelling powers show it; those of one step, or not told apart, together.
@@ -69,30 +106,40 @@ class Order:
         for gap in sorted({deepest, reach, *(gap for gap in _GAPS if gap < reach)}, reverse=True):
             some = np.array([rng.permutation(k + 1)[:3] for _ in range(40 if k > 2 and gap >= _GAPS[-1] else 0)])
             some = some[(some[:, 1:] < k).all(axis=1)] if len(some) else some
-            left, firsts, found = self._left(some, top, gap), [k], list[tuple[int, ...]]()
-            rest = np.arange(k if len(set(left)) == 2 and max(left) == 1 else 0)
-            while len(firsts) <= 4 and len(rest) > 2:
-                first, others = firsts[-1], rest[rest != firsts[-1]]
-                terms = [(first, j, small) for j in others for small in others]
-                table = np.ones((len(others), len(others)))  # j, small
-                apart = ~np.eye(len(others), dtype=bool)
-                table[apart] = self._left(np.array(terms)[apart.ravel()], top, gap)
-                if not np.isfinite(table).all():
-                    break
-                mates = table.all(axis=1)  # cancel before a bit is lost: in one step that keeps all, or before the rest
-                begins = mates.any() and not table[np.ix_(~mates, mates)].any()
-                count = (table * apart)[~mates].sum(axis=0) + begins
-                late = [tuple(others[(count == own) & ~mates].tolist()) for own in sorted(set(count[~mates])) if own]
-                if mates.any():
-                    late.insert(0, tuple(sorted([*others[mates].tolist(), *([first] if first < k else [])])))
-                found, rest = late + found, np.setdiff1d(rest, sum(late, ()))
-                firsts = [*([] if late else firsts), *rng.permutation(rest)[:1].tolist()]
-            if found:
-                found = [tuple(rest.tolist()), *found][not len(rest) :]
-                apart_from = ((one, other) for own, later in combinations(found, 2) for one in own for other in later)
-                self.known |= {(min(pair), max(pair)) for pair in apart_from}
+            left = self._left(some, top, gap)
+            if len(set(left)) == 2 and max(left) == 1 and (found := self._chained(rng, top, gap)):
                 return found
         return [tuple(range(k))]
+
+    def _chained(self, rng: np.random.Generator, top: int, gap: int) -> list[tuple[int, ...]]:
+        """The same with powers of two whose exponents are `top` and `gap` less; nothing if they do not show it."""
+        found, rest = list[tuple[int, ...]](), np.arange(self.questions.signature.k)
+        first, tried = len(rest), 1  # c, and after it a product of those that are left
+        while len(rest) > 2 and tried <= 4:
+            late = self._after(first, rest[rest != first], top, gap)
+            if late is None:
+                break
+            found, rest = late + found, np.setdiff1d(rest, sum(late, ()))
+            tried = 1 if late else tried + 1
+            first = int(rng.permutation(rest)[0]) if len(rest) else first
+        return [tuple(rest.tolist()), *found][not len(rest) :] if found else []
+
+    def _after(self, first: int, others: Array, top: int, gap: int) -> list[tuple[int, ...]] | None:
+        """Products that are added after the first one or with it, in their order; None if the answers are no such sums'."""
+        table = np.ones((len(others), len(others)))  # the product that cancels the first one, the small one
+        apart = ~np.eye(len(others), dtype=bool)
+        terms = [(first, j, small) for j in others for small in others if j != small]
+        table[apart] = self._left(np.array(terms), top, gap)
+        if not np.isfinite(table).all():
+            return None
+        mates = table.all(axis=1)  # cancel before a bit is lost: in one step that keeps all, or before the rest
+        begins = mates.any() and not table[np.ix_(~mates, mates)].any()
+        count = (table * apart)[~mates].sum(axis=0) + begins
+        late = [tuple(others[(count == own) & ~mates].tolist()) for own in sorted(set(count[~mates])) if own]
+        if mates.any():
+            with_first = [first] if first < self.questions.signature.k else []
+            late.insert(0, tuple(sorted([*others[mates].tolist(), *with_first])))
+        return late
 
     def _left(self, terms: Array, top: int, gap: int) -> Array:
         """Of a large power (k: the addend), its opposite and a small one (n, 3), whether the small one is left: 1 or 0; or infinity, if something else is."""
@@ -124,12 +171,18 @@ class Order:
 
     def classes(self) -> list[tuple[int, ...]]:
         """Products that may change places, and so lie in one step, or in one group of it."""
-        self.chain = self.chained()
+        self.chain = self.borrowed()
+        surely = len(self.chain) > 1
+        if not surely:
+            self.chain = self.chained()
+        apart = ((one, other) for own, later in combinations(self.chain, 2) for one in own for other in later)
+        self.known |= {(min(pair), max(pair)) for pair in apart}
         place = {i: rank for rank, members in enumerate(self.chain) for i in members}
-        return sorted(self._classes(self.chain), key=lambda members: (place[members[0]], members))
+        return sorted(self._classes(self.chain, 1 if surely else 2), key=lambda members: (place[members[0]], members))
 
-    def _classes(self, found: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
-        contexts = self.sensitive()
+    def _classes(self, found: list[tuple[int, ...]], enough: int) -> list[tuple[int, ...]]:
+        """Classes divided until they were found to be whole so often in a row."""
+        contexts = self.sensitive() if len(found) == 1 else None
         if contexts is not None:
             found = self._divided(contexts, found)
         quiet = 0
@@ -137,7 +190,7 @@ class Order:
         for others in (1, 3) * _ROUNDS:
             wrong = self._refuted(found, others)
             quiet = 0 if wrong is not None else quiet + 1
-            if quiet == 2:
+            if quiet == enough:
                 break
             if wrong is None:
                 continue
@@ -233,17 +286,20 @@ class Order:
         signature = self.questions.signature
         runs = all(c == tuple(range(c[0], c[0] + length)) for c in classes)
         if signature.scale is not None and any(len(c) != length for c in classes) and self.effort == 1:
-            return [tuple(range(signature.k))], 0  # groups of one step, seen in part: the search finds their length
+            return self.chain, 0  # groups of a step, seen in part: the search finds their length
         if signature.scale is not None and len(classes) == 1:
             return self._blocks(signature.scale[1]), 0
         if signature.scale is None or not runs:
             return classes, 0
-        contexts = self.sensitive()
+        place = {i: rank for rank, members in enumerate(self.chain) for i in members}
+        contexts = self.sensitive() if len(classes) > len(self.chain) else None
         if contexts is None:
             return classes, 0
         base, steps = self.ask(contexts), [list(classes[0])]
         for other in classes[1:]:
             for step in steps:
+                if place[step[0]] != place[other[0]]:
+                    continue
                 order = np.arange(signature.k)
                 order[list(other)], order[step[:length]] = step[:length], other
                 if (self.ask(_permuted(contexts, order)) == base).all() and self._alike(order, [*step, *other]):

@@ -13,23 +13,9 @@ from tcsim.numbers.formats import FORMATS
 
 Rng = np.random.Generator
 KINDS = (
-    "bits",
-    "dense",
-    "long",
-    "cancel",
-    "addend",
-    "edge",
-    "low",
-    "high",
-    "subnormal",
-    "zeros",
-    "special",
-    "floor",
-    "cut",
-    "tie",
-    "below",
-    "aimed",
-)
+    "bits", "dense", "long", "cancel", "addend", "edge", "low", "high",
+    "subnormal", "zeros", "special", "floor", "cut", "tie", "below", "aimed", "heaped",
+)  # fmt: skip
 
 
 class Questions:
@@ -228,6 +214,20 @@ class Questions:
         batch.c[:] = self.addends(top[:, 0] - rng.integers(-8, 30, n), rng.choice([0, 2], n), self._signs((n,)))
         batch.c[rng.random(n) < 0.6] = 0
 
+    def _heaped(self, batch: Batch, within: Sequence[int], hint: Machine | None) -> None:
+        """Many large products, mostly of one sign, and small ones, perhaps beside c: what was added before a small one decides which bits of it are left."""
+        n, rng, t = len(batch), self.rng, len(within)
+        large = rng.random((n, t)) < rng.choice([0.3, 0.6, 0.9], (n, 1))
+        least = np.where(rng.random((n, 1)) < 0.5, self.lowest, self.deepest)
+        small = np.maximum(self.highest - rng.integers(4, 44, (n, 1)) - rng.integers(0, 4, (n, t)), least)
+        exponent = np.where(large, self.highest, small)
+        sign = self._signs((n, t)) & (~large | (rng.random((n, 1)) < 0.3)) ^ self._signs((n, 1))
+        a, b = self.products(exponent, rng.choice([0, 2, 3], (n, t)), sign)
+        batch.a[:, within] = np.where(~large & (rng.random((n, t)) < 0.5), 0, a)
+        batch.b[:, within] = b
+        batch.c[:] = self.addends(self.highest - rng.integers(-8, 30, n), rng.integers(0, 5, n), self._signs((n,)))
+        batch.c[rng.random(n) < 0.5] = 0
+
     def _cancel(self, batch: Batch, within: Sequence[int], hint: Machine | None) -> None:
         """Two terms that cancel, perhaps one of them c, and others far below."""
         n, rng, t = len(batch), self.rng, min(4, len(within))
@@ -262,7 +262,7 @@ class Questions:
         n, rng, t = len(batch), self.rng, min(2, len(within))
         top = self.highest + 45
         bottom = max(self.deepest - 3, self.c.minimum_exponent)
-        exponent_c = rng.integers(bottom, min(top, most(self.c)) + 1, n)
+        exponent_c = rng.integers(bottom, max(bottom, min(top, most(self.c))) + 1, n)
         lowest = self.c.minimum_exponent - self.c.fraction_bits
         exponent_c = np.where(rng.random(n) < 0.3, rng.integers(lowest, most(self.c) + 1, n), exponent_c)
         exponent = exponent_c[:, None] - rng.integers(-3, 50, (n, t))

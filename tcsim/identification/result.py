@@ -9,7 +9,7 @@ from tcsim.core.ranges import runs
 from tcsim.identification.machine import NOT_OBSERVABLE, OPEN, Batch, Machine, Signature
 from tcsim.numbers.formats import FORMATS
 
-_LISTED = 6  # products of a question that are printed
+_LISTED = 6  # products of a question, and rivals that remain, that are printed
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,7 @@ class Identified:
     tied: tuple[str, ...] = ()  # keys that show only if another changes too: `found` has what goes with the others
     reason: str = "no hypothesis explains every answer"  # why it was refused
     open: tuple[str, ...] = ()  # keys with a rival that neither a question nor a proof excludes
+    remaining: tuple[dict[str, Any], ...] = ()  # what hypotheses change that neither a question nor a proof excludes
     spent: bool = False  # whether the limit of questions ended the search
 
     @property
@@ -121,6 +122,7 @@ class Identified:
             "found": self.keys,
             "tied": ["as" if key == "widened" else key for key in self.tied],
             "open": ["as" if key == "widened" else key for key in self.open],
+            "remaining": [{"as" if key == "widened" else key: x for key, x in own.items()} for own in self.remaining],
             "asked": self.asked,
             "evidence": [asdict(item) for item in self.evidence],
             "mismatch": asdict(self.mismatch) if self.mismatch else None,
@@ -148,7 +150,25 @@ class Identified:
                     lines.append(
                         f"    {told}: {item.answer:0{digits}x}, with {shown(key, item.rival, digits)} {item.rival_answer:0{digits}x}"
                     )
-        return lines
+        return lines + [f"{'not told from':14} {rival}" for rival in self.rivals()]
+
+    def rivals(self) -> list[str]:
+        """`remaining` in words: values of one key, or changes that go together."""
+        digits = FORMATS[self.signature.d].container_bits // 4
+        alone: dict[str, list[str]] = {}
+        both = []
+        for values in self.remaining:
+            each = [("as" if key == "widened" else key, shown(key, value, digits)) for key, value in values.items()]
+            if len(each) == 1:
+                alone.setdefault(each[0][0], []).append(each[0][1])
+            else:
+                both.append(" with ".join(map(" ".join, each)))
+        return [f"{key} {_few(values)}" for key, values in alone.items()] + [_few(both)] * bool(both)
+
+
+def _few(values: list[str]) -> str:
+    more = f" and {len(values) - _LISTED} more" if len(values) > _LISTED else ""
+    return ", ".join(values[:_LISTED]) + more
 
 
 def shown(key: str, value: Any, digits: int) -> str:

@@ -12,10 +12,11 @@ import numpy as np
 from tcsim.identification.answers import answer, predicted
 from tcsim.identification.codes import most
 from tcsim.identification.machine import Array, Batch, Counted, Machine
-from tcsim.identification.order import joined
+from tcsim.identification.order import Order, joined
 from tcsim.identification.questions import Questions
 from tcsim.numbers.formats import FORMATS
 
+_LIKELIEST = 8  # structures whose other keys are searched
 _FEW = 120  # of those answered wrongly and of the others, to choose what is asked all
 _FRACTION = (*range(8, 41), None)
 CHOICES: dict[str, tuple[Any, ...]] = {
@@ -63,7 +64,7 @@ class Search:
         wrong = np.flatnonzero(self.refuted(machine))[: count // 2]
         rest = np.random.default_rng(len(self.pool)).permutation(len(self.pool))[: count - len(wrong)]
         rows = np.union1d(wrong, rest)
-        return replace(self, pool=self.pool[rows], answers=self.answers[rows], _refuted=None)
+        return replace(self, pool=self.pool.part(rows), answers=self.answers[rows], _refuted=None)
 
     def add(self, batch: Batch, answers: Array) -> None:
         """Remember questions with their answers."""
@@ -238,7 +239,7 @@ def aligned(search: Search, machine: Machine) -> Machine:
     """The best of a machine and those with any other alignment: fraction bits, floor, truncation and kind of exponent, which a few answers decide together."""
     few = search.part(machine, 160)
     bad = np.flatnonzero(few.refuted(machine))[:24]
-    failing, told = few.pool[bad], few.answers[bad]
+    failing, told = few.pool.part(bad), few.answers[bad]
     keys = ("fraction_bits", *_ALIGNMENT)
     others = [changed(machine, dict(zip(keys, x, strict=True))) for x in product(*(search.choices[y] for y in keys))]
     others = [others[place] for place in np.flatnonzero(_counts(others, failing, told) == 0)]
@@ -272,7 +273,7 @@ def _paired(search: Search, machine: Machine, wrong: int) -> tuple[Machine, int]
                 continue
             few = bad[:: max(1, len(bad) // 60)]
             others = [changed(base, values) for values in pairs_of(moves_near(search, base))]
-            counts = _counts(others, share.pool[few], share.answers[few])
+            counts = _counts(others, share.pool.part(few), share.answers[few])
             others = [others[place] for place in np.flatnonzero(counts < 0.9 * len(few))]
             found += [
                 (int(x), len(found) + i, other)
@@ -312,7 +313,7 @@ def _chosen(search: Search, machine: Machine, wrong: int, others: Sequence[Machi
     some = [rng.permutation(np.flatnonzero(rows))[:_FEW] for rows in (bad, ~bad)]
     rows = np.concatenate(some)
     weight = np.repeat([bad.sum() / max(1, len(some[0])), (~bad).sum() / max(1, len(some[1]))], [len(x) for x in some])
-    failing, few = search.pool[some[0]], search.pool[rows]
+    failing, few = search.pool.part(some[0]), search.pool.part(rows)
     explains = np.flatnonzero(_counts(others, failing, search.answers[some[0]]) < len(failing)).tolist()  # some of them
     differ = predicted([others[place] for place in explains], few) != search.answers[rows]
     estimates = [(x, place) for x, place in zip((differ @ weight).tolist(), explains, strict=True) if x < wrong]
@@ -338,3 +339,65 @@ def _ordered(search: Search, machine: Machine, wrong: int) -> tuple[Machine, int
                 swapped[i], swapped[j] = swapped[j], swapped[i]
                 orders.append(tuple(swapped))
     return _chosen(search, machine, wrong, [replace(machine, step=order) for order in orders])
+
+
+def regular(search: Search, order: Order, first: Machine, machine: Machine) -> Machine:
+    """The best of a hypothesis and those of regular steps and groups, as long as no two products that are known to be apart meet.
+
+    What lies apart was seen in part only, if scales hide the sums that would show the rest.
+    """
+    share, likeliest = search.part(machine, 600), list[Machine]()
+    structures = list(_structures(search, order))
+    if not structures:
+        return machine
+    for base in (machine, first):  # with the constants that were found, and as if nothing had been
+        others = [changed(base, values) for values in structures]
+        likeliest += [others[place] for place in np.argsort(share.counts(others), kind="stable")[:_LIKELIEST]]
+    found = list[tuple[int, int, Machine]]()
+    for other in dict.fromkeys(likeliest):
+        count = share.wrong(other)
+        for key in [key for key in KEYS if key not in ("scaled", "addend")]:
+            other, count = best_of(share, other, count, [key])
+        found.append((count, len(found), other))
+    as_many = [own for own in found if len(own[2].step) == len(first.step)]  # as were seen to lie apart
+    for _, _, other in [*sorted(as_many)[:1], *sorted(found)[:2]]:
+        if not search.wrong(machine):
+            break
+        machine = min(machine, descended(search, other), key=search.wrong)
+    return machine
+
+
+def _structures(search: Search, order: Order) -> Iterator[dict[str, Any]]:
+    """Regular steps, or as the order was seen; with every kind of scaling and place of c."""
+    sig = search.questions.signature
+    seen = np.array([number for i in range(sig.k) for number, part in enumerate(order.chain) if i in part])
+    for scaled in search.choices["scaled"]:
+        group = scaled[1] if isinstance(scaled, tuple) else 1
+        for turn in np.unique([*_turns(sig.k), seen], axis=0):
+            meet = np.arange(sig.k) // group if group > 1 else turn
+            if (
+                (scaled is None) != (sig.scale is None)
+                or (np.ptp(turn.reshape(-1, group), axis=1) > 0).any()
+                or any(meet[i] == meet[j] for i, j in order.known)
+            ):
+                continue
+            for addend in search.choices["addend"]:
+                yield {"step": _steps(turn), "scaled": scaled, "addend": addend}
+
+
+def _turns(k: int) -> list[Array]:
+    """The number of the step of each product: steps that are runs of one length, or in which runs take turns."""
+    lengths = [k >> shift for shift in range(k.bit_length()) if k % (1 << shift) == 0]
+    return [np.arange(k) // run % number for run, number in product(lengths, lengths) if run * number <= k]
+
+
+def _steps(turn: Array) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(np.flatnonzero(turn == step).tolist()) for step in range(turn.max() + 1))
+
+
+def regular_steps(machine: Machine, k: int) -> list[Machine]:
+    """A machine with steps of one length, that keep its groups of products together."""
+    group = machine.scaled[1] if isinstance(machine.scaled, tuple) else 1
+    whole = [turn for turn in _turns(k) if not np.ptp(turn.reshape(-1, group), axis=1).any()]
+    steps = dict.fromkeys(map(_steps, whole))
+    return [changed(machine, {"step": own}) for own in steps if own != machine.step]

@@ -20,7 +20,6 @@ from tcsim.identification.search import (
     KEYS,
     Search,
     aligned,
-    best_of,
     changed,
     choices,
     cut_anywhere,
@@ -29,6 +28,8 @@ from tcsim.identification.search import (
     moves_near,
     other_steps,
     pairs_of,
+    regular,
+    regular_steps,
     windows,
 )
 from tcsim.numbers.formats import FORMATS
@@ -38,17 +39,19 @@ LIMIT = 100_000
 _FOR_ORDER, _FOR_SEARCH = 0.7, 0.9  # shares of the limit after which the order, and the search, must be done
 _ROUNDS = 10
 _PER_KIND = 160
-_CHECKED = 600  # of each kind, in the final check
+_CHECKED = 400  # of each kind, in a check of all kinds
 _AIMED = 5  # times that more questions are made for keys that show nothing
 _FAR = 0.08  # of the answers wrong: no better order of the steps will explain them
 _DWELT = 4  # times that questions like those answered wrongly are asked
 _LIKE = 400  # of them
+_LATEST = 200  # questions, which were asked to tell hypotheses apart
+_FREE = 6  # changes that fit alone, if there are fewer, are tried two at a time
 
 
 def identify(unknown: Unknown, seed: int = 0, limit: int = LIMIT) -> Identified:
     """Ask an unknown machine until one hypothesis is left, and check it on questions of all kinds.
 
-    `unknown` has a `signature` and a `dot` (`tcsim.identification.machine.Unknown`); nothing else of it is used. About 3 * 10**4 dot products
+    `unknown` has a `signature` and a `dot` (`tcsim.identification.machine.Unknown`); nothing else of it is used. About 2 * 10**4 dot products
     are asked, and never more than `limit`. The result says for each key what was found, and by which question; that no hypothesis fits, with the
     smallest question that shows it; or, at the limit, what is left open.
     """
@@ -144,15 +147,15 @@ def _attempt(unknown: Counted, seed: int, effort: int, limit: int) -> tuple[Sear
     halved = _halved(first)
     if halved is not None and search.wrong(machine):
         machine = min(machine, descended(search, halved), key=search.wrong)
-    regular = guessed or sig.scale is not None or len(set(map(len, steps))) > 1
+    hidden = guessed or sig.scale is not None or len(set(map(len, steps))) > 1
     try:
         for turn in (0, 1):
-            if regular and search.wrong(machine):
-                machine = _regular(search, order, first, machine)
+            if hidden and search.wrong(machine):
+                machine = regular(search, order, first, machine)
             if guessed and not turn and search.wrong(machine):
                 raise Spent
             machine = _checked(search, machine)
-            if not (regular and search.wrong(machine)):
+            if not (hidden and search.wrong(machine)):
                 break
     except Spent:
         if guessed and search.wrong(machine):
@@ -164,20 +167,15 @@ def _attempt(unknown: Counted, seed: int, effort: int, limit: int) -> tuple[Sear
 def _checked(search: Search, machine: Machine) -> Machine:
     """A hypothesis asked new questions of all kinds, and mended, until it answers all of them."""
     questions = search.questions
-    for number in range(_ROUNDS):
+    for _ in range(_ROUNDS):
         machine = _dwelt(search, machine)
         if search.wrong(machine):
             break
-        fresh = joined(
-            [
-                questions.ask(kind, _CHECKED if number else _PER_KIND, range(questions.signature.k), machine)
-                for kind in KINDS
-            ]
-        )
+        fresh = joined([questions.ask(kind, _CHECKED, range(questions.signature.k), machine) for kind in KINDS])
         answers = search.ask(fresh)
         bad = np.flatnonzero(answer(machine, fresh) != answers)
-        if not len(bad) and number:
-            return _separated(search, machine)
+        if not len(bad):
+            return _separated(search, _uniform(search, machine))
         some = np.unique(np.concatenate([bad[:300], np.arange(0, len(fresh), 20)]))
         search.add(fresh[some], answers[some])
         machine = descended(search, machine)
@@ -195,38 +193,6 @@ def _dwelt(search: Search, machine: Machine) -> Machine:
         machine = descended(search, machine, again=number > 1)
         if number == 1 and 0 < search.wrong(machine) < _FAR * len(search.pool):
             machine = aligned(search, machine)
-    return machine
-
-
-def _regular(search: Search, order: Order, first: Machine, machine: Machine) -> Machine:
-    """The best of a hypothesis and those whose steps, and groups of them, are runs of one length: as long as no two products that are known to be apart meet.
-
-    What lies apart was seen in part only, if scales hide the sums that would show the rest.
-    """
-    k = search.questions.signature.k
-    lengths = [k >> shift for shift in range(k.bit_length()) if k % (1 << shift) == 0]
-    share, found = search.part(machine, 600), list[tuple[int, int, Machine]]()
-    for scaled in search.choices["scaled"]:
-        for length in lengths:
-            run = scaled[1] if isinstance(scaled, tuple) else length
-            if (
-                (scaled is None) != (search.questions.signature.scale is None)
-                or length % run
-                or any(i // run == j // run for i, j in order.known)
-            ):
-                continue
-            steps = tuple(tuple(range(start, start + length)) for start in range(0, k, length))
-            for addend in search.choices["addend"]:
-                other = replace(first, step=steps, scaled=scaled, addend=addend)
-                count = share.wrong(other)
-                for key in [key for key in KEYS if key not in ("scaled", "addend")]:
-                    other, count = best_of(share, other, count, [key])
-                found.append((count, len(found), other))
-    as_many = [own for own in found if len(own[2].step) == len(first.step)]  # as were seen to lie apart
-    for _, _, other in [*sorted(as_many)[:1], *sorted(found)[:2]]:
-        if not search.wrong(machine):
-            break
-        machine = min(machine, descended(search, other), key=search.wrong)
     return machine
 
 
@@ -259,10 +225,11 @@ def _separated(search: Search, machine: Machine) -> Machine:
     return machine
 
 
-def _fitting(search: Search, machine: Machine) -> list[Machine]:
-    """Hypotheses near one that answers the whole pool, in one key or two, that answer all of it too."""
+def _fitting(search: Search, machine: Machine, more: Sequence[Machine] = ()) -> list[Machine]:
+    """Hypotheses near one that answers the whole pool, in one key or two, that answer all of it too and are not proven alike."""
     rows = np.random.default_rng(len(search.pool)).permutation(len(search.pool))[:150]
-    few, told = search.pool[rows], search.answers[rows]
+    rows = np.union1d(rows, np.arange(len(search.pool))[-_LATEST:])
+    few, told = search.pool.part(rows), search.answers[rows]
 
     def fitting(others: list[Machine]) -> list[int]:
         some = np.flatnonzero((predicted(others, few) == told).all(axis=1)).tolist()
@@ -273,12 +240,15 @@ def _fitting(search: Search, machine: Machine) -> list[Machine]:
     alone = [changed(machine, dict([move])) for move in moves]
     free = fitting(alone)
     hidden = {moves[place] for place in free}
-    pairs = sorted(pairs_of(moves), key=lambda values: len(hidden & set(values.items())) == 2)  # each fits alone: last
+    most_free = 2 if len(hidden) < _FREE else 1  # a change that fits alone may still make another one fit
+    pairs = [values for values in pairs_of(moves) if len(hidden & set(values.items())) <= most_free]
     both = [changed(machine, values) for values in pairs]
-    steps = [changed(machine, {"step": step}) for step in other_steps(machine, search.questions.signature.k)]
-    along = [*windows(search, machine), *cut_anywhere(search, machine), *floored_anywhere(search, machine), *steps]
+    k = search.questions.signature.k
+    steps = [changed(machine, {"step": step}) for step in other_steps(machine, k)] + regular_steps(machine, k)
+    along = [*windows(search, machine), *cut_anywhere(search, machine), *steps, *more]
     found = [(along, fitting(along)), (alone, free), (both, fitting(both)[:60])]
-    return list(dict.fromkeys(others[place] for others, places in found for place in places))
+    every = dict.fromkeys(others[place] for others, places in found for place in places)
+    return [other for other in every if not alike(search.questions.signature, machine, other)]
 
 
 def _places(steps: list[tuple[int, ...]], k: int) -> Iterator[tuple[int, ...]]:
@@ -314,8 +284,12 @@ def _halved(machine: Machine) -> Machine | None:
 
 def _uniform(search: Search, machine: Machine) -> Machine:
     """Steps of one length where they answer the same."""
-    other = _halved(machine)
-    return machine if other is None or search.wrong(other) else other
+    if len(set(map(len, machine.step))) == 1 or search.wrong(machine):
+        return machine
+    halved = _halved(machine)
+    others = [machine, *([halved] if halved else []), *regular_steps(machine, search.questions.signature.k)]
+    counts = search.counts(others).tolist()
+    return others[counts.index(0, 1)] if 0 in counts[1:] else machine
 
 
 def _rivals(search: Search, machine: Machine, key: str) -> list[Any]:
@@ -348,8 +322,7 @@ def _concluded(search: Search, machine: Machine, left: int = 4) -> Identified:
     more = joined([*batches, search.questions.ask("aimed", 6000, range(sig.k), machine)])
     more = joined([more, *_aimed_at_hidden(search, machine, more)])
     mine = answer(machine, more)
-    rows = np.random.default_rng(0).permutation(len(more))
-    parts = [(part, more[part]) for part in np.split(rows, [1000, 4000])]
+    parts = _parts(more)
     found: dict[str, Any] = {}
     left_open: list[str] = []
     evidence: list[Evidence] = []
@@ -376,9 +349,13 @@ def _concluded(search: Search, machine: Machine, left: int = 4) -> Identified:
             left_open.append(key)
         if rivals and not told and key != "step":
             found[key] = OPEN if untold else NOT_OBSERVABLE
+    remaining = _remaining(search, machine, parts, mine, asked)
+    for key in dict.fromkeys(key for values in remaining for key in values if key not in left_open):
+        left_open.append(key)
+        found[key] = getattr(machine, key)
     hidden = [key for key in _TIED if found[key] in (NOT_OBSERVABLE, OPEN)]
     together = _together(search, machine, hidden, parts, mine)
-    tied = tuple(key for key in hidden if key in together or _depends(search, machine, key, notes, more, mine))
+    tied = tuple(key for key in hidden if key in together or _depends(search, machine, key, notes, parts, mine))
     found |= {key: getattr(machine, key) for key in tied}
     if asked:
         batch = more[np.array(asked)]
@@ -394,15 +371,42 @@ def _concluded(search: Search, machine: Machine, left: int = 4) -> Identified:
                 return _concluded(search, machine, left - 1)
             return _refused(search, machine)
     found["nan"] = machine.nan
-    return Identified(sig, found, machine, tuple(evidence), search.unknown.asked, None, tied, open=tuple(left_open))
+    return Identified(
+        sig,
+        found,
+        machine,
+        tuple(evidence),
+        search.unknown.asked,
+        None,
+        tied,
+        open=tuple(left_open),
+        remaining=tuple(remaining),
+    )
+
+
+def _remaining(
+    search: Search, machine: Machine, parts: list[tuple[Array, Batch]], mine: Array, asked: list[int]
+) -> list[dict[str, Any]]:
+    """What other hypotheses change that answer all questions so far and are not proven alike; a question that refutes one is noted in `asked`."""
+    found: list[dict[str, Any]] = []
+    for other in _fitting(search, machine, floored_anywhere(search, machine)):
+        differ = _differing(other, parts, mine)
+        if len(differ):
+            asked.append(int(differ[0]))
+        else:
+            found.append(
+                {key: getattr(other, key) for key in vars(other) if getattr(other, key) != getattr(machine, key)}
+            )
+    return [x for x in found if not any(y.items() < x.items() for y in found)]
 
 
 def _aimed_at_hidden(search: Search, machine: Machine, batch: Batch) -> list[Batch]:
     """Questions that tell a key from its rivals, where those of a batch tell it from none."""
     hidden = {key: [changed(machine, {key: rival}) for rival in _rivals(search, machine, key)] for key in KEYS}
-    found, mine = [], answer(machine, batch)
+    found = []
     for number in range(_AIMED):
-        told = {key: [np.flatnonzero(answer(x, batch) != mine)[:4] for x in rivals] for key, rivals in hidden.items()}
+        parts, mine = _parts(batch), answer(machine, batch)
+        told = {key: [_differing(x, parts, mine)[:4] for x in rivals] for key, rivals in hidden.items()}
         if number:
             found += [batch[rows] for of_key in told.values() for rows in of_key if len(rows)]
         hidden = {key: rivals for key, rivals in hidden.items() if not any(map(len, told[key]))}
@@ -411,8 +415,13 @@ def _aimed_at_hidden(search: Search, machine: Machine, batch: Batch) -> list[Bat
         hints = [machine, *(rivals[0] for rivals in hidden.values() if rivals)]
         columns = range(search.questions.signature.k)
         batch = joined([search.questions.ask("aimed", 6000 // len(hints), columns, hint) for hint in hints])
-        mine = answer(machine, batch)
     return found
+
+
+def _parts(batch: Batch) -> list[tuple[Array, Batch]]:
+    """Random questions of a batch: a few, then more, then the rest."""
+    rows = np.random.default_rng(0).permutation(len(batch))
+    return [(part, batch[part]) for part in np.split(rows, [1000, 4000])]
 
 
 def _differing(machine: Machine, parts: list[tuple[Array, Batch]], answers: Array) -> Array:
@@ -438,7 +447,12 @@ def _together(
 
 
 def _depends(
-    search: Search, machine: Machine, key: str, notes: list[tuple[str, Any, int]], batch: Batch, mine: Array
+    search: Search,
+    machine: Machine,
+    key: str,
+    notes: list[tuple[str, Any, int]],
+    parts: list[tuple[Array, Batch]],
+    mine: Array,
 ) -> bool:
     """Whether a key that shows nothing alone decides whether another one shows.
 
@@ -447,7 +461,7 @@ def _depends(
     """
     for rival in _rivals(search, machine, key):
         for other, value, _ in notes:
-            if other in _TIED and (answer(changed(machine, {key: rival, other: value}), batch) == mine).all():
+            if other in _TIED and not len(_differing(changed(machine, {key: rival, other: value}), parts, mine)):
                 return True
     return False
 
