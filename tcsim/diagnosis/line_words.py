@@ -14,7 +14,7 @@ def described(lines: Ints, what: str) -> str:
     """A map of lines in words: runs that move together, and those that change places.
 
     >>> described(np.array([0, 1, 2, 3, 0, 1, 2, 3]), "rows")
-    'rows 4-7 are rows 0-3'
+    'rows 4-7 are rows 0-3: the second half is the first again'
     >>> described(np.array([0, 3, 2, 1]), "rows")
     'rows 1 and 3 exchanged'
     >>> described(np.array([0, 1, 2, 3, 3, 4, 5, 6, 6, 7, 8, 9]), "rows")
@@ -49,6 +49,10 @@ def described(lines: Ints, what: str) -> str:
             parts.append(f"{what} {_range(*own)} are {what} {_range(*other)}")
         elif own < other:
             parts.append(f"{what} {_range(*own)} and {_range(*other)} exchanged")
+    own, other = next(iter(runs.items()), ((0, 0), (0, 0)))
+    half = own[1] - own[0] + 1
+    if len(parts) == 1 and 2 * half == len(lines) and {own[0], other[0]} == {0, half}:
+        return f"{parts[0]}: {_HALVES[(1, 1) if own[0] == 0 else (0, 0)].format('half ')}"
     if len(parts) <= 4:
         return ", ".join(parts)
     whole = ", a permutation of all, as of what was sorted or gathered and not put back"

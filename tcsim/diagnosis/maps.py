@@ -80,8 +80,16 @@ def line_rules(count: int, others: int) -> Iterator[Rule]:
     for size in _SIZES:
         if size < count:
             yield rule(f"the next block of {size}, and zeros for the last one", partial(_next, size, count), 2)
-            yield rule(f"one block of {size} too far, round the end", partial(_rotated, size, count), 2)
-            yield rule(f"one block of {size} too early, round the end", partial(_rotated, -size, count), 2)
+            yield rule(
+                f"block i of {size} is block i + 1, and the last is the first: one too far, round the end",
+                partial(_rotated, size, count),
+                2,
+            )
+            yield rule(
+                f"block i of {size} is block i - 1, and the first is the last: one too early, round the end",
+                partial(_rotated, -size, count),
+                2,
+            )
             for start in (size // 2, 2 * size):
                 said = f"block i of {size} starts at {start} i: another tile's size where its own was meant"
                 yield rule(said, partial(_stepped, size, start), 2 + (start >= count))  # zeros alone have simpler names

@@ -16,9 +16,11 @@ from tcsim.core.ranges import runs
 from tcsim.diagnosis.candidate import Candidate
 from tcsim.diagnosis.counts import counted
 from tcsim.diagnosis.least_squares import samples, whole_weights
+from tcsim.diagnosis.line_words import MORE, described
 from tcsim.diagnosis.maps import LINES, Ints, Rule
 from tcsim.diagnosis.problem import Problem
 from tcsim.diagnosis.reals import Mask, Numbers, Reals
+from tcsim.diagnosis.where import ranges
 
 _UNITS = 32  # of a period, at most
 _PERIODS = (8, 16, 32, 64, 128)
@@ -229,11 +231,23 @@ def _block_rule(source: Ints, size: int, across: int, unit: int, view: _View, na
             whose = f"{k} is that of {what} {other * size}-{other * size + size - 1}, of another block"
             parts.append(f"in {place} {whose if other >= 0 else f'{k} is missing'}")
     said = "; ".join(parts[:4]) + (f"; and {len(parts) - 4} more" if len(parts) > 4 else "")
+    said = (_one_map(source[0], size, unit, what) if len(source) == 1 and len(parts) > 2 else "") or said
     where = partial(_block_at, source, size, across, unit)
     if (source[source != np.arange(source.shape[1])[:, None]] < 0).all():
         return Rule("K block missing in some tiles", said, _PARTIALS, where, 4, crosses=len(source) > 1)
     kind = LINES if (source == source[:, :, :1]).all() else f"{LINES} in a part of K"
     return Rule(kind, said, _BLOCK, where, 4, crosses=len(source) > 1)
+
+
+def _one_map(source: Ints, size: int, unit: int, what: str) -> str:
+    """In words, if all parts of K in which blocks (blocks, parts) are others have one map of them, which a rule says."""
+    moved = (source != np.arange(len(source))[:, None]).any(axis=0)
+    first = source[:, moved.argmax()]
+    if (source[:, moved] != first[:, None]).any() or (first < 0).any():
+        return ""
+    said = described((first[:, None] * size + np.arange(size)).reshape(-1), what)
+    k = (np.flatnonzero(moved)[:, None] * unit + np.arange(unit)).reshape(-1)
+    return "" if MORE in said else f"in K {ranges(k)}: {said}"
 
 
 def _block_at(source: Ints, size: int, across: int, unit: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:

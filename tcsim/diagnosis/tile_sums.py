@@ -159,7 +159,25 @@ class TileSums(Whole):
         if full:
             before = f"in tiles of {block} the sums of others are left in the accumulators: {said}"
             return [(_NOT_CLEARED, before, _CARRIED)]
-        return [(PARTIALS, f"tiles of {block}: {said}", _PARTIALS)]
+        return [(PARTIALS, f"tiles of {block}: {self._shifted_parts or said}", _PARTIALS)]
+
+    @property
+    def _shifted_parts(self) -> str:
+        """In words, if tiles that lack some parts of K have those of another tile, equally far away in all of them."""
+        own = np.arange(self.tiles.count)
+        others = self.times.copy()
+        others[own, own] = 0
+        lack = self.times[own, own] == 0
+        moved = lack.any(axis=1)
+        if not np.array_equal(others.sum(axis=1), lack) or (lack[moved] != lack[moved][:1]).any():
+            return ""
+        source = np.where(moved, others.any(axis=2).argmax(axis=1), own)
+        alone = (others.any(axis=2).sum(axis=1) == moved).all()
+        found = self._shift(source) if alone and (self.times[own, own][~lack] == 1).all() else None
+        if found is None or len(found[2]):
+            return ""
+        those = "in each" if moved.all() else f"in {moved.sum()} of {len(moved)}"
+        return f"{those} K {self._range(lack[moved][0])} is that of {_neighbour(-found[0])}, {found[1]}"
 
     @property
     def _shift_of_c(self) -> str:
