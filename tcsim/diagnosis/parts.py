@@ -53,7 +53,7 @@ def data_rules(count: int, depth: int, others: int, chunk: int, step: int) -> It
 def first_rules(count: int) -> Iterator[Rule]:
     """One line for a whole group of them."""
     for size in (*(size for size in _SIZES if size < count), count):
-        said = f"always the first of every {size}" if size < count else "always the first"
+        said = f"always the first of every {size}" if size < count else "always the first, as of a stride of 0"
         yield Rule("", said, "", partial(_first, size), 2, lines_only=True)
 
 
