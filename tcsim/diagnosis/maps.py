@@ -424,12 +424,18 @@ def shared_rules(count: int, depth: int, chunk: int, step: int) -> Iterator[Rule
         for deep in sorted({step, 2 * step, 4 * step, 8 * step}):
             if rows > count or deep > depth:
                 continue
-            for pad in (chunk, chunk // 2, 2 * chunk):
+            for pad in (size for size in (chunk, chunk // 2, 2 * chunk) if size != deep):
                 for written, read in ((deep + pad, deep), (deep, deep + pad)):
                     said = f"tiles of {rows} x {deep} written with {written} elements from row to row, read with {read}"
                     advice = "one constant for the padded pitch of the tile of {x}"
                     where = partial(_padded, rows, deep, written, read)
                     yield Rule("{x}: pitch in shared memory wrong", said, advice, where, 4)
+        lengths = [deep for deep in (step, 2 * step, 4 * step, 8 * step) if deep <= depth] if rows <= count else []
+        for much, by in (("twice", (1, 2)), ("half", (2, 1))) if lengths else ():
+            each = ", ".join(f"{by[1] * deep} for {by[0] * deep}" for deep in lengths)
+            said = f"tiles of {rows} rows read with {much} the elements from row to row that they are written with: {each}; the data do not tell which"
+            where = partial(_padded, rows, step, by[0] * step, by[1] * step)
+            yield Rule("{x}: pitch in shared memory wrong", said, "look for bytes where elements are meant", where, 4)
         for deep in (2 * step, 4 * step, 8 * step):
             for boxes in (2, 4):
                 if rows <= count and deep <= depth and deep // boxes >= chunk:
