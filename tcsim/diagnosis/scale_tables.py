@@ -308,7 +308,8 @@ def _indices(blocks: int) -> Iterator[Reading]:
             yield reading(
                 "block", f"block i takes number i mod {by}: always those of the first K tile", _same, partial(_rest, by)
             )
-            yield reading("block", f"always the first of every {by} along K", _same, partial(_first, by))
+            large = f"as if blocks were {'twice' if by == 2 else f'{by} times'} as large"
+            yield reading("block", f"always the first of every {by} along K, {large}", _same, partial(_first, by))
             yield reading("block", f"always the last of every {by} along K", _same, partial(_last, by))
     for by in (-1, 1, -2, 2, 4, -4):
         said = f" i takes that of i {'+' if by > 0 else '-'} {abs(by)}, {_NEAR.get(by, 'further on' if by > 0 else 'further back')}"
