@@ -444,6 +444,12 @@ def shared_rules(count: int, depth: int, chunk: int, step: int) -> Iterator[Rule
                         where = partial(_boxed, rows, deep, deep // boxes, verbs[0] == "written")
                         said = f"tiles {verbs[0]} in boxes of {rows} x {deep // boxes} one behind the other, {verbs[1]} in rows of {deep}"
                         yield Rule("{x}: tile in boxes", said, advice, where, 4)
+                    box = f"tiles in boxes (swizzle atoms) of {rows} x {deep // boxes} one behind the other"
+                    advice = "what advances along K in the tile of {x} goes on from box to box: by the leading byte offset, or the size of a box"
+                    for by, what in ((deep // boxes, "read straight on, from the row below"), (0, "the first again")):
+                        said = f"{box}: in place of the next box {what}"
+                        where = partial(_next_box, rows, deep, deep // boxes, by)
+                        yield Rule("{x}: tile in boxes", said, advice, where, 4)
     advice = "look at the address that each lane passes to ldmatrix: lanes 8-15 and 16-23"
     yield Rule(
         "{x}: 8 x 8 matrices exchanged", "the second and the third of each four", advice, partial(_quad, chunk), 3
@@ -489,6 +495,13 @@ def _boxed(rows: int, deep: int, width: int, read: bool, r: Ints, k: Ints, o: In
         place = column // width * (rows * width) + row * width + column % width
         line, at = place // deep, place % deep
     return r - row + line, k - column + at
+
+
+def _next_box(rows: int, deep: int, width: int, by: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    """What is read where boxes of rows x width lie one behind the other and are taken to begin `by` elements apart."""
+    row, column = r % rows, k % deep
+    place = column // width * by + row * width + column % width
+    return r - row + place // width % rows, k - column + place // (rows * width) * width + place % width
 
 
 def _quad(chunk: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:

@@ -10,8 +10,8 @@ import numpy as np
 
 from tcsim.diagnosis.problem import Attempt, Codes, Part, Problem
 from tcsim.numbers import ieee
-from tcsim.numbers.codec import negated
-from tcsim.numbers.formats import SUBNORMAL, Format
+from tcsim.numbers.codec import decode, encode, negated
+from tcsim.numbers.formats import FORMATS, SUBNORMAL, Format
 
 _NAMES = ("a", "b", "c", "d")
 
@@ -49,6 +49,15 @@ def attempts(problem: Problem) -> Iterator[Attempt]:
             f"the columns of {name} are counted from the other end",
             partial(_changed, problem, name, lambda x: x[:, :, ::-1]),
         )
+    for held in ("f32", "f16", "bf16"):
+        for read in ("f32", "f16", "bf16"):
+            for order, said in ((False, "row by row"), (True, "column by column")):
+                yield Attempt(
+                    "c read as another type",
+                    f"it lies there as {held}, {said}, and is read as {read}",
+                    "look at the types of C and of the output in the epilogue: a pointer to one is cast to the other",
+                    partial(_c_as, problem, held, read, order),
+                )
     yield Attempt("a and b exchanged", "", "look at the order of the operands", partial(_exchanged, problem))
     yield Attempt(
         "accumulator ignored", "c is taken for zero", "scale_d is 0, or c is not loaded", partial(_without_c, problem)
@@ -137,6 +146,31 @@ def _without_c(problem: Problem) -> Problem | None:
 
 def _c_again(problem: Problem) -> Problem | None:
     return replace(problem, finish=_plus_c) if problem.c.any() else None
+
+
+def _c_as(problem: Problem, held: str, read: str, by_column: bool) -> Problem | None:
+    """C with each element made of the bits at its place in a memory that holds another type; zeros behind the end."""
+    own = format_of(problem, "c")
+    rows, columns = problem.size or problem.c.shape[1:]
+    given = problem.c[:, :rows, :columns]
+    values = decode(given, own)
+    if (
+        held == read
+        or own.kind != "float"
+        or not given.any()
+        or not np.array_equal(values, decode(encode(values, held), held))
+    ):
+        return None
+    memory = encode(values.swapaxes(1, 2) if by_column else values, held).reshape(len(values), -1)
+    seen = np.zeros((len(values), rows * columns), FORMATS[read].dtype)
+    found = np.ascontiguousarray(memory).view(seen.dtype)[:, : rows * columns]
+    seen[:, : found.shape[1]] = found
+    wide = encode(decode(seen, read), own)
+    c = np.zeros_like(problem.c)
+    c[:, :rows, :columns] = (
+        wide.reshape(-1, columns, rows).swapaxes(1, 2) if by_column else wide.reshape(-1, rows, columns)
+    )
+    return replace(problem, c=c)
 
 
 def _plus_c(problem: Problem, part: Part, codes: Codes) -> Codes:

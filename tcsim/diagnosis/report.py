@@ -137,7 +137,8 @@ class Diagnosis(Shown):
 
     def _closest(self) -> list[str]:
         """What comes nearest, and what it leaves open."""
-        near = [item for item in self.nearest if item.matched > self.right]
+        least = self.right + (_SLIGHTLY * self.outputs if self.verdict == "not explained" else 0)
+        near = [item for item in self.nearest if item.matched > least]
         lines = []
         for item in near if self.verdict == "partly explained" else near[:1]:
             head = "" if self.verdict == "partly explained" else "closest: "
@@ -159,6 +160,7 @@ def _share(part: int, whole: int) -> str:
     return f"all but {whole - part:,} of the outputs" if text == "100.0%" and part < whole else f"{text} of the outputs"
 
 
+_SLIGHTLY = 0.05  # and this part to be shown at all: fewer are right by chance
 _CLEARLY = 0.25  # a partial explanation must reproduce this part of the outputs more than the model does
 
 

@@ -21,7 +21,7 @@ from tcsim.numbers.formats import FORMATS, Format
 
 _SAMPLES = 64  # outputs that every pair of tables is tried on
 _FIRST = 24  # pairs that are reckoned out in full
-_LAYOUT = "look at the layout of the scale factors in memory, and at the one that the instruction or the copy expects"
+_LAYOUT = "look at the layout of the scale factors of {x} in memory, and at the one that the instruction or the copy expects"
 _ORDER = "look at the order of the arguments: which buffer of scale factors goes with which operand"
 _INDEX = (
     "look at the index with which the scale factors of {x} are read: which row, and how many elements of K share one"
@@ -167,12 +167,12 @@ def _readings(format: Format, blocks: int) -> Iterator[Reading]:
     yield OWN
     yield from _values(format)
     yield from _indices(blocks)
-    for said, ours, read in _layouts():
+    for said, ours, read in _layouts(blocks):
         for fill in _FILLS:
             yield Reading(
                 "scale_{x} in another layout", said + fill, _LAYOUT, partial(_laid, ours, read, _FILLS[fill], 0)
             )
-    for detail, ours, read in (("", _by_line, _by_line), *_MAJORS, *_layouts()):
+    for detail, ours, read in (("", _by_line, _by_line), *_MAJORS, *_layouts(blocks)):
         for fill in _FILLS:
             kind = "scale_{x} is that of {y}, in another layout" if detail else FOREIGN
             said = f"{detail or _ALIKE}{fill}"
@@ -181,8 +181,8 @@ def _readings(format: Format, blocks: int) -> Iterator[Reading]:
 
 
 _NEAR = {1: "the next one", -1: "the one before"}
-_FILLS = {"": 1.0, "; behind the end it counts as 0": 0.0, "; behind the end the last one is taken again": None}
-"""What is read behind the end of the memory."""
+_FILLS = {"": 1.0, "; what is not written counts as 0": 0.0, "; behind the end the last one is taken again": None}
+"""What is read behind the end of the memory, and where nothing was written."""
 
 
 def _laid(written: Address, read: Address, fill: float | None, other: int, *tables: Numbers) -> Numbers:
@@ -190,7 +190,7 @@ def _laid(written: Address, read: Address, fill: float | None, other: int, *tabl
     source, shape = tables[other], tables[0].shape
     line, block = _indexed(source.shape)
     at = written(line, block, *source.shape)
-    memory = np.ones(int(at.max()) + 1)
+    memory = np.full(int(at.max()) + 1, 1.0 if fill is None else fill)
     memory[at] = source
     line, block = _indexed(shape)
     at = read(line, block, *shape)
@@ -240,7 +240,7 @@ _MAJORS: tuple[tuple[str, Address, Address], ...] = (
 )
 
 
-def _layouts() -> Iterator[tuple[str, Address, Address]]:
+def _layouts(blocks: int) -> Iterator[tuple[str, Address, Address]]:
     """(in words, as written, as read)."""
     named: list[tuple[str, Address]] = [("interleaved in blocks of 128 x 4", _interleaved)]
     named += [
@@ -248,11 +248,17 @@ def _layouts() -> Iterator[tuple[str, Address, Address]]:
         for height, width in product((8, 16, 32, 64, 128), (2, 4, 8))
     ]
     named += [(f"in groups of {width} along K, line after line in each", partial(_grouped, width)) for width in (2, 4)]
-    named += [("with each row padded to a multiple of 4", _padded)]
     for said, address in named:
         for plain, other in (("row by row", _by_line), ("block by block along K", _by_block)):
             yield f"they lie {plain}, and are read as if they were in the order: {said}", other, address
             yield f"they lie in the order: {said}, and are read {plain}, not interleaved", address, other
+    padded = -(-blocks // 4) * 4
+    if padded != blocks:
+        long = f"padded to {padded}, a multiple of 4"
+        yield f"their rows are {blocks} long, and are read with a pitch of {padded} ({long})", _by_line, _padded
+        yield f"their rows are {long}, and are read with a pitch of {blocks}", _padded, _by_line
+        yield f"they lie block by block along K, and are read as if in rows {long}", _by_block, _padded
+        yield f"their rows are {long}, and are read block by block along K", _padded, _by_block
 
 
 def _values(format: Format) -> Iterator[Reading]:
