@@ -31,10 +31,18 @@ def boxed(a: np.ndarray, back: bool) -> np.ndarray:
     return np.ascontiguousarray(tiles).reshape(m // 32, k // 64, 32, 64).swapaxes(1, 2).reshape(m, k)
 
 
+def straight_on(a: np.ndarray) -> np.ndarray:
+    """Of each row of tiles of 32 x 64 what lies in the second box of 32 x 32 is read from the row below of the first one."""
+    tiles = boxed(a, False).reshape(2, 32, 2, 64).swapaxes(1, 2).reshape(4, -1)
+    place = np.arange(32)[:, None] * 32 + np.arange(64)
+    return tiles[:, place].reshape(2, 2, 32, 64).swapaxes(1, 2).reshape(a.shape)
+
+
 K = np.arange(128)
 WRONG = {
     "a: tile in boxes (tiles written in boxes of 32 x 32 one behind the other, read in rows of 64": lambda a: boxed(a, False),
     "a: tile in boxes (tiles read in boxes of 32 x 32 one behind the other, written in rows of 64": lambda a: boxed(a, True),
+    "boxes (swizzle atoms) of 32 x 32 one behind the other: in place of the next box read straight on": straight_on,
     "a: part of each step not loaded (K 8-15 of every 16 are zero": lambda a: np.where(K % 16 < 8, a, 0).astype(a.dtype),
     "a: part of each step not loaded (K all but 4-7 of every 16 are zero": lambda a: np.where(K % 16 // 4 == 1, a, 0).astype(a.dtype),
     "K of a in another order (blocks of 32 in reverse": lambda a: a[:, K ^ 96],

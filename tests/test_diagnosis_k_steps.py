@@ -41,7 +41,18 @@ def test_tiles_that_begin_any_number_of_elements_apart(part: int, by: int) -> No
     assert ("one element" in said, "in units" in said) == (by == 1, False)
     said = said_of(a, b, stepped(a, part, by), stepped(b.T, part, by).T)
     assert "a: K advance wrong + b: K advance wrong" in said
-    assert said.count(f"each K tile of {part} begins {by} further on along K") == 2
+    assert (
+        said.count(f"each K tile of {part} begins {by} further on along K") == 1
+        and "b: K advance wrong: the same" in said
+    )
+
+
+def test_the_end_of_every_tile_left_out() -> None:
+    """Tiles of 24, of which the loop takes one step of 16: the k that neither operand reads are named."""
+    a, b = operands(32, 24, 96)
+    kept = np.arange(96) % 24 < 16
+    said = said_of(a, b, a[:, kept], b[kept])
+    assert "K 16-23 of every 24 is left out" in said and "the K loop takes too few" in said
 
 
 def test_a_step_inside_a_tile_that_wraps() -> None:

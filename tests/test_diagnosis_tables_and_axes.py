@@ -107,3 +107,35 @@ def test_scale_factors_behind_the_end_are_missing() -> None:
     assert [rule.mistake for rule in rules] == ["scale_{x} missing in a part of K"]
     assert rules[0].detail.startswith("blocks 8-9 of 10, the last, are not read: behind the end")
     assert any(rule.mistake == "scale_{x} of another block" for rule in part_rules("scale", 16, 16, 10, 1))
+
+
+def test_scale_factors_in_padded_rows_are_read_without_the_padding() -> None:
+    """K of 6 blocks: rows of 8, of which the last two were never written."""
+    given = scaled()
+    given |= {
+        "a": given["a"][:, :192],
+        "b": given["b"][:192],
+        "scale_a": given["scale_a"][:, :6],
+        "scale_b": given["scale_b"][:6],
+    }
+    memory = np.pad(given["scale_a"], ((0, 0), (0, 2))).reshape(-1)
+    found = reported(given, scale_a=memory[: M * 6].reshape(M, 6))
+    assert found.verdict == "explained"
+    assert "rows are padded to 8, a multiple of 4, and are read with a pitch of 6" in found.explanations[0].detail
+
+
+@pytest.mark.parametrize(("held", "read"), [("f32", "bf16"), ("f16", "f32")])
+def test_c_read_as_another_type(held: str, read: str) -> None:
+    """Behind the end of narrow elements nothing lies."""
+    random = np.random.default_rng(8)
+    a, b = (random.standard_normal(shape).astype(np.float16) for shape in ((M, 64), (64, N)))
+    c = random.standard_normal((M, N)).astype(np.float16).astype(np.float32)
+    memory = tcsim.encode(c, held).tobytes() + bytes(4 * M * N)
+    wrong = np.frombuffer(memory, tcsim.encode(c, read).dtype)[: M * N].reshape(M, N)
+    used = tcsim.decode(wrong, read).astype(np.float32)
+    found = tcsim.diagnose(MMA, a=a, b=b, c=c, observed=tcsim.gemm(a, b, used, instruction=MMA).view(np.float32))
+    assert found.verdict == "explained", str(found)
+    assert (
+        str(found.explanations[0])
+        == f"c read as another type (it lies there as {held}, row by row, and is read as {read})"
+    )

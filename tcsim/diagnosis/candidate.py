@@ -9,13 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.diagnosis.counts import Count
-from tcsim.diagnosis.maps import SAME, Rule
+from tcsim.diagnosis.maps import ADVANCE, SAME, Rule
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
 
 STORED = "d: stored at another place"
 STORED_ADVICE = "look at the addresses that the epilogue stores to, and at the block and warp indices in them"
 RESTARTED = "accumulator restarted"
 _RESTART = "set scale_d (or pass the accumulator) after the first instruction; look for a slice of split-K that is stored where it should be added"
+_FEWER = "; or both are right, and the K loop takes too few or too many steps of each tile"
 CROSSED = " (the indices along M and N are exchanged)"
 WIDE = 8  # lines of the other operand that share a crossing rule's answer
 
@@ -53,6 +54,13 @@ class Candidate:
             for x, rule, what in (("a", self.a, "rows"), ("b", self.b, "columns"), ("c", self.c, ""))
             if rule is not SAME
         ]
+        if (
+            self.a is not SAME
+            and (self.a.mistake, self.a.detail) == (self.b.mistake, self.b.detail)
+            and not self.stored
+        ):
+            advice = self.a.advice.format(x="both operands") + (_FEWER if self.a.mistake == ADVANCE else "")
+            found[:2] = [(found[0][0], found[0][1], advice), (found[1][0], "the same", "")]
         if self.a.crosses and self.b.crosses:
             found = [(mistake, detail + CROSSED, advice) for mistake, detail, advice in found]
         if self.restarted:

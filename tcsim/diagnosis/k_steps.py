@@ -97,6 +97,7 @@ class Walk:
         counted = _unit(by, self.part, bits) if self.order != ACROSS else ""
         if self.order == BEHIND:
             said = f"each K tile of {self.part} begins {by} further on along K than the one before, not {self.part}{counted}"
+            said += f": K {self.part}-{by - 1} of every {by} is left out" if by > self.part else ""
             return Rule(ADVANCE, said, _ADVICE, where, 3, part=part)
         lie = "a line of K after another" if self.order == ALONG else "a line along M or N after another"
         said = (

@@ -100,6 +100,8 @@ def _said(source: Ints, width: int, missing: str) -> str:
     'block i of 4: that of block i + 1, a later one; the last: is not read'
     >>> _said(np.array([3, 2, 1, 0, 7, 6, 5, 4, 8, 9]), 32, "is not read")
     'the blocks of every 4 in reverse'
+    >>> _said(np.array([0, 1, 2, 0, 1, 2]), 32, "counts as 1")
+    'blocks 3-5 of 6 (K 96-191): each that of the block 3 before'
     """
     parts = []
     own = np.arange(len(source))
@@ -112,6 +114,11 @@ def _said(source: Ints, width: int, missing: str) -> str:
     if 0 < by < len(source) and np.array_equal(source[:-by], own[by:]) and len(set(source[-by:].tolist())) == 1:
         end = missing if source[-1] < 0 else f"that of block {source[-1]}"
         return f"block i of {len(source)}: that of block i + {by}, a later one; the last{f' {by}' if by > 1 else ''}: {end}"
+    moved = np.flatnonzero(source != own)
+    if len(moved) > 2 and np.ptp(moved) == len(moved) - 1 and source.min() >= 0 and np.ptp(source[moved] - moved) == 0:
+        first, last, off = int(moved[0]), int(moved[-1]), int(source[moved[0]] - moved[0])
+        k = f"K {first * width}-{(last + 1) * width - 1}"
+        return f"blocks {first}-{last} of {len(source)} ({k}): each that of the block {abs(off)} {'after' if off > 0 else 'before'}"
     for other in dict.fromkeys(source[source != own].tolist()):
         blocks = np.flatnonzero((source == other) & (source != own))
         where = f"block{'s' if len(blocks) > 1 else ''} {', '.join(map(str, blocks))} of {len(source)}"

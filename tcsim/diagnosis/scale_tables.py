@@ -21,7 +21,9 @@ from tcsim.numbers.formats import FORMATS, Format
 
 _SAMPLES = 64  # outputs that every pair of tables is tried on
 _FIRST = 24  # pairs that are reckoned out in full
-_LAYOUT = "look at the layout of the scale factors of {x} in memory, and at the one that the instruction or the copy expects"
+_LAYOUT = (
+    "look at the layout of the scale factors of {x} in memory, and at the one that the instruction or the copy expects"
+)
 _ORDER = "look at the order of the arguments: which buffer of scale factors goes with which operand"
 _INDEX = (
     "look at the index with which the scale factors of {x} are read: which row, and how many elements of K share one"
@@ -242,6 +244,13 @@ _MAJORS: tuple[tuple[str, Address, Address], ...] = (
 
 def _layouts(blocks: int) -> Iterator[tuple[str, Address, Address]]:
     """(in words, as written, as read)."""
+    padded = -(-blocks // 4) * 4
+    if padded != blocks:
+        long = f"padded to {padded}, a multiple of 4"
+        yield f"their rows are {blocks} long, and are read with a pitch of {padded} ({long})", _by_line, _padded
+        yield f"their rows are {long}, and are read with a pitch of {blocks}", _padded, _by_line
+        yield f"they lie block by block along K, and are read as if in rows {long}", _by_block, _padded
+        yield f"their rows are {long}, and are read block by block along K", _padded, _by_block
     named: list[tuple[str, Address]] = [("interleaved in blocks of 128 x 4", _interleaved)]
     named += [
         (f"tile by tile of {height} x {width}", partial(_tiled, height, width))
@@ -252,13 +261,6 @@ def _layouts(blocks: int) -> Iterator[tuple[str, Address, Address]]:
         for plain, other in (("row by row", _by_line), ("block by block along K", _by_block)):
             yield f"they lie {plain}, and are read as if they were in the order: {said}", other, address
             yield f"they lie in the order: {said}, and are read {plain}, not interleaved", address, other
-    padded = -(-blocks // 4) * 4
-    if padded != blocks:
-        long = f"padded to {padded}, a multiple of 4"
-        yield f"their rows are {blocks} long, and are read with a pitch of {padded} ({long})", _by_line, _padded
-        yield f"their rows are {long}, and are read with a pitch of {blocks}", _padded, _by_line
-        yield f"they lie block by block along K, and are read as if in rows {long}", _by_block, _padded
-        yield f"their rows are {long}, and are read block by block along K", _padded, _by_block
 
 
 def _values(format: Format) -> Iterator[Reading]:
