@@ -116,9 +116,9 @@ def _said(source: Ints, width: int, missing: str) -> str:
         return f"block i of {len(source)}: that of block i + {by}, a later one; the last{f' {by}' if by > 1 else ''}: {end}"
     moved = np.flatnonzero(source != own)
     if len(moved) > 2 and np.ptp(moved) == len(moved) - 1 and source.min() >= 0 and np.ptp(source[moved] - moved) == 0:
-        first, last, off = int(moved[0]), int(moved[-1]), int(source[moved[0]] - moved[0])
-        k = f"K {first * width}-{(last + 1) * width - 1}"
-        return f"blocks {first}-{last} of {len(source)} ({k}): each that of the block {abs(off)} {'after' if off > 0 else 'before'}"
+        first, stop, off = int(moved[0]), int(moved[-1]) + 1, int(source[moved[0]] - moved[0])
+        k = f"K {first * width}-{stop * width - 1}"
+        return f"blocks {first}-{stop - 1} of {len(source)} ({k}): each that of the block {abs(off)} {'after' if off > 0 else 'before'}"
     for other in dict.fromkeys(source[source != own].tolist()):
         blocks = np.flatnonzero((source == other) & (source != own))
         where = f"block{'s' if len(blocks) > 1 else ''} {', '.join(map(str, blocks))} of {len(source)}"

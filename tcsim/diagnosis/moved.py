@@ -19,6 +19,7 @@ from tcsim.diagnosis.store_addresses import OFFSET, START, late_rules, offset_ru
 from tcsim.diagnosis.where import ranges
 
 _SAMPLES, _TRIED = 48, 6  # outputs that every rule is tried on first; rules that are reckoned out in full
+_EITHER = "look at the block and warp indices in the addresses of {x}, and in those that the epilogue stores to"
 _SHIFTS = (1, -1, 2, -2, 4, -4, 8, -8)  # of lines that are stored too far on, or not far enough
 _ENOUGH = 0.9  # of the known places a rule must give
 _BLOCKS = (8, 16, 32, 64, 128, 256)  # of lines, and parts of them
@@ -170,7 +171,7 @@ def zero_lines(reals: Reals, open_: Mask, name: str) -> Rule | None:
 def free_rule(lines: Ints, what: str) -> Rule:
     """A map of lines as a rule, with the map in words."""
     said = described(lines, what)
-    return Rule(LINES, said, _LOOK, partial(_mapped, lines), 5 if MORE in said else 3, lines_only=True)
+    return Rule(LINES, said, _EITHER, partial(_mapped, lines), 5 if MORE in said else 3, lines_only=True)
 
 
 def _mapped(lines: Ints, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
@@ -279,7 +280,7 @@ def _last_part(size: int, part: int, count: int, r: Ints, k: Ints, o: Ints) -> t
 
 def _shifted(by: int) -> Rule:
     said = f"moved by {abs(by)}, {'away from' if by > 0 else 'toward'} the first"
-    return Rule(LINES, said, _LOOK, lambda r, k, o: (np.maximum(r - by, -1), k), 2, lines_only=True)
+    return Rule(LINES, said, _EITHER, lambda r, k, o: (np.maximum(r - by, -1), k), 2, lines_only=True)
 
 
 def _flat_rules(shape: tuple[int, int]) -> list[Rule]:
