@@ -20,6 +20,8 @@ from tcsim.diagnosis.where import ranges
 
 _SAMPLES, _TRIED = 48, 6  # outputs that every rule is tried on first; rules that are reckoned out in full
 _EITHER = "look at the block and warp indices in the addresses of {x}, and in those that the epilogue stores to"
+_STRIDE = "; where a descriptor reads it: of every tile the first 8 lines alone arrive, so at its stride byte offset, which is in units of 16 bytes"
+_TILES = (16, 32, 64, 128, 256)
 _SHIFTS = (1, -1, 2, -2, 4, -4, 8, -8)  # of lines that are stored too far on, or not far enough
 _ENOUGH = 0.9  # of the known places a rule must give
 _BLOCKS = (8, 16, 32, 64, 128, 256)  # of lines, and parts of them
@@ -161,9 +163,12 @@ def zero_lines(reals: Reals, open_: Mask, name: str) -> Rule | None:
     if not lines.any() or lines.all():
         return None
     said = f"{'rows' if name == 'a' else 'columns'} {ranges(np.flatnonzero(lines))} of {name} are zero"
-    rest = lines[int(lines.argmax()) : 1 + int(np.flatnonzero(reals.finite.any(axis=(0, across)))[-1])]
+    given = lines[: 1 + int(np.flatnonzero(reals.finite.any(axis=(0, across)))[-1])]
+    rest = given[int(given.argmax()) :]
     said += ", as of a block that begins past the end" if rest.all() and len(rest) >= 8 else ""
     advice = "look at which threads load {x} into shared memory, and at its box"
+    core = any(np.array_equal(given, np.arange(len(given)) % tile >= 8) for tile in _TILES)
+    advice += _STRIDE if core else ""
     where = partial(_mapped, np.where(lines, -1, np.arange(len(lines))))
     return Rule("{x}: {lines} not loaded", said, advice, where, 2, lines_only=True)
 

@@ -41,6 +41,7 @@ CATALOGUE: tuple[Callable[[Problem], Iterator[Attempt]], ...] = (
 _SCREEN = (12, 16)  # rows and columns of the outputs that every mistake is tried on first
 _NEAREST = 5  # how many partial explanations are worked out in full
 _ALSO = 5  # other names of an explanation that are given
+_FILL = "fill the output with NaN before the launch: what is still NaN was never written, what is zero was computed from zeros"
 _CANNOT_TELL = "this data cannot tell them apart: random operands of the same shapes would"
 _ALL_ZERO = "every output is zero: the data cannot tell which of these it is; look at each in turn"
 _PART_OF_A_TILE = 128  # rows or columns: some tiles are twice as large, so that half of them lies behind the edge
@@ -258,7 +259,7 @@ def _merged(problem: Problem, exact: list[_Found]) -> tuple[list[Explanation], s
         found.append(replace(first, also=tuple(also.values())[:_ALSO], combined=combined))
     telling = ""
     if len({item.mistake for item in found}) > 1:
-        telling = _CANNOT_TELL
+        telling = _FILL if any(item.mistake == UNWRITTEN for item in found) else _CANNOT_TELL
     elif any(item.also for item in found) and not problem.c.any():
         apart = _classes([item for members in classes for item in members], Fresh(problem, with_c=True))
         if len(apart) > len(classes):
