@@ -93,6 +93,7 @@ class _Plan:
         self.parted = (
             sig.scale is not None and rng.random() < 0.3
         )  # the tail is two products, whose sum may be kept though neither is
+        self.reached = rng.random() < 0.5  # whether products lower than any are left out
         self.deep = float(rng.choice([0.1, 0.1, 0.7]))  # the share of products that have a subnormal factor
         where = rng.random()
         if floor is not None and where < 0.35:
@@ -220,12 +221,13 @@ class _Plan:
 
     def _product(self, column: int, exponent: Array, significands: tuple[Array, ...], sign: Array) -> None:
         a, b = self.formats
+        gone = (exponent < self.low) & self.reached  # beside c, the smallest product may be far too large
         exponent = np.clip(exponent, self.low, self.high)
         deep = (exponent < a.minimum_exponent + b.minimum_exponent) | (self.rng.random(len(exponent)) < self.deep)
         least = [np.where(deep, f.minimum_exponent - f.fraction_bits, f.minimum_exponent) for f in (a, b)]
         start = np.maximum(least[0], exponent - most(b))
         of_a = self.rng.integers(start, np.maximum(np.minimum(most(a), exponent - least[1]), start) + 1)
-        self.batch.a[:, column] = code(a, of_a, significands[0], sign)
+        self.batch.a[:, column] = np.where(gone, 0, code(a, of_a, significands[0], sign))
         self.batch.b[:, column] = code(b, exponent - of_a, significands[1], np.zeros_like(sign))
 
     def _scaled(self, names: list[str], columns: Array) -> list[Array | int]:

@@ -325,8 +325,9 @@ class Questions:
             pair[0][:, 2:], pair[1][:, 2:] = self.products(
                 tiny[:, None], rng.choice([0, 0, 2], (n, 1)), self._signs((n, 1))
             )
-        self.put(batch, self.columns(n, t, within), *pair)
         as_c = (rng.random(n) < 0.4) | (t < 3)
+        pair[0][as_c & (tiny < self.deepest), 2:] = 0  # no product is as small as that
+        self.put(batch, self.columns(n, t, within), *pair)
         higher = tiny + np.where(rng.random(n) < 0.5, rng.integers(0, self.c.fraction_bits + 1, n), 0)
         batch.c[as_c] = self.addends(higher, rng.choice([0, 2], n), self._signs((n,)))[as_c]
 
