@@ -310,12 +310,13 @@ def test_regular_steps_and_groups_are_found_where_few_products_are_known_to_be_a
     [
         ("aimed", Machine((tuple(range(4)),), "last", 25, "down", floor=-132, subnormal_out="zero", zero="ieee"), {"floor": -133}, ("bf16", "f32")),
         ("heaped", Machine((tuple(range(32)),), rounding="rne", significand=11), {"addend": "last"}, ("e2m1", "f16")),
+        ("cut", Machine((tuple(range(32)),), fraction_bits=25, rounding="rne", significand=11), {"fraction_bits": 26, "products": "normalised"}, ("e2m1", "f16")),
     ],
 )  # fmt: skip
 def test_questions_of_a_kind_tell_what_others_hardly_do(
     kind: str, machine: Machine, rival: dict[str, Any], formats: tuple[str, str]
 ) -> None:
-    """The sign of a sum that vanishes tells a floor; sums of more bits than a result tell where c is added."""
+    """The sign of a sum that vanishes tells a floor; sums of more bits than a result tell where c is added; a small c that no product hides, alignment."""
     signature = Signature(len(machine.step[0]), formats[0], formats[0], formats[1], formats[1])
     batch = Questions(signature, 1).ask(kind, 2000, range(signature.k), machine)
     assert (answer(machine, batch) != answer(replace(machine, **rival), batch)).sum() >= 4

@@ -293,6 +293,13 @@ def changed(machine: Machine, values: dict[str, Any]) -> Machine:
     return replace(machine, **values)
 
 
+def plain(machine: Machine) -> Machine:
+    """The same machine: where nothing is lost, without a floor, which would hide from its neighbours that lose something."""
+    if machine.fraction_bits is not None:
+        return machine
+    return replace(machine, floor=None, truncation="zero", products="raw")
+
+
 def best_of(search: Search, machine: Machine, wrong: int, keys: Sequence[str]) -> tuple[Machine, int]:
     """The machine with the one change, of all values of some keys, that leaves fewest wrong answers."""
     others = [

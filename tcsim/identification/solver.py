@@ -28,6 +28,7 @@ from tcsim.identification.search import (
     moves_near,
     other_steps,
     pairs_of,
+    plain,
     regular,
     regular_steps,
     windows,
@@ -201,6 +202,7 @@ def _separated(search: Search, machine: Machine) -> Machine:
     sig, quiet = search.questions.signature, 0
     while quiet < 3:
         quiet += 1
+        machine = plain(machine)
         others = _fitting(search, machine)
         every = max(1, len(others) // 8)
         some = others[search.questions.rng.integers(every) :: every]
@@ -313,7 +315,8 @@ def _lowest_seen(search: Search, machine: Machine) -> int:
 def _concluded(search: Search, machine: Machine, left: int = 4) -> Identified:
     """Each key with the question that tells it from its rivals, or not observable where there is none."""
     sig = search.questions.signature
-    if machine.fraction_bits is not None and alike(sig, machine, changed(machine, {"floor": None})):
+    machine = plain(machine)
+    if alike(sig, machine, changed(machine, {"floor": None})):
         machine = changed(machine, {"floor": None})
     places = [(1500, tuple(range(sig.k)))]
     if len(machine.step) > 1:
