@@ -25,7 +25,7 @@ from tcsim.identification.machine import NOT_OBSERVABLE, OPEN, Batch, Counted, M
 from tcsim.identification.order import Order, joined
 from tcsim.identification.proof import alike
 from tcsim.identification.questions import KINDS, Questions
-from tcsim.identification.search import Search, choices, regular
+from tcsim.identification.search import Search, choices, plain, regular
 from tcsim.identification.solver import LIMIT, _fitting, identify
 from tcsim.numbers.formats import FORMATS
 from tests.identify_everything import ARCHS
@@ -289,6 +289,18 @@ def test_a_change_that_shows_nothing_alone_is_tried_with_others() -> None:
     search = searched(machine, taken, signature)
     assert not search.wrong(taken) and search.wrong(replace(taken, products="raw"))
     assert machine in _fitting(search, taken)
+
+
+def test_a_floor_that_means_nothing_hides_no_neighbour() -> None:
+    """Where no bit was seen to be lost, fraction bits that lose some still fit; beside a floor left from the search they would not."""
+    signature = Signature(4, "tf32", "tf32", "f16", "f16")
+    steps = tuple((k,) for k in range(4))
+    machine = Machine(steps, fraction_bits=25, floor=-20, significand=11, rounding="rne", nan=0x7FFF)
+    taken = replace(machine, fraction_bits=None, floor=1)
+    search = searched(machine, taken, signature)
+    assert 25 not in {own.fraction_bits for own in _fitting(search, taken)}
+    assert 25 in {own.fraction_bits for own in _fitting(search, plain(taken))}
+    assert (answer(plain(taken), search.pool) == answer(taken, search.pool)).all()
 
 
 def test_regular_steps_and_groups_are_found_where_few_products_are_known_to_be_apart() -> None:
