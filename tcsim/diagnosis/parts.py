@@ -8,7 +8,8 @@ from functools import partial
 
 import numpy as np
 
-from tcsim.diagnosis.maps import ADVANCE, Ints, Rule, depth_rules, line_rules, memory_rules, shared_rules
+from tcsim.diagnosis.maps import ADVANCE, Ints, Rule, depth_rules, line_rules, memory_rules
+from tcsim.diagnosis.shared_maps import shared_rules
 
 _SIZES = (2, 4, 8, 16, 32, 64, 128, 256)
 _SHIFTS = (1, 2, 4, -1, -2, -4)

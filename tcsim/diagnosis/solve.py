@@ -17,7 +17,6 @@ from tcsim.diagnosis.maps import (
     depth_rules,
     line_rules,
     memory_rules,
-    shared_rules,
     within,
 )
 from tcsim.diagnosis.moved import Moved
@@ -28,6 +27,7 @@ from tcsim.diagnosis.predicted import End, Way, way_of
 from tcsim.diagnosis.problem import Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
 from tcsim.diagnosis.recoded import recoding_rules
+from tcsim.diagnosis.shared_maps import shared_rules
 from tcsim.diagnosis.tile_maps import tile_rules
 from tcsim.diagnosis.where import beyond_diagonal
 from tcsim.diagnosis.whole import Whole

@@ -12,9 +12,10 @@ import numpy as np
 
 from tcsim.diagnosis.candidate import Candidate
 from tcsim.diagnosis.least_squares import samples, whole_weights
-from tcsim.diagnosis.maps import MODES, SAME, START, Ints, Rule, xored
+from tcsim.diagnosis.maps import SAME, START, Ints, Rule
 from tcsim.diagnosis.problem import Problem
 from tcsim.diagnosis.reals import Mask, Reals
+from tcsim.diagnosis.shared_maps import MODES, xored
 from tcsim.diagnosis.solve import Solver, stored_bits
 from tcsim.diagnosis.where import ranges
 
