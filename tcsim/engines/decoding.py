@@ -8,7 +8,8 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.engines.kernels import NONE, OPTIONS, UNCOUNTED, W, any_far, bits32, clear, f32_of, left, right
+from tcsim.engines.kernels import NONE, OPTIONS, UNCOUNTED, W, any_far, clear
+from tcsim.engines.vectors import bits32, f32_of, left, right
 from tcsim.numbers.formats import Format
 
 _NEVER = 1 << 32

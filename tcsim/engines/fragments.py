@@ -11,22 +11,8 @@ from numba.core import types
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
-from tcsim.engines.kernels import (
-    NONE,
-    OPTIONS,
-    REACH,
-    UNCOUNTED,
-    F,
-    any_far,
-    bits32,
-    clear,
-    copy,
-    f32_of,
-    left,
-    right,
-    run_steps,
-    widest,
-)
+from tcsim.engines.kernels import NONE, OPTIONS, REACH, UNCOUNTED, F, any_far, clear, copy, run_steps
+from tcsim.engines.vectors import bits32, f32_of, left, right, widest
 
 SIGN = np.int32(-(1 << 31))
 SIZE = np.int32(0x7FFFFFFF)

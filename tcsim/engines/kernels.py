@@ -12,9 +12,10 @@ from typing import Any
 import numba
 import numpy as np
 from numba.core import types
-from numba.extending import intrinsic, overload
+from numba.extending import overload
 
 from tcsim.engines.program import ADD, DOT, FROM_C, FROM_ZERO, WIDEN
+from tcsim.engines.vectors import bits32, bits64, f32_of, f64_of, right, widest
 
 W = 128
 """Columns of a block: its operands stay in the L1 cache."""
@@ -30,47 +31,6 @@ OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "cache": True}
 UNCOUNTED: dict[str, Any] = OPTIONS | {"_nrt": False}
 """Of functions that allocate nothing: without counts of references, which take longer than a step's loops."""
 _WITHIN = {"_nrt": False, "error_model": "numpy"}
-
-
-@intrinsic
-def widest(context: Any) -> Any:
-    """Vectors of 512 bits where the CPU has them: LLVM prefers 256, which takes up to twice the time here."""
-
-    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        set.add(builder.function.attributes, '"prefer-vector-width"="512"')
-        return context.get_dummy_value()
-
-    return types.void(), build
-
-
-def _reinterpreted(source: Any, target: Any) -> Any:
-    @intrinsic
-    def view(context: Any, value: Any) -> Any:
-        def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            return builder.bitcast(arguments[0], context.get_value_type(target))
-
-        return target(source), build
-
-    return view
-
-
-f64_of, bits64 = _reinterpreted(types.int64, types.float64), _reinterpreted(types.float64, types.int64)
-f32_of, bits32 = _reinterpreted(types.int32, types.float32), _reinterpreted(types.float32, types.int32)
-
-
-def _shift(name: str) -> Any:
-    @intrinsic
-    def shift(context: Any, value: Any, by: Any) -> Any:
-        def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            return getattr(builder, name)(*arguments)
-
-        return types.int32(types.int32, types.int32), build
-
-    return shift
-
-
-left, right = _shift("shl"), _shift("lshr")
-"""Shifts of 32 bits by fewer than 32; those of numba have 64."""
 
 
 @numba.njit(**OPTIONS)

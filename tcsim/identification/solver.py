@@ -15,6 +15,7 @@ from tcsim.identification.machine import NOT_OBSERVABLE, OPEN, Array, Batch, Cou
 from tcsim.identification.order import Order, joined
 from tcsim.identification.proof import alike
 from tcsim.identification.questions import KINDS, Questions
+from tcsim.identification.refusal import refused, size
 from tcsim.identification.result import Evidence, Identified, Mismatch
 from tcsim.identification.search import (
     KEYS,
@@ -75,7 +76,7 @@ def identify(unknown: Unknown, seed: int = 0, limit: int = LIMIT) -> Identified:
         nearest = Machine((tuple(range(unknown.signature.k)),))
         return Identified(unknown.signature, {}, nearest, (), counted.asked, None, spent=True)
     search, machine = best
-    found = _refused(search, machine) if search.wrong(machine) else _concluded(search, _uniform(search, machine))
+    found = refused(search, machine) if search.wrong(machine) else _concluded(search, _uniform(search, machine))
     return replace(found, spent=counted.spent)
 
 
@@ -345,7 +346,7 @@ def _concluded(search: Search, machine: Machine, left: int = 4) -> Identified:
             if not len(differ) and not alike(sig, machine, other):
                 untold.append(rival)
             if len(differ):
-                shortest = differ[np.argmin(_size(more[differ]))]
+                shortest = differ[np.argmin(size(more[differ]))]
                 asked.append(int(shortest))
                 notes.append((key, rival, int(answer(other, more[shortest : shortest + 1])[0])))
         if untold:
@@ -372,7 +373,7 @@ def _concluded(search: Search, machine: Machine, left: int = 4) -> Identified:
             machine = _dwelt(search, descended(search, machine))
             if left and not search.wrong(machine):
                 return _concluded(search, machine, left - 1)
-            return _refused(search, machine)
+            return refused(search, machine)
     found["nan"] = machine.nan
     return Identified(
         sig,
@@ -467,42 +468,3 @@ def _depends(
             if other in _TIED and not len(_differing(changed(machine, {key: rival, other: value}), parts, mine)):
                 return True
     return False
-
-
-def _size(batch: Batch) -> Array:
-    size: Array = ((batch.a != 0) & (batch.b != 0)).sum(axis=1) + (batch.c != 0)
-    return size
-
-
-def _refused(search: Search, machine: Machine) -> Identified:
-    """Outside the hypotheses: the smallest question that the nearest hypothesis answers wrongly."""
-    bad = np.flatnonzero(search.refuted(machine))
-    bad = bad[np.argsort(_size(search.pool[bad]), kind="stable")][:1]
-    case = search.pool[bad]
-    told = search.answers[bad]
-    for _ in range(4):
-        smaller, changed = case, False
-        for column in range(search.questions.signature.k):
-            if not (smaller.a[0, column] or smaller.b[0, column]):
-                continue
-            trial = smaller[[0]]
-            trial.a[0, column] = trial.b[0, column] = 0
-            smaller, told, changed = _kept(search, machine, smaller, told, trial, changed)
-        trial = smaller[[0]]
-        trial.c[:] = 0
-        if smaller.c[0]:
-            smaller, told, changed = _kept(search, machine, smaller, told, trial, changed)
-        case = smaller
-        if not changed:
-            break
-    mismatch = Mismatch.of(case, int(told[0]), int(answer(machine, case)[0]))
-    return Identified(search.questions.signature, {}, machine, (), search.unknown.asked, mismatch)
-
-
-def _kept(
-    search: Search, machine: Machine, case: Batch, told: Array, trial: Batch, changed: bool
-) -> tuple[Batch, Array, bool]:
-    answers = search.ask(trial)
-    if (answers != answer(machine, trial)).any():
-        return trial, answers, True
-    return case, told, changed
