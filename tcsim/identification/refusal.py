@@ -16,7 +16,7 @@ def size(batch: Batch) -> Array:
     return found
 
 
-def refused(search: Search, machine: Machine) -> Identified:
+def refusal(search: Search, machine: Machine) -> Identified:
     """Outside the hypotheses: the smallest question that the nearest hypothesis answers wrongly."""
     bad = np.flatnonzero(search.refuted(machine))
     bad = bad[np.argsort(size(search.pool[bad]), kind="stable")][:1]

@@ -15,7 +15,7 @@ from tcsim.identification.machine import NOT_OBSERVABLE, OPEN, Array, Batch, Cou
 from tcsim.identification.order import Order, joined
 from tcsim.identification.proof import alike
 from tcsim.identification.questions import KINDS, Questions
-from tcsim.identification.refusal import refused, size
+from tcsim.identification.refusal import refusal, size
 from tcsim.identification.result import Evidence, Identified, Mismatch
 from tcsim.identification.search import (
     KEYS,
@@ -76,7 +76,7 @@ def identify(unknown: Unknown, seed: int = 0, limit: int = LIMIT) -> Identified:
         nearest = Machine((tuple(range(unknown.signature.k)),))
         return Identified(unknown.signature, {}, nearest, (), counted.asked, None, spent=True)
     search, machine = best
-    found = refused(search, machine) if search.wrong(machine) else _concluded(search, _uniform(search, machine))
+    found = refusal(search, machine) if search.wrong(machine) else _concluded(search, _uniform(search, machine))
     return replace(found, spent=counted.spent)
 
 
@@ -373,7 +373,7 @@ def _concluded(search: Search, machine: Machine, left: int = 4) -> Identified:
             machine = _dwelt(search, descended(search, machine))
             if left and not search.wrong(machine):
                 return _concluded(search, machine, left - 1)
-            return refused(search, machine)
+            return refusal(search, machine)
     found["nan"] = machine.nan
     return Identified(
         sig,
