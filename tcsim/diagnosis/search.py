@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -252,7 +253,7 @@ def _merged(problem: Problem, exact: list[_Found]) -> tuple[list[Explanation], s
             if any(less <= own for less in named):
                 continue
             named.append(own)
-            if len(own) > 1 == len(named[0]):
+            if len(_unlike(own)) > 1 == len(named[0]):
                 combined += 1
             else:
                 also[other.mistake] = str(other)
@@ -271,6 +272,11 @@ def _mistakes(item: Explanation) -> set[str]:
     """What it consists of; a store elsewhere that leaves places empty is one mistake."""
     names = set(item.mistake.split(" + "))
     return names - {UNWRITTEN} if any(name.startswith("d: ") for name in names) else names
+
+
+def _unlike(mistakes: set[str]) -> set[str]:
+    """What is not the same in the other operand: a block index that is ignored picks rows of a and columns of b."""
+    return {re.sub("^[ab]: (rows|columns)?", "", name) for name in mistakes}
 
 
 def _classes(exact: list[_Found], fresh: Fresh) -> list[list[_Found]]:
