@@ -153,3 +153,19 @@ def test_steps_of_every_tile_that_are_not_multiplied() -> None:
     a, b = operands(32, 24, 128)
     kept = np.arange(128) % 64 < 48
     assert "K block missing (K 48-63,112-127 not added)" in said_of(a, b, a[:, kept], b[kept])
+
+
+@pytest.mark.parametrize(("lost", "said"), [(np.s_[43:], "K 43-{}"), (np.s_[:5], "K 0-4")])
+def test_loads_masked_by_another_bound_than_k(lost: slice, said: str) -> None:
+    """K that ends, or begins, inside an instruction's step: in one operand, which is the same as in both."""
+    a, b = operands(32, 24, 96)
+    cut = b.copy()
+    cut[lost] = 0
+    assert f"K block missing ({said.format(95)} of a, of b or of both are zeros)" in said_of(a, b, a, cut)
+    b = np.concatenate([b, b[::-1]])
+    cut = b.copy()
+    cut[lost] = 0
+    given = {"metadata": np.tile(np.array([0, 2], np.uint8), (32, 48))}
+    seen = tcsim.gemm(a, cut, instruction=SPARSE, **given)
+    told = str(tcsim.diagnose(SPARSE, a=a, b=b, observed=seen, **given))
+    assert f"K block missing ({said.format(191)} of a, of b or of both are zeros)" in told

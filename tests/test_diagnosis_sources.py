@@ -136,3 +136,19 @@ def test_accumulators_that_are_read_beside_their_beginning(with_c: bool) -> None
     found = tcsim.diagnose(MMA, **given, observed=late.astype(SINGLE))
     assert (found.verdict, found.mistake) == ("explained", "d: read with an offset in its tile"), str(found)
     assert "in every 16 columns column i is that at i + 4, and the last 4 are zero" in str(found)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rows_whose_factors_are_larger_than_those_of_the_place_they_are_read_for(seed: int) -> None:
+    """Rounding reaches as far as the terms that are read; or it would be a store, which cannot put the same sums at two places."""
+    own = np.random.default_rng(seed)
+    scaled = tcsim.instruction(
+        "mma.sync.aligned.kind::mxf8f6f4.block_scale.scale_vec::1X.m16n8k32.row.col.f32.e4m3.e4m3.f32.ue8m0",
+        arch="sm_120",
+    )
+    a, b = (tcsim.encode(own.standard_normal((64, 64)), "e4m3") for _ in range(2))
+    scale_a, scale_b = (own.integers(117, 138, shape).astype(np.uint8) for shape in ((64, 2), (2, 64)))
+    first = np.arange(64) % 32
+    seen = tcsim.gemm(a[first], b, instruction=scaled, scale_a=scale_a[first], scale_b=scale_b)
+    found = tcsim.diagnose(scaled, a=a, b=b, scale_a=scale_a, scale_b=scale_b, observed=seen)
+    assert (found.verdict, found.mistake) == ("explained", "a: rows of another block")

@@ -132,9 +132,10 @@ class Candidate:
         return taken(c, *np.broadcast_arrays(row, column))
 
     def near(self, reals: Reals, matrix: int) -> Mask:
-        """Which outputs of a matrix it gives, up to rounding: that of larger factors reaches further."""
+        """Which outputs of a matrix it gives, up to rounding: that of larger terms reaches further."""
         size: Any = 0.0
-        if "scale" in (self.a.part, self.b.part) or self.a.recode or self.b.recode:
+        other = (self.a, self.b) != (SAME, SAME)
+        if other and (not (self.a.crosses or self.b.crosses) or "scale" in (self.a.part, self.b.part)):
             size = replace(self, alpha=abs(self.alpha), beta=abs(self.beta)).values(reals.absolute(), matrix)
         return reals.near(self.values(reals, matrix), matrix, size)
 

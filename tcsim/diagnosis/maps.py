@@ -170,6 +170,7 @@ def _other_part(size: int, own: int, other: int, theirs: int, r: Ints, o: Ints) 
 
 _HALF_OF_A_PATTERN = ", as in a tile that starts 512 bytes off the period of a swizzle of 128 bytes"
 _STAGE = "producer and consumer disagree about the stage of the pipeline"
+_EARLY = f"{_STAGE}, or the next copy overwrites it before it has been read: a stage too few, or one that is released too soon"
 _BACK = "one operand goes through K from the end, the other from the start: look at the sign of the step and at where it begins"
 _ADVANCE = "the K advance is in bytes where elements are meant, or the other way round, or the wrong number"
 
@@ -191,7 +192,7 @@ def depth_rules(depth: int, step: int, chunk: int = 0) -> Iterator[Rule]:
         for by in (1, 2, 3):
             when = f"{by} blocks of {size}" if by > 1 else f"one block of {size}"
             yield rule(LATE, f"{when} late", _STAGE, partial(_late, size, by, 0), 2)
-            yield rule(LATE, f"{when} early", _STAGE, partial(_late, size, -by, last), 2)
+            yield rule(LATE, f"{when} early", _EARLY, partial(_late, size, -by, last), 2)
         said = f"blocks of {size} exchanged in pairs" + (_HALF_OF_A_PATTERN if size == 4 * chunk else "")
         yield rule(LATE, said, _STAGE, partial(_pairs, size), 2)
         yield rule(LATE, f"blocks of {size} rotated by one", _STAGE, partial(_turned_round, size, depth), 2)

@@ -16,6 +16,7 @@ from tcsim.diagnosis.buffers import bytes_of_operands
 from tcsim.diagnosis.candidate import Candidate
 from tcsim.diagnosis.carried import carried
 from tcsim.diagnosis.functions import functions
+from tcsim.diagnosis.k_bounds import bounds
 from tcsim.diagnosis.kept import kept_sums
 from tcsim.diagnosis.line_sums import line_sums
 from tcsim.diagnosis.moved import line_maps, zero_lines
@@ -295,7 +296,8 @@ def _pieces(found: Solved, wrong: Mask, most: int, known: bool) -> tuple[list[Pi
     total = int(wrong.sum())
     while left.any() and len(pieces) < most:
         more = (own + other for own, other in zip(line_maps(reals, left), addresses(problem, reals, left), strict=True))
-        solver = Solver(problem, reals, (next(more), next(more)), found.ends)
+        of_a, of_b = more
+        solver = Solver(problem, reals, (of_a, of_b + bounds(problem, reals, left)), found.ends)
         places = stored(solver, found.model, left)
         options = places
         first = places[0] if places else None
