@@ -21,6 +21,7 @@ from tcsim.diagnosis.where import ranges
 _SAMPLES, _TRIED = 48, 6  # outputs that every rule is tried on first; rules that are reckoned out in full
 _EITHER = "look at the block and warp indices in the addresses of {x}, and in those that the epilogue stores to"
 _STRIDE = "; where a descriptor reads it: of every tile the first 8 lines alone arrive, so at its stride byte offset, which is in units of 16 bytes"
+_LANES = "; in Tensor Memory, M = 64 fills the first 16 lanes of every 32 (of some layouts), and 32 lanes were read one after another"
 _TILES = (16, 32, 64, 128, 256)
 _SHIFTS = (1, -1, 2, -2, 4, -4, 8, -8)  # of lines that are stored too far on, or not far enough
 _ENOUGH = 0.9  # of the known places a rule must give
@@ -269,7 +270,8 @@ def _stepped(count: int) -> Iterator[Rule]:
                 else "what lies between them is never written"
             )
             said = f"block i of {size} is stored at {step} i, as if its size were {step}: {over}"
-            yield Rule(STORED, said, _LOOK, partial(_of_step, size, step, -(-count // size) - 1), 2, lines_only=True)
+            advice = _LOOK + _LANES * ((size, step) == (16, 32))
+            yield Rule(STORED, said, advice, partial(_of_step, size, step, -(-count // size) - 1), 2, lines_only=True)
 
 
 def _of_step(size: int, step: int, last: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
