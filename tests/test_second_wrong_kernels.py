@@ -25,6 +25,8 @@ from tests.second_wrong_kernels.cases import (
     SEVENTH_CORRECT,
     SIXTH,
     SIXTH_CORRECT,
+    TENTH,
+    TENTH_CORRECT,
     WRONG,
     Case,
     differs,
@@ -244,6 +246,33 @@ def test_a_kernel_of_the_ninth_set_is_wrong(name: str) -> None:
 @pytest.mark.parametrize("name", ["SoundResidueFirst", "SoundEvenAndOddTiles"])
 def test_a_right_kernel_of_the_ninth_set_is_right(name: str) -> None:
     case = make(NINTH_CORRECT[name], 3)
+    assert not differs(case.observed, product(case).astype(case.observed.dtype)), case.name
+
+
+def test_the_tenth_set_has_names_of_its_own_and_says_where_its_kinds_were_met() -> None:
+    assert len(TENTH) >= 42
+    assert len(TENTH_CORRECT) >= 6
+    before = (WRONG, HELD_OUT, FOURTH, FIFTH, SIXTH, SEVENTH, EIGHTH, NINTH, CORRECT)
+    right = (FOURTH_CORRECT, FIFTH_CORRECT, SIXTH_CORRECT, SEVENTH_CORRECT, EIGHTH_CORRECT, NINTH_CORRECT)
+    assert not {*TENTH, *TENTH_CORRECT} & set().union(*before, *right)
+    for kind in (*TENTH.values(), *TENTH_CORRECT.values()):
+        assert kind.__doc__
+        assert re.fullmatch(r"textbook|[\w-]+/[\w.-]+#\d+", kind.source), kind
+        assert kind.correct or (kind.needs and kind.half)
+
+
+@pytest.mark.parametrize("name", ["SliceLostWithoutSemaphore", "NarrowSwizzleReadByRow"])
+def test_a_kernel_of_the_tenth_set_is_wrong(name: str) -> None:
+    case = make(TENTH[name], 3)
+    assert differs(case.observed, product(case)), case.name
+    report = {"verdict": "explained", "explanations": [{"text": case.says}]}
+    assert judge(case, report) == RIGHT, case.says
+    assert judge(case, {**report, "explanations": [{"text": "every output differs"}]}) != RIGHT
+
+
+@pytest.mark.parametrize("name", ["ProperStreamK", "ProperSlicedK"])
+def test_a_right_kernel_of_the_tenth_set_is_right(name: str) -> None:
+    case = make(TENTH_CORRECT[name], 3)
     assert not differs(case.observed, product(case).astype(case.observed.dtype)), case.name
 
 

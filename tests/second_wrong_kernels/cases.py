@@ -46,6 +46,9 @@ from tests.second_wrong_kernels import (
     kinds_sixth_right,
     kinds_sixth_tensor,
     kinds_sixth_warps,
+    kinds_tenth_launch,
+    kinds_tenth_loop,
+    kinds_tenth_tensor,
     kinds_two,
     kinds_warps,
 )
@@ -97,6 +100,7 @@ EIGHTH, EIGHTH_CORRECT = _set(
     kinds_eighth_right,
 )
 NINTH, NINTH_CORRECT = _set(kinds_ninth_launch, kinds_ninth_loop, kinds_ninth_tensor)
+TENTH, TENTH_CORRECT = _set(kinds_tenth_launch, kinds_tenth_loop, kinds_tenth_tensor)
 CORRECT = {kind.__name__: kind for kind in _kinds(kinds_correct) if kind is not kinds_correct.Correct}
 EVERY: dict[str, type[Kernel]] = {
     **WRONG,
@@ -107,6 +111,7 @@ EVERY: dict[str, type[Kernel]] = {
     **SEVENTH,
     **EIGHTH,
     **NINTH,
+    **TENTH,
     **CORRECT,
     **FOURTH_CORRECT,
     **FIFTH_CORRECT,
@@ -114,6 +119,7 @@ EVERY: dict[str, type[Kernel]] = {
     **SEVENTH_CORRECT,
     **EIGHTH_CORRECT,
     **NINTH_CORRECT,
+    **TENTH_CORRECT,
 }
 
 
@@ -185,7 +191,7 @@ def make(kind: type[Kernel], seed: int) -> Case:
                 shows = kind.correct or not np.array_equal(observed, right_of(kernel, random))
             else:
                 shows = differs(observed, right_of(kernel, random))
-        blind = next((group for group in (SIXTH, SEVENTH, EIGHTH, NINTH) if kind.__name__ in group), {})
+        blind = next((group for group in (SIXTH, SEVENTH, EIGHTH, NINTH, TENTH) if kind.__name__ in group), {})
         if shows and not (blind and twins(kernel, observed, seed, blind)):
             says = (kind.__doc__ or "").strip()
             return Case(
@@ -214,7 +220,7 @@ ROUNDING = (
 
 
 def can_show(kind: type[Kernel], p: Problem, t: Tiling) -> bool:
-    """Whether a kind of the sixth to the ninth set has what it wishes on a problem that was drawn for another."""
+    """Whether a kind of the sixth to the tenth set has what it wishes on a problem that was drawn for another."""
     wish = kind.wish
     extents = {"m": (p.m, t.bm), "n": (p.n, t.bn), "k": (p.k, t.bk)}
     return (
