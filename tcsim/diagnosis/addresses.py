@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -24,17 +24,18 @@ _LEADING, _FIRST = "look at the leading dimension that is passed", "look at the 
 
 
 def addresses(problem: Problem, reals: Reals, open_: Mask) -> tuple[tuple[Rule, ...], tuple[Rule, ...]]:
-    """Rules of A and of B whose lines begin elsewhere in memory; of factors and of a sparse A other rules say where they lie."""
+    """Rules of A and of B whose lines begin elsewhere in memory, with scale factors that stay; of a sparse A other rules say where it lies."""
     matrix = int(open_.sum(axis=(1, 2)).argmax())
     found: list[tuple[Rule, ...]] = []
     for side, name in enumerate("ab"):
-        if reals.factors is not None or (name == "a" and reals.positions is not None):
+        if name == "a" and reals.positions is not None:
             found.append(())
             continue
-        lines = reals.lines(name)[matrix]
+        lines = (reals.lines(name) if reals.bare is None else reals.bare[side])[matrix]
         count = lines.shape[0] if problem.size is None else problem.size[side]
         view = _View.of(reals, open_, matrix, name, lines[:count, : problem.depth])
-        found.append(tuple(within(rule, view.depth, lines.shape[1]) for rule in view.rules()))
+        rules = (within(rule, view.depth, lines.shape[1]) for rule in view.rules())
+        found.append(tuple(rules if reals.bare is None else (replace(rule, part="data") for rule in rules)))
     return found[0], found[1]
 
 
@@ -48,6 +49,7 @@ class _View:
     reach: Numbers
     usable: Mask
     what: str
+    factors: Numbers | None  # (lines, K): scale factors that stay where they are
 
     @classmethod
     def of(cls, reals: Reals, open_: Mask, matrix: int, name: str, own: Numbers) -> _View:
@@ -58,7 +60,11 @@ class _View:
         reach = reals.reach[matrix]
         if name == "b":
             seen, usable, reach = seen.T, usable.T, reach.T
-        return cls(own, others, seen, reach, usable, "rows" if name == "a" else "columns")
+        factors = None
+        if reals.factors is not None:
+            each = reals.factors["ab".index(name)][matrix]
+            factors = np.repeat(each, reals.a.shape[2] // each.shape[1], axis=1)[:, : own.shape[1]]
+        return cls(own, others, seen, reach, usable, "rows" if name == "a" else "columns", factors)
 
     @property
     def count(self) -> int:
@@ -85,6 +91,10 @@ class _View:
         for pitch in self._pitches_across(lines):
             yield _rule(pitch, 0, self.count, self.own.size, "k")
 
+    def _met(self, line: int, others: Any) -> Numbers:
+        """What a line is multiplied with."""
+        return self.others[others] if self.factors is None else self.others[others] * self.factors[line]
+
     def _asked(self, line: int) -> Ints:
         others = np.flatnonzero(self.usable[line])
         found: Ints = others[np.unique(np.linspace(0, len(others) - 1, _OUTPUTS).astype(int))]
@@ -97,7 +107,7 @@ class _View:
                 break
             place = begins[:, None] + np.arange(self.depth) * step
             inside = (place >= 0) & (place < flat.size)
-            values = np.where(inside, flat[np.where(inside, place, 0)], 0.0) @ self.others[other]
+            values = np.where(inside, flat[np.where(inside, place, 0)], 0.0) @ self._met(line, other)
             begins = begins[np.abs(values - self.seen[line, other]) <= self.reach[line, other]]
         return begins if len(begins) <= _MOST else begins[:0]
 
@@ -117,7 +127,7 @@ class _View:
         """Where a line may begin whose K lies in a row."""
         flat, other = self.own.reshape(-1), int(self._asked(line)[0])
         size, turned = self._turned
-        values = np.fft.irfft(turned * np.conj(np.fft.rfft(self.others[other], size)), size)
+        values = np.fft.irfft(turned * np.conj(np.fft.rfft(self._met(line, other), size)), size)
         hits = np.flatnonzero(np.abs(values - self.seen[line, other]) <= 1.01 * self.reach[line, other])
         hits = np.where(hits >= flat.size, hits - size, hits)
         return self._confirmed(line, hits[hits > -self.depth], 1, flat)
@@ -125,7 +135,7 @@ class _View:
     def _begins_across(self, line: int) -> Ints:
         """Where a line may begin whose K lies at the right distance."""
         other, (size, turned) = int(self._asked(line)[0]), self._turned_across
-        by = np.conj(np.fft.rfft(self.others[other], size))[:, None]
+        by = np.conj(np.fft.rfft(self._met(line, other), size))[:, None]
         values = np.fft.irfft(turned * by, size, axis=0)
         row, column = np.nonzero(np.abs(values - self.seen[line, other]) <= 1.01 * self.reach[line, other])
         row = np.where(row >= self.depth, row - size, row)
@@ -142,7 +152,7 @@ class _View:
             others = self._asked(int(line))[-2:]
             place = pitches[:, None] * np.arange(self.depth) + line
             inside = place < flat.size
-            values = np.where(inside, flat[np.where(inside, place, 0)], 0.0) @ self.others[others].T
+            values = np.where(inside, flat[np.where(inside, place, 0)], 0.0) @ self._met(int(line), others).T
             fits += (np.abs(values - self.seen[line, others]) <= self.reach[line, others]).all(axis=1)
         best = np.argsort(-fits, kind="stable")[:_FOUND]
         return [int(pitches[one]) for one in best if fits[one] >= max(2, _SHARE * len(lines))]

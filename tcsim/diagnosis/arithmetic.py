@@ -80,10 +80,13 @@ def _kin(problem: Problem) -> Iterator[Row]:
 
 def _reads(problem: Problem, row: Row) -> str:
     """Which operands an instruction takes for other numbers than they are."""
-    known = (name for name in "ab" if name in row.operands)
-    pairs = ((name, row.operands[name].format.name, problem.machine.formats[name].name) for name in known)
-    found = [f"operand {name} as {other}, not {own}" for name, other, own in pairs if other != own]
-    return f": it reads {' and '.join(found)}" if found else ""
+    read = {item.name: item.format.name for item in row.forms[0].operands if item.format is not None}
+    held = {name: problem.machine.formats[name].name for name in "ab"}
+    other = [name for name in "ab" if read.get(name, held[name]) != held[name]]
+    found = " and ".join(f"operand {name} as {read[name]}, not {held[name]}" for name in other)
+    if len(other) == 2 and (read["a"], read["b"]) == (held["b"], held["a"]):
+        found += ": the formats of a and b are exchanged"
+    return f": it reads {found}" if found else ""
 
 
 def _places(row: Row) -> dict[str, tuple[int, str]]:

@@ -68,7 +68,7 @@ def whole_weights(
     size = float(np.linalg.norm(wanted))
     if most * float(np.abs(wanted @ terms).max(initial=0.0)) < size * (size - float(np.linalg.norm(reach))):
         return None
-    found = weights(terms, wanted)
+    found = weights(terms / reach[:, None], wanted / reach)  # outputs that are known better count more
     if found is None:
         return None
     found = np.nan_to_num(found)

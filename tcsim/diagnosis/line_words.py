@@ -17,6 +17,8 @@ def described(lines: Ints, what: str) -> str:
     'rows 4-7 are rows 0-3: the second half is the first again'
     >>> described(np.array([0, 3, 2, 1]), "rows")
     'rows 1 and 3 exchanged'
+    >>> described(np.array([-1, -1, 0, 1, 2, 3]), "rows")
+    'rows 0-1 are zero, rows 2-5 are rows 0-3'
     >>> described(np.array([0, 1, 2, 3, 3, 4, 5, 6, 6, 7, 8, 9]), "rows")
     'block i of 4 rows starts at 3 i: its stride is that of 3 rows'
     >>> described(np.arange(12).reshape(3, 4).T.reshape(-1), "rows")
@@ -39,13 +41,15 @@ def described(lines: Ints, what: str) -> str:
     runs: dict[tuple[int, int], tuple[int, int]] = {}  # (first, last) -> those that they are
     start = 0
     for stop in range(1, len(lines) + 1):
-        if stop == len(lines) or lines[stop] - lines[stop - 1] != 1:
+        if stop == len(lines) or lines[stop] != (lines[stop - 1] + 1 if lines[stop - 1] >= 0 else -1):
             if lines[start] != start:
                 runs[start, stop - 1] = int(lines[start]), int(lines[stop - 1])
             start = stop
     parts = []
     for own, other in runs.items():
-        if runs.get(other) != own:
+        if other[0] < 0:
+            parts.append(f"{what} {_range(*own)} are zero")
+        elif runs.get(other) != own:
             parts.append(f"{what} {_range(*own)} are {what} {_range(*other)}")
         elif own < other:
             parts.append(f"{what} {_range(*own)} and {_range(*other)} exchanged")
@@ -67,6 +71,8 @@ def _parts_of_blocks(lines: Ints, what: str) -> str:
     'in every 6 rows the parts of 2 are parts 1, 2, 2: each is overwritten by the next one'
     >>> _parts_of_blocks(np.array([2, 3, 2, 3, 6, 7, 6, 7]), "rows")
     'in every 4 rows the first half is the second again'
+    >>> _parts_of_blocks(np.array([0, 2, -1, -1, 4, 6, -1, -1]), "rows")
+    'in every 4 rows the parts of 1 are parts 0, 2, zero, zero: 1, 3 nowhere'
     >>> _parts_of_blocks(np.array([0, 0, 2, 2, 4, 5]), "columns")
     'in every 2 columns the second is the first again'
     """
@@ -74,24 +80,28 @@ def _parts_of_blocks(lines: Ints, what: str) -> str:
     last = int(np.flatnonzero(lines != every).max(initial=-1))
     for size in range(2, len(lines) + 1) if last >= 0 else ():
         at = every[: (last // size + 1) * size]  # behind it no line is another
-        inside = at.size % size == 0 and ((lines[:size] >= 0) & (lines[:size] < size)).all()
-        if not inside or not np.array_equal(lines[: at.size], at // size * size + lines[at % size]):
+        inside = at.size % size == 0 and (lines[:size] < size).all()
+        zero = lines[at % size] < 0
+        if not inside or not np.array_equal(lines[: at.size], np.where(zero, -1, at // size * size + lines[at % size])):
             continue
         for count in range(2, min(8, size) + 1):
             part = size // count
             if part * count != size:
                 continue
             parts = lines[:size:part] // part
-            if np.array_equal(lines[:size], np.repeat(parts, part) * part + at[:size] % part):
+            each = np.repeat(parts, part)
+            if np.array_equal(lines[:size], np.where(each < 0, -1, each * part + at[:size] % part)):
                 following = count > 2 and np.array_equal(parts, np.minimum(np.arange(count) + 1, count - 1))
                 if size == at.size and not following:
                     return ""
-                if count == 2:
+                if count == 2 and parts.min() >= 0:
                     return f"in every {size} {what} {_HALVES[tuple(parts.tolist())].format('half ' * (part > 1))}"
                 lost = sorted({*range(count)} - {*parts.tolist()})
-                others = f": some are repeated, {', '.join(map(str, lost))} nowhere" if lost else ": they are permuted"
+                some = "" if parts.min() < 0 else "some are repeated, "
+                others = f": {some}{', '.join(map(str, lost))} nowhere" if lost else ": they are permuted"
                 said = ": each is overwritten by the next one" if following else others
-                return f"in every {size} {what} the parts of {part} are parts {', '.join(map(str, parts))}{said}"
+                listed = ", ".join("zero" if one < 0 else str(one) for one in parts)
+                return f"in every {size} {what} the parts of {part} are parts {listed}{said}"
     return ""
 
 

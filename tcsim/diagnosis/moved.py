@@ -15,7 +15,7 @@ from tcsim.diagnosis.line_words import MORE, described
 from tcsim.diagnosis.maps import LINES, SAME, Rule, Where, line_rules, memory_rules
 from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
-from tcsim.diagnosis.store_addresses import OFFSET, START, late_rules, offset_rules, store_rules
+from tcsim.diagnosis.store_addresses import OFFSET, START, late_rules, offset_rules, staged_rules, store_rules
 from tcsim.diagnosis.where import ranges
 
 _SAMPLES, _TRIED = 48, 6  # outputs that every rule is tried on first; rules that are reckoned out in full
@@ -151,7 +151,11 @@ def line_maps(reals: Reals, open_: Mask) -> tuple[tuple[Rule, ...], tuple[Rule, 
         nearest = np.where(alike.max(axis=1) > 0.6, nearest, np.arange(len(nearest)))
         rules = [zero_lines(reals, open_, name)]
         if (nearest != np.arange(len(nearest))).any():
-            rules.append(free_rule(nearest, "rows" if name == "a" else "columns"))
+            what = "rows" if name == "a" else "columns"
+            rules.append(free_rule(nearest, what))
+            if rules[0] is not None:
+                own = np.arange(len(nearest))
+                rules.append(free_rule(np.where(rules[0].where(own, own, own)[0] < 0, -1, nearest), what))
         found.append(tuple(rule for rule in rules if rule is not None))
     return found[0], found[1]
 
@@ -292,7 +296,7 @@ def _shifted(by: int) -> Rule:
 
 def _flat_rules(shape: tuple[int, int]) -> list[Rule]:
     """Outputs at other addresses: read as memory is, or stored with another pitch."""
-    return [*memory_rules(*shape, shape[0], 8, 16), *stores(*shape)]
+    return [*memory_rules(*shape, shape[0], 8, 16), *stores(*shape), *staged_rules(shape)]
 
 
 def _candidates(i: Ints, j: Ints, row: Ints, column: Ints, shape: tuple[int, int]) -> Iterator[Moved]:

@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 
 from tcsim.diagnosis.maps import ADVANCE, Ints, Rule, depth_rules, line_rules, memory_rules
+from tcsim.diagnosis.pipelines import sequence_rules
 from tcsim.diagnosis.shared_maps import shared_rules
 
 _SIZES = (2, 4, 8, 16, 32, 64, 128, 256)
@@ -25,7 +26,7 @@ def part_rules(part: str, count: int, others: int, depth: int, step: int) -> Ite
         if rule.rank < 3:
             yield replace(rule, mistake=f"{name} of another {line}", advice=advice, part=part)
     k = np.arange(depth)
-    for rule in (*depth_rules(depth, step), *_shifted(depth), *_halves(step)):
+    for rule in (*depth_rules(depth, step), *sequence_rules(depth, step), *_shifted(depth), *_halves(step)):
         at = rule.where(k * 0, k, k * 0)[1]
         beyond = (at < 0) & ("none at" not in rule.detail)
         first, kind, detail = int(beyond.argmax()), f"of another {block}", rule.detail

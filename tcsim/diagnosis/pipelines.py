@@ -21,6 +21,7 @@ _ALSO = 4  # other causes of the same
 _FEW, _LISTED = 6, 8  # iterations that are said one by one; of those without a rule
 _OTHERS = 2  # exceptions to a rule
 _SPLIT = "every slice of split-K begins at k 0"
+_OLD = "stages are read before they are filled again, and still hold the tile of the turn before"
 _NOTHING = -1  # a stage that nobody has written
 
 
@@ -121,18 +122,20 @@ def _of_size(size: int, count: int) -> Iterator[Sequence]:
         )
     for stages in (stages for stages in _STAGES if stages < count):
         said, turn = f"{stages} stages", own // stages
-        old = "stages are read before they are filled again, and still hold the tile of the turn before"
         for cause, late in (
-            (f"from the second turn on {old} (a phase bit that never flips)", turn > 0),
-            (f"in every second turn {old} (a phase bit that is not flipped with the turn)", turn % 2 == 1),
+            (f"from the second turn on {_OLD} (a phase bit that never flips)", turn > 0),
+            (f"in every second turn {_OLD} (a phase bit that is not flipped with the turn)", turn % 2 == 1),
             (
-                f"from the second turn on the last stage is not awaited: {old}",
+                f"from the second turn on the last stage is not awaited: {_OLD}",
                 (turn > 0) & (own % stages == stages - 1),
             ),
-            (f"from the second turn on the first stage is not awaited: {old}", (turn > 0) & (own % stages == 0)),
+            (f"from the second turn on the first stage is not awaited: {_OLD}", (turn > 0) & (own % stages == 0)),
         ):
             yield made(cause, np.where(late, own - stages, own), said)
         yield made("the ring is filled once and never again: every turn reads the first tiles", own % stages, said)
+        for left in range(1, stages):
+            drained = f"the last {left} cop{'y is' if left == 1 else 'ies are'} not awaited, as nothing more is committed behind them: {_OLD}"
+            yield made(drained, np.where(own >= count - left, np.maximum(own - stages, _NOTHING), own), said, 3)
     for stages in (stages for stages in _STAGES if stages <= count):
         said = f"{stages} stages"
         yield made("the stage's index is ignored: always stage 0 is read", own // stages * stages, said)

@@ -9,6 +9,7 @@ import numpy as np
 from tcsim.diagnosis.beneath import beneath
 from tcsim.diagnosis.buffers import other_buffers
 from tcsim.diagnosis.candidate import Candidate
+from tcsim.diagnosis.in_part import in_part
 from tcsim.diagnosis.k_steps import k_steps
 from tcsim.diagnosis.line_sums import group_factors
 from tcsim.diagnosis.mixed import k_maps, line_maps_by_k
@@ -39,6 +40,7 @@ SOURCES: tuple[Source, ...] = (
     line_maps_by_k,
     tile_sums,
     tile_stages,
+    in_part,
 )
 """Where hypotheses come from; each is made from the outputs and then checked on all of them."""
 

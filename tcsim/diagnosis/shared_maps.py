@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import permutations
 
 import numpy as np
 
@@ -46,14 +47,14 @@ def shared_rules(count: int, depth: int, chunk: int, step: int) -> Iterator[Rule
                     yield Rule("{x}: swizzle wrong", said, look, where, 4 if both else 5)
     for rows in _ROWS:
         for deep in sorted({step, 2 * step, 4 * step, 8 * step}):
-            if rows > count or deep > depth:
+            if rows >= 2 * count or deep > depth:
                 continue
-            for pad in (size for size in (chunk, chunk // 2, 2 * chunk) if size != deep):
-                for written, read in ((deep + pad, deep), (deep, deep + pad)):
-                    said = f"tiles of {rows} x {deep} written with {written} elements from row to row, read with {read}"
-                    advice = "one constant for the padded pitch of the tile of {x}"
-                    where = partial(_padded, rows, deep, written, read)
-                    yield Rule("{x}: pitch in shared memory wrong", said, advice, where, 4)
+            pitches = [deep + pad for pad in (0, chunk // 2, chunk, 2 * chunk) if pad != deep]
+            for written, read in permutations(pitches, 2):
+                said = f"tiles of {rows} x {deep} written with {written} elements from row to row, read with {read}"
+                advice = "one constant for the padded pitch of the tile of {x}"
+                where = partial(_padded, rows, deep, written, read)
+                yield Rule("{x}: pitch in shared memory wrong", said, advice, where, 4 + (deep not in (written, read)))
         lengths = [deep for deep in (step, 2 * step, 4 * step, 8 * step) if deep <= depth] if rows <= count else []
         for much, ratio in (("twice", (1, 2)), ("half", (2, 1))) if lengths else ():
             each = ", ".join(f"{ratio[1] * deep} for {ratio[0] * deep}" for deep in lengths)
@@ -74,10 +75,20 @@ def shared_rules(count: int, depth: int, chunk: int, step: int) -> Iterator[Rule
                         said = f"{box}: in place of the next box {what}"
                         where = partial(_next_box, rows, deep, deep // boxes, by)
                         yield Rule("{x}: tile in boxes", said, advice, where, 4)
+    for order in ((16, 8), (8, 16)) if chunk == 16 else ():
+        said = "in each 16 x 32 of K two lines lie where two elements of K belong: ldmatrix.trans moves 16 bits, two elements"
+        advice = "8-bit elements of {x} that lie along M or N are transposed in registers (prmt), on the way to shared memory, or by a K-major copy"
+        yield Rule("{x}: transposed in pairs of bytes", said, advice, partial(_by_pairs, order), 4)
     advice = "look at the address that each lane passes to ldmatrix: lanes 8-15 and 16-23"
     yield Rule(
         "{x}: 8 x 8 matrices exchanged", "the second and the third of each four", advice, partial(_quad, chunk), 3
     )
+
+
+def _by_pairs(order: tuple[int, int], r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    """Bytes as ldmatrix.trans brings 16 lines x 32 of K that lie K after K; order: by how much of K the second 8 lines and the second register are further on."""
+    at = order[0] * (r // 8 % 2) + order[1] * (k // 16 % 2) + k // 4 % 4 * 2 + k // 2 % 2
+    return r // 16 * 16 + r % 8 * 2 + k % 2, k // 32 * 32 + at
 
 
 def _mode(mask: int) -> str:

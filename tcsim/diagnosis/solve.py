@@ -269,7 +269,8 @@ class Solver:
     def _fitted(
         self, products: Numbers, seen: Numbers, c: Numbers, reach: Numbers, made: Any
     ) -> Iterator[tuple[int, int, Candidate]]:
-        """Products that fit with factors alpha and beta that least squares give."""
+        """Products that fit with factors alpha and beta that least squares give, outputs that are known better counting more."""
+        products, seen, c, reach = products / reach, seen / reach, c / reach, np.ones_like(reach)
         with np.errstate(all="ignore"):
             pp, pc, pd = (products**2).sum(1), products @ c, products @ seen
             cc, cd = float(c @ c), float(c @ seen)
@@ -446,7 +447,7 @@ def _round(value: float, coarse: float, unsure: float = 0.0, cut: float = 0.0) -
 
     unsure: how far the data leave it open; cut: by how much rounding towards zero may make a count of something too small.
     """
-    if value > 1.5 and 0 <= round(value) - value <= min(cut, 0.01):
+    if not -0.5 < value < 1.5 and 0 <= abs(round(value)) - abs(value) <= min(cut, 0.01):
         return float(round(value))
     for number in (0.0, 1.0, 2.0, -1.0, 0.5, 0.25, 0.125, 3.0, 4.0):
         if abs(value - number) <= max(1e-4, 2 * coarse):

@@ -15,6 +15,7 @@ from tcsim.diagnosis.batches import batched
 from tcsim.diagnosis.buffers import bytes_of_operands
 from tcsim.diagnosis.candidate import Candidate
 from tcsim.diagnosis.carried import carried
+from tcsim.diagnosis.equivalence import right_of
 from tcsim.diagnosis.functions import functions
 from tcsim.diagnosis.k_bounds import bounds
 from tcsim.diagnosis.kept import kept_sums
@@ -88,7 +89,8 @@ def solved(problem: Problem, model: Codes, inside: Mask, known: bool) -> Solved 
     if problem.a.size * problem.b.shape[2] > _MOST:
         return None
     narrow = problem.output or narrow_format(problem, model)
-    reals = reals_of(problem, model, precision(narrow))
+    bare = model if problem.finish is None else right_of(replace(problem, finish=None))
+    reals = reals_of(problem, bare, precision(narrow))
     reals = replace(reals, finite=reals.finite & inside)
     wrong = ~reals.near(reals.right) & inside
     relations: list[Relation] = []

@@ -25,6 +25,7 @@ START = (
     "look at where the epilogue begins to read a tile: the column or lane of its tcgen05.ld, its address in the staging tile; "
     "the same comes of parts that are stored too early by as much, the last of them nowhere"
 )
+_PADS = (1, 2, 4, 8, 16)  # of a row of the staging tile
 _OFFSETS = (1, 2, 4, 8, 16, 32)  # of lines
 
 
@@ -121,9 +122,22 @@ def _staged(r: Ints, c: Ints, row: Ints, column: Ints, tile: tuple[int, int], pa
         if min(pitches) >= width // 2 and pitches[0] != pitches[1]:
             fits = r * pitches[0] + c == row * pitches[1] + column
             if fits.mean() >= _ENOUGH:
-                said = f"tiles of {height} x {width} are written with {pitches[1]} elements from row to row, and read with {pitches[0]}"
-                where = partial(_restaged, pitches[0], pitches[1], tile)
-                yield Rule("{x}: pitch of the staging tile in shared memory wrong", said, _STAGING, where, 3)
+                yield _staging(*pitches, tile)
+
+
+def staged_rules(shape: tuple[int, int]) -> Iterator[Rule]:
+    """The usual ones, for outputs that are too coarse to be looked up: rows of a tile that are padded on one side only."""
+    widths = {*(size for size in _SIZES if size < shape[1]), shape[1]}
+    for height, width in product((size for size in _SIZES if size < 2 * shape[0]), sorted(widths)):
+        for pad in _PADS:
+            yield _staging(width + pad, width, (height, width))
+            yield _staging(width, width + pad, (height, width))
+
+
+def _staging(read: int, written: int, tile: tuple[int, int]) -> Rule:
+    said = f"tiles of {tile[0]} x {tile[1]} are written with {written} elements from row to row, and read with {read}"
+    where = partial(_restaged, read, written, tile)
+    return Rule("{x}: pitch of the staging tile in shared memory wrong", said, _STAGING, where, 3)
 
 
 def _restaged(read: int, written: int, tile: tuple[int, int], r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
