@@ -13,6 +13,8 @@ from tests.second_wrong_kernels.cases import (
     CORRECT,
     EIGHTH,
     EIGHTH_CORRECT,
+    ELEVENTH,
+    ELEVENTH_CORRECT,
     FIFTH,
     FIFTH_CORRECT,
     FOURTH,
@@ -273,6 +275,34 @@ def test_a_kernel_of_the_tenth_set_is_wrong(name: str) -> None:
 @pytest.mark.parametrize("name", ["ProperStreamK", "ProperSlicedK"])
 def test_a_right_kernel_of_the_tenth_set_is_right(name: str) -> None:
     case = make(TENTH_CORRECT[name], 3)
+    assert not differs(case.observed, product(case).astype(case.observed.dtype)), case.name
+
+
+def test_the_eleventh_set_has_names_of_its_own_and_says_where_its_kinds_were_met() -> None:
+    assert len(ELEVENTH) >= 48
+    assert len(ELEVENTH_CORRECT) >= 8
+    before = (WRONG, HELD_OUT, FOURTH, FIFTH, SIXTH, SEVENTH, EIGHTH, NINTH, TENTH, CORRECT)
+    right = (FOURTH_CORRECT, FIFTH_CORRECT, SIXTH_CORRECT, SEVENTH_CORRECT, EIGHTH_CORRECT, NINTH_CORRECT)
+    assert not {*ELEVENTH, *ELEVENTH_CORRECT} & set().union(*before, *right, TENTH_CORRECT)
+    for kind in (*ELEVENTH.values(), *ELEVENTH_CORRECT.values()):
+        assert kind.__doc__
+        assert re.fullmatch(r"textbook|[\w-]+/[\w.-]+#\d+", kind.source), kind
+        assert kind.correct or (kind.needs and kind.half)
+
+
+@pytest.mark.parametrize("name", ["OutputNotClearedBeforeAtomics", "BRegistersOfTheFirstTileTwice", "CInEverySlice"])
+def test_a_kernel_of_the_eleventh_set_is_wrong(name: str) -> None:
+    case = make(ELEVENTH[name], 3)
+    assert differs(case.observed, product(case)), case.name
+    assert "{" not in case.says
+    report = {"verdict": "explained", "explanations": [{"text": case.says}]}
+    assert judge(case, report) == RIGHT, case.says
+    assert judge(case, {**report, "explanations": [{"text": "every output differs"}]}) != RIGHT
+
+
+@pytest.mark.parametrize("name", ["ValidStaggeredK", "ValidColumnsMovedBack"])
+def test_a_right_kernel_of_the_eleventh_set_is_right(name: str) -> None:
+    case = make(ELEVENTH_CORRECT[name], 3)
     assert not differs(case.observed, product(case).astype(case.observed.dtype)), case.name
 
 

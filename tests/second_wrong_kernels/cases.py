@@ -16,6 +16,13 @@ from tests.second_wrong_kernels import (
     kinds_eighth_right,
     kinds_eighth_split,
     kinds_eighth_tensor,
+    kinds_eleventh_formats,
+    kinds_eleventh_launch,
+    kinds_eleventh_loop,
+    kinds_eleventh_output,
+    kinds_eleventh_right,
+    kinds_eleventh_shared,
+    kinds_eleventh_warps,
     kinds_epilogue,
     kinds_fifth_launch,
     kinds_fifth_loop,
@@ -101,6 +108,15 @@ EIGHTH, EIGHTH_CORRECT = _set(
 )
 NINTH, NINTH_CORRECT = _set(kinds_ninth_launch, kinds_ninth_loop, kinds_ninth_tensor)
 TENTH, TENTH_CORRECT = _set(kinds_tenth_launch, kinds_tenth_loop, kinds_tenth_tensor)
+ELEVENTH, ELEVENTH_CORRECT = _set(
+    kinds_eleventh_launch,
+    kinds_eleventh_loop,
+    kinds_eleventh_shared,
+    kinds_eleventh_warps,
+    kinds_eleventh_output,
+    kinds_eleventh_formats,
+    kinds_eleventh_right,
+)
 CORRECT = {kind.__name__: kind for kind in _kinds(kinds_correct) if kind is not kinds_correct.Correct}
 EVERY: dict[str, type[Kernel]] = {
     **WRONG,
@@ -112,6 +128,7 @@ EVERY: dict[str, type[Kernel]] = {
     **EIGHTH,
     **NINTH,
     **TENTH,
+    **ELEVENTH,
     **CORRECT,
     **FOURTH_CORRECT,
     **FIFTH_CORRECT,
@@ -120,6 +137,7 @@ EVERY: dict[str, type[Kernel]] = {
     **EIGHTH_CORRECT,
     **NINTH_CORRECT,
     **TENTH_CORRECT,
+    **ELEVENTH_CORRECT,
 }
 
 
@@ -191,7 +209,9 @@ def make(kind: type[Kernel], seed: int) -> Case:
                 shows = kind.correct or not np.array_equal(observed, right_of(kernel, random))
             else:
                 shows = differs(observed, right_of(kernel, random))
-        blind = next((group for group in (SIXTH, SEVENTH, EIGHTH, NINTH, TENTH) if kind.__name__ in group), {})
+        blind = next(
+            (group for group in (SIXTH, SEVENTH, EIGHTH, NINTH, TENTH, ELEVENTH) if kind.__name__ in group), {}
+        )
         if shows and not (blind and twins(kernel, observed, seed, blind)):
             says = (kind.__doc__ or "").strip()
             return Case(
@@ -220,7 +240,7 @@ ROUNDING = (
 
 
 def can_show(kind: type[Kernel], p: Problem, t: Tiling) -> bool:
-    """Whether a kind of the sixth to the tenth set has what it wishes on a problem that was drawn for another."""
+    """Whether a kind of the sixth to the eleventh set has what it wishes on a problem that was drawn for another."""
     wish = kind.wish
     extents = {"m": (p.m, t.bm), "n": (p.n, t.bn), "k": (p.k, t.bk)}
     return (
