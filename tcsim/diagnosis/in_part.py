@@ -114,10 +114,12 @@ def _only(found: Scored, of_k: Mask) -> Candidate | None:
     item = found.item
     if not isinstance(item, Candidate) or replace(item, a=SAME, b=SAME) != Candidate():
         return None
-    return Candidate(*(rule if rule is SAME else _rule(rule, of_k) for rule in (item.a, item.b)))
+    return Candidate(_rule(item.a, of_k), _rule(item.b, of_k))
 
 
 def _rule(rule: Rule, of_k: Mask) -> Rule:
+    if rule is SAME:
+        return rule
     mistake, detail, advice = _said(rule.mistake, rule.detail, rule.advice, of_k)
     where = partial(_where, rule.where, of_k)
     return replace(

@@ -70,7 +70,7 @@ def _parts_of_blocks(lines: Ints, what: str) -> str:
     >>> _parts_of_blocks(np.array([2, 3, 4, 5, 4, 5, 8, 9, 10, 11, 10, 11]), "rows")
     'in every 6 rows the parts of 2 are parts 1, 2, 2: each is overwritten by the next one'
     >>> _parts_of_blocks(np.array([2, 3, 2, 3, 6, 7, 6, 7]), "rows")
-    'in every 4 rows the first half is the second again'
+    'in every 4 rows the first half is the second again: 0-1 are 2-3'
     >>> _parts_of_blocks(np.array([0, 2, -1, -1, 4, 6, -1, -1]), "rows")
     'in every 4 rows the parts of 1 are parts 0, 2, zero, zero: 1, 3 nowhere'
     >>> _parts_of_blocks(np.array([0, 0, 2, 2, 4, 5]), "columns")
@@ -95,7 +95,11 @@ def _parts_of_blocks(lines: Ints, what: str) -> str:
                 if size == at.size and not following:
                     return ""
                 if count == 2 and parts.min() >= 0:
-                    return f"in every {size} {what} {_HALVES[tuple(parts.tolist())].format('half ' * (part > 1))}"
+                    one, other = _range(0, part - 1), _range(part, size - 1)
+                    said = {(0, 0): f": {other} are {one}", (1, 1): f": {one} are {other}"}.get(
+                        tuple(parts.tolist()), ""
+                    ) * (part > 1)
+                    return f"in every {size} {what} {_HALVES[tuple(parts.tolist())].format('half ' * (part > 1))}{said}"
                 lost = sorted({*range(count)} - {*parts.tolist()})
                 some = "" if parts.min() < 0 else "some are repeated, "
                 others = f": {some}{', '.join(map(str, lost))} nowhere" if lost else ": they are permuted"

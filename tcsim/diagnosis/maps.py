@@ -96,8 +96,8 @@ def line_rules(count: int, others: int) -> Iterator[Rule]:
             if part < size < count or part < size == count:
                 if size < count:
                     yield rule(
-                        f"in every block of {size} the part of {part} is always the first, repeated"
-                        + ": both halves are the first" * (size == 2 * part),
+                        f"in every block of {size} the part of {part} is always the first, repeated: {part}-{2 * part - 1} are 0-{part - 1}"
+                        + ", both halves are the first" * (size == 2 * part),
                         partial(_part, size, part),
                         2,
                     )

@@ -226,12 +226,16 @@ def _block_rule(source: Ints, size: int, across: int, unit: int, view: _View, na
             place = f"{what} {block * size}-{last}"
             if len(source) > 1:
                 place += f", {those} {tile * across}-{min(len(view.others), (tile + 1) * across) - 1}"
-            k = runs(tuple((at[:, None] * unit + np.arange(unit)).reshape(-1).tolist()))
+            k = runs(
+                tuple(x for x in (at[:, None] * unit + np.arange(unit)).reshape(-1).tolist() if x < view.own.shape[1])
+            )
             k = "all of K" if len(at) == len(row) else f"K {k}"
             whose = f"{k} is that of {what} {other * size}-{other * size + size - 1}, of another block"
             parts.append(f"in {place} {whose if other >= 0 else f'{k} is missing'}")
     said = "; ".join(parts[:4]) + (f"; and {len(parts) - 4} more" if len(parts) > 4 else "")
-    said = (_one_map(source[0], size, unit, what) if len(source) == 1 and len(parts) > 2 else "") or said
+    said = (
+        _one_map(source[0], size, unit, view.own.shape[1], what) if len(source) == 1 and len(parts) > 2 else ""
+    ) or said
     where = partial(_block_at, source, size, across, unit)
     if (source[source != np.arange(source.shape[1])[:, None]] < 0).all():
         return Rule("K block missing in some tiles", said, _PARTIALS, where, 4, crosses=len(source) > 1)
@@ -239,7 +243,7 @@ def _block_rule(source: Ints, size: int, across: int, unit: int, view: _View, na
     return Rule(kind, said, _BLOCK, where, 4, crosses=len(source) > 1)
 
 
-def _one_map(source: Ints, size: int, unit: int, what: str) -> str:
+def _one_map(source: Ints, size: int, unit: int, depth: int, what: str) -> str:
     """In words, if all parts of K in which blocks (blocks, parts) are others have one map of them, which a rule says."""
     moved = (source != np.arange(len(source))[:, None]).any(axis=0)
     first = source[:, moved.argmax()]
@@ -247,6 +251,7 @@ def _one_map(source: Ints, size: int, unit: int, what: str) -> str:
         return ""
     said = described((first[:, None] * size + np.arange(size)).reshape(-1), what)
     k = (np.flatnonzero(moved)[:, None] * unit + np.arange(unit)).reshape(-1)
+    k = k[k < depth]
     return "" if MORE in said else f"in K {ranges(k)}: {said}"
 
 

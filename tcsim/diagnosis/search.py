@@ -237,7 +237,9 @@ def _merged(problem: Problem, exact: list[_Found]) -> tuple[list[Explanation], s
     exact = [item for item in exact if item.explanation.bits] or exact
     if len(exact) < 2:
         return [item.explanation for item in exact], ""
-    exact = sorted(exact, key=lambda one: one.rank)
+    exact = sorted(
+        exact, key=lambda one: (len(_unlike(_mistakes(one.explanation))) > 1, one.rank)
+    )  # one mistake before two
     classes = _classes(exact, Fresh(problem))
     parts = [_mistakes(members[0].explanation) for members in classes]
     simple = [not any(other < own for other in parts) for own in parts]  # no other says less

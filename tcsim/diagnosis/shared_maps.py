@@ -69,6 +69,8 @@ def shared_rules(count: int, depth: int, chunk: int, step: int) -> Iterator[Rule
                         where = partial(_boxed, rows, deep, deep // boxes, verbs[0] == "written")
                         said = f"tiles {verbs[0]} in boxes of {rows} x {deep // boxes} one behind the other, {verbs[1]} in rows of {deep}"
                         yield Rule("{x}: tile in boxes", said, advice, where, 4)
+                    said = f"tiles of {deep} along K in {boxes} boxes of {deep // boxes} that are all copied to the place of the first: it holds the last of them, and nothing is written to the others, which are zero"
+                    yield Rule("{x}: tile in boxes", said, advice, partial(_over_the_first, deep, deep // boxes), 4)
                     box = f"tiles in boxes (swizzle atoms) of {rows} x {deep // boxes} one behind the other"
                     advice = "what advances along K in the tile of {x} goes on from box to box: by the leading byte offset, or the size of a box"
                     for by, what in ((deep // boxes, "read straight on, from the row below"), (0, "the first again")):
@@ -137,6 +139,11 @@ def _next_box(rows: int, deep: int, width: int, by: int, r: Ints, k: Ints, o: In
     row, column = r % rows, k % deep
     place = column // width * by + row * width + column % width
     return r - row + place // width % rows, k - column + place // (rows * width) * width + place % width
+
+
+def _over_the_first(deep: int, width: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    """The last box where the first should be, and zeros behind it."""
+    return r, np.where(k % deep < width, k + deep - width, -1)
 
 
 def _quad(chunk: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -45,6 +45,7 @@ from tcsim.diagnosis.relations import (
 )
 from tcsim.diagnosis.restated import is_everywhere, restated, stored
 from tcsim.diagnosis.scale_tables import scale_tables
+from tcsim.diagnosis.slice_functions import in_slices
 from tcsim.diagnosis.solution import Piece, Solved
 from tcsim.diagnosis.solve import WHOLE, Scored, Solver, foremost
 from tcsim.diagnosis.some_tiles import in_some_tiles
@@ -94,6 +95,11 @@ def solved(problem: Problem, model: Codes, inside: Mask, known: bool) -> Solved 
     reals = replace(reals, finite=reals.finite & inside)
     wrong = ~reals.near(reals.right) & inside
     relations: list[Relation] = []
+    sliced = next(_giving_all(reals, in_slices(problem, reals, wrong)), None)
+    if sliced is not None and not known:
+        return _as_whole(
+            Solved(problem, reals, (), np.zeros_like(wrong), (), wrong, wrong, model, 0, ends_of(False, ())), sliced
+        )
     if wrong.any() and is_relu(reals, problem.size):
         floored = replace(reals, floor=True)
         still = ~floored.near(floored.right) & inside
@@ -262,11 +268,16 @@ def _recovered(found: Solved, sources: tuple[Source, ...] = SOURCES) -> Solved:
 def _of_all(found: Solved) -> Whole | None:
     """What explains everything: an operand's bytes, the end of K, accumulators of other tiles, buffers that overlap."""
     given = found.problem, found.reals, found.wrong
-    for item in chain(bytes_of_operands(*given), tails(*given), carried(*given), overlaid(*given)):
-        near = np.stack([item.near(found.reals, t) for t in range(len(found.wrong))])
-        if near[found.reals.finite].all():
-            return item
-    return None
+    listed = chain(bytes_of_operands(*given), tails(*given), carried(*given), overlaid(*given))
+    return next(_giving_all(found.reals, listed), None)
+
+
+def _giving_all(reals: Reals, items: Iterable[Whole]) -> Iterator[Whole]:
+    """Those that give every output."""
+    for item in items:
+        near = np.stack([item.near(reals, t) for t in range(len(reals.a))])
+        if near[reals.finite].all():
+            yield item
 
 
 def _as_whole(found: Solved, item: Whole) -> Solved:

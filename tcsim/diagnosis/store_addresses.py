@@ -122,7 +122,7 @@ def _staged(r: Ints, c: Ints, row: Ints, column: Ints, tile: tuple[int, int], pa
         if min(pitches) >= width // 2 and pitches[0] != pitches[1]:
             fits = r * pitches[0] + c == row * pitches[1] + column
             if fits.mean() >= _ENOUGH:
-                yield _staging(*pitches, tile)
+                yield _staging(pitches[0], pitches[1], tile)
 
 
 def staged_rules(shape: tuple[int, int]) -> Iterator[Rule]:

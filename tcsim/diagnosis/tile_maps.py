@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
+import numpy as np
+
 from tcsim.diagnosis.maps import START, Ints, Rule
 
 _ROWS = (16, 32, 64, 128, 256)  # of a tile
+_WIDE = 128  # lines of a tile that may be more than there are
 _DEEP = (2, 4, 8, 16)  # chunks of 16 bytes in a row of it
 _STEP = 2  # chunks in an instruction's K
 
@@ -20,6 +23,8 @@ def tile_rules(count: int, depth: int, chunk: int, described: bool) -> Iterator[
         if span * chunk <= depth:
             yield from _address_swizzles(chunk, span)
     for rows in _ROWS:
+        for deep in (chunk * chunks for chunks in _DEEP if chunk * chunks < 2 * depth and rows <= max(count, _WIDE)):
+            yield from _pitch_rules(rows, deep, chunk)
         if rows < 2 * count:
             for deep in (chunk * chunks for chunks in _DEEP):
                 if deep < 2 * depth:
@@ -107,6 +112,28 @@ def _order_rules(rows: int, deep: int) -> Iterator[Rule]:
         yield Rule(written, said, advice, partial(_along, rows, deep, rows, True), 4)
         said = f"tiles of {rows} x {deep} lie K-major in shared memory and are read as MN-major"
         yield Rule(written, said, advice, partial(_along, rows, deep, deep, False), 4)
+
+
+def _pitch_rules(rows: int, deep: int, chunk: int) -> Iterator[Rule]:
+    """Pitches of a tile in which lines lie side by side, K after K: padded on one side only, that of another tile, or K's extent."""
+    advice = "one constant for the pitch of the tile of {x}, from one k to the next"
+    padded = [rows + pad for pad in (chunk // 2, chunk)]
+    for written, read in (
+        *((rows, pitch) for pitch in (*padded, *sorted({deep, 2 * rows, rows // 2} - {rows}))),
+        *((pitch, rows) for pitch in padded),
+    ):
+        said = (
+            f"tiles of {rows} x {deep} that lie MN-major, written with {written} elements from k to k, read with {read}"
+        )
+        where = partial(_across, rows, deep, written, read)
+        yield Rule("{x}: pitch in shared memory wrong", said, advice, where, 4)
+
+
+def _across(rows: int, deep: int, written: int, read: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    place = k % deep * read + r % rows
+    row, at = place % written, place // written
+    inside = (row < rows) & (at < deep)
+    return np.where(inside, r // rows * rows + row, -1), k // deep * deep + np.minimum(at, deep - 1)
 
 
 def _along(rows: int, deep: int, width: int, k_read: bool, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:

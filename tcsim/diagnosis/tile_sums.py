@@ -410,15 +410,11 @@ def tile_sums(problem: Problem, reals: Reals, open_: Mask, moves: bool = False) 
     depth = reals.a.shape[2]
     every = grids(problem, reals)
     units = [depth, *(each * problem.step for each in (1, 2, 4, 8) if each * problem.step < depth)]
-    seen: set[tuple[Tiles, int]] = set()
     for unit in units[: 1 if moves else len(units)]:
         for tiles in every:
             terms = tiles.count * -(-depth // unit)
             if terms > _TERMS or terms * _EACH > min(tiles.height, size[0]) * min(tiles.width, size[1]):
                 continue
-            if unit < depth and any(other[0] == tiles and other[1] < depth for other in seen):
-                continue  # a finer part of K says more
-            seen.add((tiles, unit))
             found = _solved(reals, open_, tiles, unit)
             if found is not None and not (
                 moves and found.in_place and not found.of_c[~np.eye(tiles.count, dtype=bool)].any()
@@ -450,7 +446,7 @@ def _solved(reals: Reals, open_: Mask, tiles: Tiles, unit: int) -> TileSums | No
         known = np.argwhere(usable[place])
         if len(known) < 1.2 * unknown + 8:
             return None
-        i, j = known[random.permutation(len(known))[: 2 * unknown + 64]].T
+        i, j = known[random.permutation(len(known))[: 4 * unknown + 64]].T
         terms = np.einsum("yspu,xspu->syxp", a[:, i], b[:, j], optimize=True).reshape(len(i), -1)
         if with_c:
             terms = np.concatenate([terms, c[:, i, :, j].reshape(len(i), -1)], axis=1)
