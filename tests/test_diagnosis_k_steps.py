@@ -135,7 +135,7 @@ def test_a_sparse_operand_of_other_rows() -> None:
     found = tcsim.diagnose(SPARSE, a=kept, b=b, metadata=positions, observed=observed)
     assert (found.verdict, found.mistake) == ("explained", "a: rows of another block"), str(found)
     assert (
-        "in every block of 16 the part of 8 is always the first, repeated: both halves are the first; metadata or scale"
+        "in every block of 16 the part of 8 is always the first, repeated: 8-15 are 0-7, both halves are the first; metadata or scale"
         in str(found)
     )
 

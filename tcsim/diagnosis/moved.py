@@ -22,6 +22,7 @@ _SAMPLES, _TRIED = 48, 6  # outputs that every rule is tried on first; rules tha
 _EITHER = "look at the block and warp indices in the addresses of {x}, and in those that the epilogue stores to"
 _STRIDE = "; where a descriptor reads it: of every tile the first 8 lines alone arrive, so at its stride byte offset, which is in units of 16 bytes"
 _LANES = "; in Tensor Memory, M = 64 fills the first 16 lanes of every 32 (of some layouts), and 32 lanes were read one after another"
+_PLACES = 2048  # known places that every rule is tried on
 _TILES = (16, 32, 64, 128, 256)
 _SHIFTS = (1, -1, 2, -2, 4, -4, 8, -8)  # of lines that are stored too far on, or not far enough
 _ENOUGH = 0.9  # of the known places a rule must give
@@ -180,8 +181,10 @@ def zero_lines(reals: Reals, open_: Mask, name: str) -> Rule | None:
 
 def free_rule(lines: Ints, what: str) -> Rule:
     """A map of lines as a rule, with the map in words."""
-    said = described(lines, what)
-    return Rule(LINES, said, _EITHER, partial(_mapped, lines), 5 if MORE in said else 3, lines_only=True)
+    said, at = described(lines, what), np.arange(len(lines))
+    spread = (np.where(at % 32 < 16, at - at % size + at % size // 32 * 16 + at % 32, -1) for size in _TILES[1:])
+    advice = _EITHER + _LANES * any(np.array_equal(lines, map_) for map_ in spread)
+    return Rule(LINES, said, advice, partial(_mapped, lines), 5 if MORE in said else 3, lines_only=True)
 
 
 def _mapped(lines: Ints, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
@@ -300,6 +303,8 @@ def _flat_rules(shape: tuple[int, int]) -> list[Rule]:
 
 
 def _candidates(i: Ints, j: Ints, row: Ints, column: Ints, shape: tuple[int, int]) -> Iterator[Moved]:
+    every, kept = (i, j, row, column), np.random.default_rng(0).permutation(len(i))[:_PLACES]
+    i, j, row, column = (x[kept] for x in every)
     rows = _fitting(_line_rules(*shape, "rows"), i, j, row)
     columns = _fitting(_line_rules(shape[1], shape[0], "columns"), j, i, column)
     if rows and columns:
@@ -308,6 +313,7 @@ def _candidates(i: Ints, j: Ints, row: Ints, column: Ints, shape: tuple[int, int
         line, at = rule.where(i, j, i * 0)
         if ((line == row) & (at == column)).mean() >= _ENOUGH:
             yield Moved(flat=rule)
+    i, j, row, column = every
     yield from (Moved(flat=rule) for rule in store_rules(i, j, row, column, shape))
     free = [
         free_rule(_usual(own, found, size), what)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -166,11 +166,13 @@ def _two_rings(own: Ints, producer: int, consumer: int) -> Ints:
     return np.where((slot < producer) & (last >= 0), last, _NOTHING)
 
 
-def sequence_rules(depth: int, step: int, part: str = "") -> Iterator[Rule]:
+@lru_cache(64)
+def sequence_rules(depth: int, step: int, part: str = "") -> tuple[Rule, ...]:
     """The sequences of one operand. part: "data" if its metadata or scale factors are those of the iteration."""
     advice = "producer and consumer disagree about the stage of the pipeline, or one does not wait for the other"
     k = np.arange(depth)
     alike: dict[bytes, list[Sequence]] = {}
+    rules = []
     for found in sequences(depth, step):
         at = _taken(np.array(found.tiles), found.size, depth, k, k, k)[1]
         alike.setdefault(at.tobytes(), []).append(found)
@@ -180,7 +182,8 @@ def sequence_rules(depth: int, step: int, part: str = "") -> Iterator[Rule]:
         also = [causes[cause] for cause in sorted(causes, key=lambda cause: cause != _SPLIT) if cause != first.cause]
         said = f"{advice}; {CAUSES}{'; '.join(also[:_ALSO])}" if also else advice
         rule = Rule("K blocks of {x} mismatched", first.said, said, where, min(one.rank for one in (first, *others)))
-        yield replace(rule, part=part) if part else rule
+        rules.append(replace(rule, part=part) if part else rule)
+    return tuple(rules)
 
 
 def _taken(tiles: Ints, size: int, depth: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:

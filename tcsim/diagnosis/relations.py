@@ -237,7 +237,8 @@ def fitted_codes(problem: Problem, line: Line, narrow: str | None, ends: tuple[A
     high = np.where(inside, high, np.inf).min(axis=line.axis, keepdims=True)
     number = _within(low, high)
     with np.errstate(all="ignore"):
-        return encode(base + number if line.adds else number * base + rest, formats["d"])
+        found = base + number if line.adds else number * base + rest
+        return encode(found if formats["d"].kind == "float" else np.rint(found), formats["d"])
 
 
 def _interval(codes: Codes, format: Format, narrow: str | None) -> tuple[Numbers, Numbers]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -74,6 +74,7 @@ class Solver:
     reals: Reals
     more: tuple[tuple[Rule, ...], tuple[Rule, ...]] = ((), ())  # rules read off the data, of a and of b
     ends: tuple[End, ...] = ()  # what the epilogue may do to the codes
+    _few: dict[str, Numbers] = field(default_factory=dict, compare=False)  # what all rules read for the first samples
 
     @cached_property
     def rules(self) -> dict[str, tuple[Rule, ...]]:
@@ -234,15 +235,17 @@ class Solver:
         lines = self.reals.lines(name)
         t, i, j = chosen.T
         own, other = (i, j) if name == "a" else (j, i)
-        out = np.empty((len(rules), len(chosen), lines.shape[2]))
-        k = np.arange(lines.shape[2])[None]
+        count, width = lines.shape[1:]
+        out = np.empty((len(rules), len(chosen), width))
+        k, first = np.arange(width)[None], t[:, None] * (count * width)
+        flat = np.append(lines, 0.0)  # the last for what lies outside
         for number, rule in enumerate(rules):
             if rule.part:
                 out[number] = self.reals.other_part(name, rule.part, t, own, *asked(self.reals, name, rule, own, other))
                 continue
-            row, at = np.broadcast_arrays(*rule.where(own[:, None], k, other[:, None]))
-            inside = (row >= 0) & (row < lines.shape[1]) & (at >= 0) & (at < lines.shape[2])
-            out[number] = np.where(inside, lines[t[:, None], np.where(inside, row, 0), np.where(inside, at, 0)], 0.0)
+            row, at = rule.where(own[:, None], k, other[:, None])
+            inside = (row >= 0) & (row < count) & ((at >= 0) & (at < width))
+            out[number] = flat.take(np.where(inside, first + row * width + at, lines.size))
         return out
 
     def _seen(self, chosen: Ints) -> tuple[Numbers, Numbers, Numbers]:
@@ -307,6 +310,7 @@ class Solver:
         for name, other in (("a", "b"), ("b", "a")):
             rules = self.rules[name]
             read = self.read(name, chosen, rules)
+            self._few[name] = read[:, :_PAIRED].copy()
             products = np.einsum("nsk,sk->ns", read, plain[other])
             yield from self._scored(
                 chosen, products, lambda row, name=name, rules=rules: Candidate(**{name: rules[row]})
@@ -359,10 +363,10 @@ class Solver:
             yield from self._scored(chosen, weights @ terms.T, lambda row: replace(item, count=self.counts[row]), far)
 
     def _pairs(self, chosen: Ints) -> Iterator[tuple[int, int, Candidate]]:
-        """A rule for each operand."""
+        """A rule for each operand, after `_singles`."""
         few = chosen[:_PAIRED]
         rules_a, rules_b = self.rules["a"], self.rules["b"]
-        a, b = self.read("a", few, rules_a), self.read("b", few, rules_b)
+        a, b = self._few["a"], self._few["b"]
         seen, c, reach = self._seen(few)
         options = (1.0, 0.0, None) if c.any() else (1.0,)  # None: C is stored with the product
         matches = np.zeros((len(options), len(rules_a), len(rules_b)), np.int16)
