@@ -29,6 +29,8 @@ from tests.second_wrong_kernels.cases import (
     SIXTH_CORRECT,
     TENTH,
     TENTH_CORRECT,
+    TWELFTH,
+    TWELFTH_CORRECT,
     WRONG,
     Case,
     differs,
@@ -303,6 +305,34 @@ def test_a_kernel_of_the_eleventh_set_is_wrong(name: str) -> None:
 @pytest.mark.parametrize("name", ["ValidStaggeredK", "ValidColumnsMovedBack"])
 def test_a_right_kernel_of_the_eleventh_set_is_right(name: str) -> None:
     case = make(ELEVENTH_CORRECT[name], 3)
+    assert not differs(case.observed, product(case).astype(case.observed.dtype)), case.name
+
+
+def test_the_twelfth_set_has_names_of_its_own_and_says_where_its_kinds_were_met() -> None:
+    assert len(TWELFTH) >= 50
+    assert len(TWELFTH_CORRECT) >= 8
+    before = (WRONG, HELD_OUT, FOURTH, FIFTH, SIXTH, SEVENTH, EIGHTH, NINTH, TENTH, ELEVENTH, CORRECT)
+    right = (FOURTH_CORRECT, FIFTH_CORRECT, SIXTH_CORRECT, SEVENTH_CORRECT, EIGHTH_CORRECT, NINTH_CORRECT)
+    assert not {*TWELFTH, *TWELFTH_CORRECT} & set().union(*before, *right, TENTH_CORRECT, ELEVENTH_CORRECT)
+    for kind in (*TWELFTH.values(), *TWELFTH_CORRECT.values()):
+        assert kind.__doc__
+        assert re.fullmatch(r"textbook|[\w-]+/[\w.-]+#\d+", kind.source), kind
+        assert kind.correct or (kind.needs and kind.half)
+
+
+@pytest.mark.parametrize("name", ["LastGroupOfTilesNotClipped", "BReadFromTheNextStage", "ScaleOfBForTwoGroups"])
+def test_a_kernel_of_the_twelfth_set_is_wrong(name: str) -> None:
+    case = make(TWELFTH[name], 3)
+    assert differs(case.observed, product(case)), case.name
+    assert "{" not in case.says
+    report = {"verdict": "explained", "explanations": [{"text": case.says}]}
+    assert judge(case, report) == RIGHT, case.says
+    assert judge(case, {**report, "explanations": [{"text": "every output differs"}]}) != RIGHT
+
+
+@pytest.mark.parametrize("name", ["WellPartialsInATree", "WellCFirstThenTheLastSlice"])
+def test_a_right_kernel_of_the_twelfth_set_is_right(name: str) -> None:
+    case = make(TWELFTH_CORRECT[name], 3)
     assert not differs(case.observed, product(case).astype(case.observed.dtype)), case.name
 
 

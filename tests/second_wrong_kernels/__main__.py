@@ -32,6 +32,8 @@ from tests.second_wrong_kernels.cases import (
     SIXTH_CORRECT,
     TENTH,
     TENTH_CORRECT,
+    TWELFTH,
+    TWELFTH_CORRECT,
     WRONG,
     Case,
     make,
@@ -110,6 +112,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--ninth", action="store_true", help="the kinds of kinds_ninth_*.py alone")
     parser.add_argument("--tenth", action="store_true", help="the kinds of kinds_tenth_*.py alone")
     parser.add_argument("--eleventh", action="store_true", help="the kinds of kinds_eleventh_*.py alone")
+    parser.add_argument("--twelfth", action="store_true", help="the kinds of kinds_twelfth_*.py alone")
     parser.add_argument("--json", type=Path, help="write every report, one line a case, as they come")
     parser.add_argument("--verbose", action="store_true", help="print the reports that are not right")
     options = parser.parse_args(arguments)
@@ -132,6 +135,8 @@ def main(arguments: list[str] | None = None) -> int:
         chosen = [*TENTH, *TENTH_CORRECT]
     elif options.eleventh:
         chosen = [*ELEVENTH, *ELEVENTH_CORRECT]
+    elif options.twelfth:
+        chosen = [*TWELFTH, *TWELFTH_CORRECT]
     names = options.only.split(",") if options.only else chosen
     jobs = [(name, options.seed + i) for i in range(options.each) for name in names]
     results = []

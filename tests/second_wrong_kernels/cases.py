@@ -56,6 +56,13 @@ from tests.second_wrong_kernels import (
     kinds_tenth_launch,
     kinds_tenth_loop,
     kinds_tenth_tensor,
+    kinds_twelfth_formats,
+    kinds_twelfth_launch,
+    kinds_twelfth_loop,
+    kinds_twelfth_output,
+    kinds_twelfth_right,
+    kinds_twelfth_shared,
+    kinds_twelfth_warps,
     kinds_two,
     kinds_warps,
 )
@@ -117,6 +124,15 @@ ELEVENTH, ELEVENTH_CORRECT = _set(
     kinds_eleventh_formats,
     kinds_eleventh_right,
 )
+TWELFTH, TWELFTH_CORRECT = _set(
+    kinds_twelfth_launch,
+    kinds_twelfth_loop,
+    kinds_twelfth_shared,
+    kinds_twelfth_warps,
+    kinds_twelfth_output,
+    kinds_twelfth_formats,
+    kinds_twelfth_right,
+)
 CORRECT = {kind.__name__: kind for kind in _kinds(kinds_correct) if kind is not kinds_correct.Correct}
 EVERY: dict[str, type[Kernel]] = {
     **WRONG,
@@ -129,6 +145,7 @@ EVERY: dict[str, type[Kernel]] = {
     **NINTH,
     **TENTH,
     **ELEVENTH,
+    **TWELFTH,
     **CORRECT,
     **FOURTH_CORRECT,
     **FIFTH_CORRECT,
@@ -138,6 +155,7 @@ EVERY: dict[str, type[Kernel]] = {
     **NINTH_CORRECT,
     **TENTH_CORRECT,
     **ELEVENTH_CORRECT,
+    **TWELFTH_CORRECT,
 }
 
 
@@ -210,7 +228,7 @@ def make(kind: type[Kernel], seed: int) -> Case:
             else:
                 shows = differs(observed, right_of(kernel, random))
         blind = next(
-            (group for group in (SIXTH, SEVENTH, EIGHTH, NINTH, TENTH, ELEVENTH) if kind.__name__ in group), {}
+            (group for group in (SIXTH, SEVENTH, EIGHTH, NINTH, TENTH, ELEVENTH, TWELFTH) if kind.__name__ in group), {}
         )
         if shows and not (blind and twins(kernel, observed, seed, blind)):
             says = (kind.__doc__ or "").strip()
@@ -240,7 +258,7 @@ ROUNDING = (
 
 
 def can_show(kind: type[Kernel], p: Problem, t: Tiling) -> bool:
-    """Whether a kind of the sixth to the eleventh set has what it wishes on a problem that was drawn for another."""
+    """Whether a kind of the sixth to the twelfth set has what it wishes on a problem that was drawn for another."""
     wish = kind.wish
     extents = {"m": (p.m, t.bm), "n": (p.n, t.bn), "k": (p.k, t.bk)}
     return (
