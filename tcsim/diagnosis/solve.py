@@ -348,7 +348,8 @@ class Solver:
         for factor in (np.ones(len(rules)), beta):
             fits = np.abs(product + factor[:, None] * read - seen) <= np.maximum(1.0, np.abs(factor))[:, None] * reach
             matches = fits.sum(axis=1)
-            for row in np.flatnonzero((matches > 0.7 * len(seen)) & (matches > 0) & np.isfinite(factor)):
+            holds = (read != 0).any(axis=1) & np.isfinite(factor)  # C that is zero has a simpler name
+            for row in np.flatnonzero(holds & (matches > 0.7 * len(seen)) & (matches > 0)):
                 item = Candidate(c=rules[row], beta=_round(float(factor[row]), self.reals.coarse))
                 if item.beta != 0.0 and rules[row].detail:
                     yield int(matches[row]), item.rank, item
