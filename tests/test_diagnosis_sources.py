@@ -111,7 +111,9 @@ def test_columns_that_overlap_and_columns_that_nothing_is_stored_to() -> None:
     for to, column in enumerate((0, 1, 3, 5, 7)):
         out[:, to::8] = right[:, column::8]
     found = tcsim.diagnose(MMA, a=a, b=b, observed=out)
-    assert found.mistake == "d: stored at another place + part of the output never written", str(found)
+    assert found.mistake == "b: columns of another block", str(found)
+    assert "parts of 1 are parts 0, 1, 3, 5, 7, zero, zero, zero" in str(found)
+    assert "the same as: d: stored at another place" in str(found)
     said = found.explanations[0].detail
     assert "in every 8 columns the parts of 1 are parts 0, 1, 3, 5, 7" in said and "columns 5-7,13-15" in said
 

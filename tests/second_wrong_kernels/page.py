@@ -1,4 +1,4 @@
-"""`python -m tests.second_wrong_kernels.page REPORTS [REPORTS] --into PAGE`: figures, table and examples of the fourth to the eighth set in a page.
+"""`python -m tests.second_wrong_kernels.page REPORTS [REPORTS] --into PAGE`: figures, table and examples of a set in a page.
 
 REPORTS is what `python -m tests.second_wrong_kernels --fourth --json` (or `--fifth`, ...) wrote. With two of them, the second is the later run.
 """
