@@ -280,11 +280,15 @@ def _values(format: Format) -> Iterator[Reading]:
             read = partial(_as, format=format, other=FORMATS[name])
             yield reading(f"codes read as {name}", f"they are {format.name}", read)
     for by in (2.0, 0.5, 4.0, 0.25, 2.0**7, 2.0**-7, 2.0**8, 2.0**-8, 2.0**127, 2.0**-127):
-        yield reading(
-            "scaled", f"every factor counts {by:g} times: a bias of the exponent", partial(np.multiply, by), 3
-        )
+        said = f"every factor of scale_{{x}} counts {by:g} times, a bias of the exponent; or the product is scaled or added {by:g} times"
+        advice = f"{_VALUE}; and at alpha, and at whether several blocks, slices or runs add to the same output"
+        yield Reading("result scaled", said, advice, partial(_more, by), 3)
     product_of = "the product of both tables at the same place"
     yield Reading("scale_{x} multiplied by scale_{y}", product_of, _ORDER, _both, 4)
+
+
+def _more(by: float, own: Numbers, other: Numbers) -> Numbers:
+    return by * own
 
 
 def _cut(own: Numbers, other: Numbers) -> Numbers:

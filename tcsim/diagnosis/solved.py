@@ -89,7 +89,7 @@ def solved(problem: Problem, model: Codes, inside: Mask, known: bool) -> Solved 
         return None
     if problem.a.size * problem.b.shape[2] > _MOST:
         return None
-    narrow = problem.output or narrow_format(problem, model)
+    narrow = narrow_format(problem, model) or problem.output  # a wider array may hold results of a narrower type
     bare = model if problem.finish is None else right_of(replace(problem, finish=None))
     reals = reals_of(problem, bare, precision(narrow))
     reals = replace(reals, finite=reals.finite & inside)
@@ -143,14 +143,14 @@ def solved(problem: Problem, model: Codes, inside: Mask, known: bool) -> Solved 
     found = replace(found, relations=tuple(relations))
     if narrow and not found.rounding_only:
         values = _values(reals, found.pieces) if line is None else line.values
-        cut = narrowing(narrow, reals, values) if problem.output is None else None
+        cut = narrowing(narrow, reals, values) if narrow != problem.output else None
         if found.covered:
             found = _in_every_bit(found)
         by_bits = _narrowing_by_bits(found, narrow)
-        if by_bits is not None and (problem.output is None or by_bits.mistake == TRUNCATED):
+        if by_bits is not None and (narrow != problem.output or by_bits.mistake == TRUNCATED):
             cut = by_bits
         found = replace(found, relations=(*relations, *([cut] if cut is not None else [])))
-    elif narrow and problem.output is None:
+    elif narrow and narrow != problem.output:
         cut = _narrowing_by_bits(found, narrow) or narrowing(narrow, reals, reals.right)
         found = replace(found, relations=(*relations, cut))
     if found.left.any() and not (found.left & reals.finite).any() and found.codes is not None:
