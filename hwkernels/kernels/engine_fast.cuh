@@ -174,7 +174,7 @@ struct Step {
             const u32 field = high_of(sum) & 0x7FF00000u, least = 1009u << 20;
             const double shift = join((field > least ? field : least) + (42u << 20) + 0x80000u, 0);
             sum = (sum + shift) - shift;
-            rare |= beyond(sum) >> 31;
+            rare |= high_of(sum) + high_of(sum) >= 1039u << 21;  // as `beyond` says, but no 32 values that wait for it
         } else if (WIDE) {
             rare |= high_of(sum) + high_of(sum) - (897u << 21) >= (1151u - 897u) << 21;
         }

@@ -15,8 +15,8 @@ enum {
     STAGE = SPAN * SPANS_OF_STAGE,  // places along K
     MASKS = (SPAN + 1) * SPANS_OF_STAGE,
     WORDS = (LENGTH + 31) / 32,
-    CHUNK_A = BLOCK_M * (12 * STAGE + 4 * MASKS),
-    CHUNK_B = BLOCK_N * (10 * STAGE + 4 * MASKS),
+    CHUNK_A = BLOCK_M * (8 * STAGE + 4 * MASKS),
+    CHUNK_B = BLOCK_N * (6 * STAGE + 4 * MASKS),
     CHUNK = CHUNK_A + CHUNK_B,
     WARPS_N = BLOCK_N / (8 * THREAD_N),
     THREADS = BLOCK_M / THREAD_M * (BLOCK_N / THREAD_N),
@@ -75,11 +75,10 @@ FN bool element_b(const Problem &p, i64 column, int step, int place, Factor *fou
     return true;
 }
 
-// One step of one row: `at` is the row in its tile, `place_of` its place among the magnitudes.
+// One step of one row: `at` is the row in its tile.
 template <bool IS_A, int TILE>
 FN void decode(const Problem &p, const Workspace &w, i64 row, int step) {
     const int at = row % TILE;
-    const int place_of = IS_A ? at : (at >> 1 & 1) * (TILE / 2) + (at >> 2) * 2 + (at & 1);  // of a quad the halves lie apart
     u8 *chunks = (IS_A ? w.a : w.b) + row / TILE * w.stages * (i64)(IS_A ? CHUNK_A : CHUNK_B);
     Flags flags[WORDS] = {};
     u32 before = 0;
@@ -88,12 +87,12 @@ FN void decode(const Problem &p, const Workspace &w, i64 row, int step) {
         if (IS_A ? element_a(p, row, step, k, &f) : element_b(p, row, step, k, &f)) note(flags[k / 32], f, k % 32);
         const int own = (step + AHEAD) * SPANS + k / SPAN, ahead = own - AHEAD * SPANS;  // spans
         u8 *chunk = chunks + own / SPANS_OF_STAGE * (i64)(IS_A ? CHUNK_A : CHUNK_B);
-        ((double *)chunk)[(own % SPANS_OF_STAGE * SPAN + k % SPAN) * TILE + place_of] = f.magnitude;
-        u32 *masks = (u32 *)(chunk + 8 * STAGE * TILE) + (own % SPANS_OF_STAGE * (SPAN + 1) + k % SPAN) * TILE + at;
+        ((u32 *)chunk)[(own % SPANS_OF_STAGE * SPAN + k % SPAN) * TILE + at] = high_of(f.magnitude);
+        u32 *masks = (u32 *)(chunk + 4 * STAGE * TILE) + (own % SPANS_OF_STAGE * (SPAN + 1) + k % SPAN) * TILE + at;
         masks[0] = f.sign ^ (k % PART ? before : 0);
         before = f.sign;
         if (k % PART == PART - 1) masks[TILE] = before ^ (IS_A ? 0x80000000u : 0);  // and 2**31 added to the count
-        u8 *exponents = chunks + ahead / SPANS_OF_STAGE * (i64)(IS_A ? CHUNK_A : CHUNK_B) + (8 * STAGE + 4 * MASKS) * TILE;
+        u8 *exponents = chunks + ahead / SPANS_OF_STAGE * (i64)(IS_A ? CHUNK_A : CHUNK_B) + 4 * (STAGE + MASKS) * TILE;
         const u32 exponent = (u32)(f.exponent + (IS_A ? (int)TheStep::BIAS : 0)) & 0xFFFF;
         const int place = (ahead % SPANS_OF_STAGE * SPAN + k % SPAN) * TILE + at;
         if (IS_A) ((u32 *)exponents)[place] = exponent * 0x10001u;
@@ -122,7 +121,10 @@ FN void copy_chunk(u8 *to, const u8 *from) {
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) engine_gemm(const Problem p, const Workspace w) {
     extern __shared__ __align__(128) u8 shared[];
-    double *totals = (double *)(shared + RING * CHUNK) + threadIdx.x;  // where c is added after the steps of an instruction
+    // Of each output what c is added to after the steps of an instruction; else, where nothing is copied yet or any more, c and the result: loops
+    // over them that are not unrolled need few registers.
+    double *totals = (double *)(shared + (APART ? RING * CHUNK : 0)) + threadIdx.x;
+    static_assert(APART || 8 * OUTPUTS * THREADS <= RING * CHUNK, "the outputs fit where the chunks lie");
     u32 *parts = (u32 *)(shared + RING * CHUNK + (APART ? 8 : 0) * OUTPUTS * THREADS) + threadIdx.x;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const int row = (warp / WARPS_N * 4 + lane / 8) * THREAD_M, quad = warp % WARPS_N * 8 * QUADS + lane % 8;
@@ -130,18 +132,18 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) engine_gemm(const 
     double addends[OUTPUTS];
     States states = {0, 0};
     u32 nan = 0;  // totals that are NaN
-#pragma unroll
+#pragma unroll 4
     for (int i = 0; i < OUTPUTS; i++) {
         const i64 m = first_row + i / THREAD_N, n = first_column + (quad + i % THREAD_N / 4 * 8) * 4 + i % 4;
-        double c = m < p.m && n < p.n ? TheStep::addend(((const CodeC *)p.c)[m * p.c_m + n * p.c_n]) : 0.0;
-        if (APART) {
-            totals[i * THREADS] = c;
-            nan |= is_nan(c) ? 1u << i : 0;
-        } else if (!is_finite(c)) {
-            states.start(1u << i, c);
-            c = 0.0;
-        }
-        addends[i] = c;
+        const double c = m < p.m && n < p.n ? TheStep::addend(((const CodeC *)p.c)[m * p.c_m + n * p.c_n]) : 0.0;
+        if (APART) nan |= is_nan(c) ? 1u << i : 0;
+        else if (!is_finite(c)) states.start(1u << i, c);
+        totals[i * THREADS] = APART || is_finite(c) ? c : 0.0;
+    }
+    if (!APART) {
+#pragma unroll
+        for (int i = 0; i < OUTPUTS; i++) addends[i] = totals[i * THREADS];
+        __syncthreads();
     }
     const u8 *from_a = w.a + blockIdx.y * (i64)w.stages * CHUNK_A, *from_b = w.b + blockIdx.x * (i64)w.stages * CHUNK_B;
     for (int stage = 0; stage < RING - 1; stage++) {
@@ -152,7 +154,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) engine_gemm(const 
         asm volatile("cp.async.commit_group;" ::: "memory");
     }
     u32 largest[THREAD_M][THREAD_N / 2];  // exponents of products
-    double sums[THREAD_M][THREAD_N];
+    double apart[WITHIN ? 1 : OUTPUTS];    // sums of products where the addend is none of them: else both are the same registers
+    double *const sums = WITHIN ? addends : apart;
     const auto nothing = [&] {
 #pragma unroll
         for (int i = 0; i < THREAD_M; i++)
@@ -168,8 +171,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) engine_gemm(const 
             }
     };
     const auto look = [&](const u8 *here, int inner) {
-        const u32 *exponents_a = (const u32 *)(here + (8 * STAGE + 4 * MASKS) * BLOCK_M) + inner * SPAN * BLOCK_M + row;
-        const u16 *exponents_b = (const u16 *)(here + CHUNK_A + (8 * STAGE + 4 * MASKS) * BLOCK_N) + inner * SPAN * BLOCK_N + quad * 4;
+        const u32 *exponents_a = (const u32 *)(here + 4 * (STAGE + MASKS) * BLOCK_M) + inner * SPAN * BLOCK_M + row;
+        const u16 *exponents_b = (const u16 *)(here + CHUNK_A + 4 * (STAGE + MASKS) * BLOCK_N) + inner * SPAN * BLOCK_N + quad * 4;
 #pragma unroll 4
         for (int k = 0; k < SPAN; k++) {
             u32 x[THREAD_M];
@@ -207,38 +210,40 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) engine_gemm(const 
         for (int i = 0; i < OUTPUTS; i++) {
             if (APART && step % STEPS == 0) addends[i] = 0.0;
             const u32 unit = TheStep::unit<RAISED>(largest[i / THREAD_N][i % THREAD_N / 2] << (i % 2 ? 4 : 20), addends[i]);
-            sums[i / THREAD_N][i % THREAD_N] = WITHIN ? TheStep::of_addend(unit, addends[i]) : TheStep::empty(unit);
+            sums[i] = WITHIN ? TheStep::of_addend(unit, addends[i]) : TheStep::empty(unit);
         }
     };
     const auto add_products = [&](const u8 *here, int inner) {
-        const double *values_a = (const double *)here + inner * SPAN * BLOCK_M + row;
-        const double *values_b = (const double *)(here + CHUNK_A) + inner * SPAN * BLOCK_N + quad * 2;
-        const u32 *masks_a = (const u32 *)(here + 8 * STAGE * BLOCK_M) + inner * (SPAN + 1) * BLOCK_M + row;
-        const u32 *masks_b = (const u32 *)(here + CHUNK_A + 8 * STAGE * BLOCK_N) + inner * (SPAN + 1) * BLOCK_N + quad * 4;
+        const u32 *values_a = (const u32 *)here + inner * SPAN * BLOCK_M + row;
+        const u32 *values_b = (const u32 *)(here + CHUNK_A) + inner * SPAN * BLOCK_N + quad * 4;
+        const u32 *masks_a = (const u32 *)(here + 4 * STAGE * BLOCK_M) + inner * (SPAN + 1) * BLOCK_M + row;
+        const u32 *masks_b = (const u32 *)(here + CHUNK_A + 4 * STAGE * BLOCK_N) + inner * (SPAN + 1) * BLOCK_N + quad * 4;
 #pragma unroll
         for (int k = 0; k < SPAN; k++) {
-            double a[THREAD_M], b[THREAD_N];
-            u32 x[THREAD_M], y[THREAD_N];
+            u32 a[THREAD_M], b[THREAD_N], x[THREAD_M], y[THREAD_N];
 #pragma unroll
-            for (int i = 0; i < THREAD_M; i += 2) *(double2 *)(a + i) = *(const double2 *)(values_a + k * BLOCK_M + i);
-#pragma unroll
-            for (int i = 0; i < THREAD_M; i += 4) *(uint4 *)(x + i) = *(const uint4 *)(masks_a + k * BLOCK_M + i);
+            for (int i = 0; i < THREAD_M; i += 4) {
+                *(uint4 *)(a + i) = *(const uint4 *)(values_a + k * BLOCK_M + i);
+                *(uint4 *)(x + i) = *(const uint4 *)(masks_a + k * BLOCK_M + i);
+            }
 #pragma unroll
             for (int j = 0; j < QUADS; j++) {
-                *(double2 *)(b + 4 * j) = *(const double2 *)(values_b + k * BLOCK_N + 16 * j);
-                *(double2 *)(b + 4 * j + 2) = *(const double2 *)(values_b + k * BLOCK_N + BLOCK_N / 2 + 16 * j);
+                *(uint4 *)(b + 4 * j) = *(const uint4 *)(values_b + k * BLOCK_N + 32 * j);
                 *(uint4 *)(y + 4 * j) = *(const uint4 *)(masks_b + k * BLOCK_N + 32 * j);
             }
 #pragma unroll
             for (int i = 0; i < THREAD_M; i++)
 #pragma unroll
-                for (int j = 0; j < THREAD_N; j++) sums[i][j] = fused_rz(a[i], b[j], complemented(sums[i][j], x[i], y[j]));
+                for (int j = 0; j < THREAD_N; j++) {
+                    double &sum = sums[i * THREAD_N + j];
+                    sum = fused_rz(join(a[i], 0), join(b[j], 0), complemented(sum, x[i], y[j]));
+                }
         }
     };
     // The sum of a part: kept if another follows, or the result of the step.
     const auto end = [&](const u8 *here, int inner, int part) {
-        const u32 *masks_a = (const u32 *)(here + 8 * STAGE * BLOCK_M) + (inner * (SPAN + 1) + SPAN) * BLOCK_M + row;
-        const u32 *masks_b = (const u32 *)(here + CHUNK_A + 8 * STAGE * BLOCK_N) + (inner * (SPAN + 1) + SPAN) * BLOCK_N + quad * 4;
+        const u32 *masks_a = (const u32 *)(here + 4 * STAGE * BLOCK_M) + (inner * (SPAN + 1) + SPAN) * BLOCK_M + row;
+        const u32 *masks_b = (const u32 *)(here + CHUNK_A + 4 * STAGE * BLOCK_N) + (inner * (SPAN + 1) + SPAN) * BLOCK_N + quad * 4;
         u32 x[THREAD_M], y[THREAD_N];
 #pragma unroll
         for (int i = 0; i < THREAD_M; i += 4) *(uint4 *)(x + i) = *(const uint4 *)(masks_a + i);
@@ -247,16 +252,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) engine_gemm(const 
         if (part < PARTS - 1) {
 #pragma unroll
             for (int i = 0; i < OUTPUTS; i++) {
-                const double whole = complemented(sums[i / THREAD_N][i % THREAD_N], x[i / THREAD_N], y[i % THREAD_N]);
+                const double whole = complemented(sums[i], x[i / THREAD_N], y[i % THREAD_N]);
                 parts[(OUTPUTS * part + i) * THREADS] = low_of(whole);
-                sums[i / THREAD_N][i % THREAD_N] = TheStep::empty(high_of(whole));
+                sums[i] = TheStep::empty(high_of(whole));
             }
             return;
         }
         bool rare = false;
 #pragma unroll
         for (int i = 0; i < OUTPUTS; i++) {
-            const double whole = complemented(sums[i / THREAD_N][i % THREAD_N], x[i / THREAD_N], y[i % THREAD_N]);
+            const double whole = complemented(sums[i], x[i / THREAD_N], y[i % THREAD_N]);
             const u32 upper = high_of(whole);
             double sum = TheStep::value(upper, low_of(whole));
             if (!WITHIN) sum += TheStep::cut_addend(upper, addends[i]);
@@ -264,11 +269,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) engine_gemm(const 
             for (int earlier = 0; earlier < PARTS - 1; earlier++) sum += TheStep::value(upper, parts[(OUTPUTS * earlier + i) * THREADS]);
             addends[i] = TheStep::usually(TheStep::begun(sum, rare));
         }
-        if (rare && states.any() != ~0u >> (32 - OUTPUTS)) {  // where no output is finite nobody reads the sums, and f64 has room for them
-            u32 some = 0;
+        rare &= states.any() != ~0u >> (32 - OUTPUTS);
+        if (rare) {  // where no output is finite nobody reads the sums, and f64 has room for them
+            u32 some = TheStep::HALF ? ~0u : 0;
 #pragma unroll
             for (int i = 0; i < OUTPUTS; i++) {
-                some |= TheStep::beyond(addends[i]);
+                if (!TheStep::HALF) some |= TheStep::beyond(addends[i]);
                 addends[i] = TheStep::rarely(addends[i]);
             }
             if ((int)some < 0) {
@@ -282,8 +288,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) engine_gemm(const 
                 }
                 states.put(infinite, negative);
             }
-            raise();
         }
+        if (!AHEAD) nothing();
+        if (rare) raise();
     };
     const auto add_apart = [&] {
         const u32 any = states.any();
@@ -320,7 +327,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) engine_gemm(const 
             look(here, inner);
             if (!AHEAD) {
                 begin(step);
-                nothing();
             } else if (step < 0) {
                 continue;
             }
@@ -329,16 +335,21 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) engine_gemm(const 
         }
         if (APART && step % STEPS == STEPS - 1) add_apart();
     }
+    if (!APART) {
+        __syncthreads();
 #pragma unroll
+        for (int i = 0; i < OUTPUTS; i++) totals[i * THREADS] = states.value(1u << i, addends[i]);
+    }
+#pragma unroll 1
     for (int i = 0; i < OUTPUTS; i++) {
         const i64 m = first_row + i / THREAD_N, n = first_column + (quad + i % THREAD_N / 4 * 8) * 4 + i % 4;
-        if (m < p.m && n < p.n) ((CodeD *)p.d)[m * p.n + n] = (CodeD)TheStep::code(APART ? totals[i * THREADS] : states.value(1u << i, addends[i]));
+        if (m < p.m && n < p.n) ((CodeD *)p.d)[m * p.n + n] = (CodeD)TheStep::code(totals[i * THREADS]);
     }
 }
 #else
 // The same for tests on a CPU, an output after the other, from the same chunks.
 FN u32 output_on_cpu(const Problem &p, const Workspace &w, i64 m, i64 n) {
-    const int at_m = m % BLOCK_M, at_n = n % BLOCK_N, place_n = (at_n >> 1 & 1) * (BLOCK_N / 2) + (at_n >> 2) * 2 + (at_n & 1);
+    const int at_m = m % BLOCK_M, at_n = n % BLOCK_N;
     double total = TheStep::addend(((const CodeC *)p.c)[m * p.c_m + n * p.c_n]), c = is_finite(total) ? total : 0.0;
     States states = {0, 0};
     if (!APART && !is_finite(total)) states.start(1, total);
@@ -348,8 +359,8 @@ FN u32 output_on_cpu(const Problem &p, const Workspace &w, i64 m, i64 n) {
         u32 pair = (u32)TheStep::LOWEST * 0x10001u;
         for (int k = 0; k < LENGTH; k++) {
             const int span = step * SPANS + k / SPAN, stage = span / SPANS_OF_STAGE, place = span % SPANS_OF_STAGE * SPAN + k % SPAN;
-            const u32 *exponents_a = (const u32 *)(chunks_a + stage * (i64)CHUNK_A + (8 * STAGE + 4 * MASKS) * BLOCK_M);
-            const u16 *exponents_b = (const u16 *)(chunks_b + stage * (i64)CHUNK_B + (8 * STAGE + 4 * MASKS) * BLOCK_N);
+            const u32 *exponents_a = (const u32 *)(chunks_a + stage * (i64)CHUNK_A + 4 * (STAGE + MASKS) * BLOCK_M);
+            const u16 *exponents_b = (const u16 *)(chunks_b + stage * (i64)CHUNK_B + 4 * (STAGE + MASKS) * BLOCK_N);
             pair = pair_max(exponents_a[place * BLOCK_M + at_m], exponents_b[place * BLOCK_N + at_n] * 0x10001u, pair);
         }
         const u32 unit = TheStep::unit<false>(pair << 20, c);
@@ -361,10 +372,10 @@ FN u32 output_on_cpu(const Problem &p, const Workspace &w, i64 m, i64 n) {
             const int span = (step + AHEAD) * SPANS + k / SPAN, stage = span / SPANS_OF_STAGE, inner = span % SPANS_OF_STAGE;
             const u8 *a = chunks_a + stage * (i64)CHUNK_A, *b = chunks_b + stage * (i64)CHUNK_B;
             const int place = inner * SPAN + k % SPAN, mask = inner * (SPAN + 1) + k % SPAN;
-            const u32 *masks_a = (const u32 *)(a + 8 * STAGE * BLOCK_M) + mask * BLOCK_M + at_m;
-            const u32 *masks_b = (const u32 *)(b + 8 * STAGE * BLOCK_N) + mask * BLOCK_N + at_n;
+            const u32 *masks_a = (const u32 *)(a + 4 * STAGE * BLOCK_M) + mask * BLOCK_M + at_m;
+            const u32 *masks_b = (const u32 *)(b + 4 * STAGE * BLOCK_N) + mask * BLOCK_N + at_n;
             low ^= masks_a[0] ^ masks_b[0];
-            const double next = fused_rz(((const double *)a)[place * BLOCK_M + at_m], ((const double *)b)[place * BLOCK_N + place_n], join(high, low));
+            const double next = fused_rz(join(((const u32 *)a)[place * BLOCK_M + at_m], 0), join(((const u32 *)b)[place * BLOCK_N + at_n], 0), join(high, low));
             high = high_of(next), low = low_of(next);
             if (k % PART != PART - 1) continue;
             sum += TheStep::value(high, low ^ masks_a[BLOCK_M] ^ masks_b[BLOCK_N]);
