@@ -62,8 +62,8 @@ class Constants:
     def chunks(self) -> tuple[int, int]:
         """Bytes of a chunk of A and of one of B."""
         return (
-            self.tile.block_m * self.spans_of_stage * (8 * self.span + 4 * (self.span + 1)),
-            self.tile.block_n * self.spans_of_stage * (6 * self.span + 4 * (self.span + 1)),
+            self.tile.block_m * self.spans_of_stage * (12 * self.span + 4 * (self.span + 1)),
+            self.tile.block_n * self.spans_of_stage * (10 * self.span + 4 * (self.span + 1)),
         )
 
     @property

@@ -15,8 +15,8 @@ enum {
     STAGE = SPAN * SPANS_OF_STAGE,  // places along K
     MASKS = (SPAN + 1) * SPANS_OF_STAGE,
     WORDS = (LENGTH + 31) / 32,
-    CHUNK_A = BLOCK_M * (8 * STAGE + 4 * MASKS),
-    CHUNK_B = BLOCK_N * (6 * STAGE + 4 * MASKS),
+    CHUNK_A = BLOCK_M * (12 * STAGE + 4 * MASKS),
+    CHUNK_B = BLOCK_N * (10 * STAGE + 4 * MASKS),
     CHUNK = CHUNK_A + CHUNK_B,
     WARPS_N = BLOCK_N / (8 * THREAD_N),
     THREADS = BLOCK_M / THREAD_M * (BLOCK_N / THREAD_N),
@@ -24,7 +24,7 @@ enum {
     OUTPUTS = THREAD_M * THREAD_N,
 };
 typedef Step<TheUnit, CFormat, IS_WIDE> TheStep;
-enum { RAISED = IS_WIDE && !APART && !AHEAD && !TheStep::HALF };  // subnormal addends raise the exponent that a step's search begins with
+enum { RAISED = IS_WIDE && !APART && !TheStep::HALF };  // subnormal addends raise the exponent that a step's search begins with
 
 struct Workspace {
     u8 *a, *b;               // chunks: [tile][stage]
@@ -75,10 +75,11 @@ FN bool element_b(const Problem &p, i64 column, int step, int place, Factor *fou
     return true;
 }
 
-// One step of one row: `at` is the row in its tile.
+// One step of one row: `at` is the row in its tile, `place_of` its place among the magnitudes.
 template <bool IS_A, int TILE>
 FN void decode(const Problem &p, const Workspace &w, i64 row, int step) {
     const int at = row % TILE;
+    const int place_of = IS_A ? at : (at >> 1 & 1) * (TILE / 2) + (at >> 2) * 2 + (at & 1);  // of a quad the halves lie apart
     u8 *chunks = (IS_A ? w.a : w.b) + row / TILE * w.stages * (i64)(IS_A ? CHUNK_A : CHUNK_B);
     Flags flags[WORDS] = {};
     u32 before = 0;
@@ -87,12 +88,12 @@ FN void decode(const Problem &p, const Workspace &w, i64 row, int step) {
         if (IS_A ? element_a(p, row, step, k, &f) : element_b(p, row, step, k, &f)) note(flags[k / 32], f, k % 32);
         const int own = (step + AHEAD) * SPANS + k / SPAN, ahead = own - AHEAD * SPANS;  // spans
         u8 *chunk = chunks + own / SPANS_OF_STAGE * (i64)(IS_A ? CHUNK_A : CHUNK_B);
-        ((u32 *)chunk)[(own % SPANS_OF_STAGE * SPAN + k % SPAN) * TILE + at] = high_of(f.magnitude);
-        u32 *masks = (u32 *)(chunk + 4 * STAGE * TILE) + (own % SPANS_OF_STAGE * (SPAN + 1) + k % SPAN) * TILE + at;
+        ((double *)chunk)[(own % SPANS_OF_STAGE * SPAN + k % SPAN) * TILE + place_of] = f.magnitude;
+        u32 *masks = (u32 *)(chunk + 8 * STAGE * TILE) + (own % SPANS_OF_STAGE * (SPAN + 1) + k % SPAN) * TILE + at;
         masks[0] = f.sign ^ (k % PART ? before : 0);
         before = f.sign;
         if (k % PART == PART - 1) masks[TILE] = before ^ (IS_A ? 0x80000000u : 0);  // and 2**31 added to the count
-        u8 *exponents = chunks + ahead / SPANS_OF_STAGE * (i64)(IS_A ? CHUNK_A : CHUNK_B) + 4 * (STAGE + MASKS) * TILE;
+        u8 *exponents = chunks + ahead / SPANS_OF_STAGE * (i64)(IS_A ? CHUNK_A : CHUNK_B) + (8 * STAGE + 4 * MASKS) * TILE;
         const u32 exponent = (u32)(f.exponent + (IS_A ? (int)TheStep::BIAS : 0)) & 0xFFFF;
         const int place = (ahead % SPANS_OF_STAGE * SPAN + k % SPAN) * TILE + at;
         if (IS_A) ((u32 *)exponents)[place] = exponent * 0x10001u;
@@ -156,11 +157,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) engine_gemm(const 
     u32 largest[THREAD_M][THREAD_N / 2];  // exponents of products
     double apart[WITHIN ? 1 : OUTPUTS];    // sums of products where the addend is none of them: else both are the same registers
     double *const sums = WITHIN ? addends : apart;
+    const u32 lowest = (u32)TheStep::LOWEST * 0x10001u;
+    bool rare = true;  // addends may be subnormal
     const auto nothing = [&] {
 #pragma unroll
         for (int i = 0; i < THREAD_M; i++)
 #pragma unroll
-            for (int j = 0; j < THREAD_N / 2; j++) largest[i][j] = (u32)TheStep::LOWEST * 0x10001u;
+            for (int j = 0; j < THREAD_N / 2; j++) largest[i][j] = lowest;
     };
     const auto raise = [&] {
 #pragma unroll
@@ -171,9 +174,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) engine_gemm(const 
             }
     };
     const auto look = [&](const u8 *here, int inner) {
-        const u32 *exponents_a = (const u32 *)(here + 4 * (STAGE + MASKS) * BLOCK_M) + inner * SPAN * BLOCK_M + row;
-        const u16 *exponents_b = (const u16 *)(here + CHUNK_A + 4 * (STAGE + MASKS) * BLOCK_N) + inner * SPAN * BLOCK_N + quad * 4;
-#pragma unroll 4
+        const u32 *exponents_a = (const u32 *)(here + (8 * STAGE + 4 * MASKS) * BLOCK_M) + inner * SPAN * BLOCK_M + row;
+        const u16 *exponents_b = (const u16 *)(here + CHUNK_A + (8 * STAGE + 4 * MASKS) * BLOCK_N) + inner * SPAN * BLOCK_N + quad * 4;
+#pragma unroll
         for (int k = 0; k < SPAN; k++) {
             u32 x[THREAD_M];
             uint2 y[QUADS];
@@ -185,8 +188,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) engine_gemm(const 
             for (int i = 0; i < THREAD_M; i++)
 #pragma unroll
                 for (int j = 0; j < QUADS; j++) {
-                    largest[i][2 * j] = pair_max(x[i], y[j].x, largest[i][2 * j]);
-                    largest[i][2 * j + 1] = pair_max(x[i], y[j].y, largest[i][2 * j + 1]);
+                    const bool first = !AHEAD && !k;  // of a step
+                    largest[i][2 * j] = pair_max(x[i], y[j].x, first ? lowest : largest[i][2 * j]);
+                    largest[i][2 * j + 1] = pair_max(x[i], y[j].y, first ? lowest : largest[i][2 * j + 1]);
                 }
         }
     };
@@ -214,21 +218,22 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) engine_gemm(const 
         }
     };
     const auto add_products = [&](const u8 *here, int inner) {
-        const u32 *values_a = (const u32 *)here + inner * SPAN * BLOCK_M + row;
-        const u32 *values_b = (const u32 *)(here + CHUNK_A) + inner * SPAN * BLOCK_N + quad * 4;
-        const u32 *masks_a = (const u32 *)(here + 4 * STAGE * BLOCK_M) + inner * (SPAN + 1) * BLOCK_M + row;
-        const u32 *masks_b = (const u32 *)(here + CHUNK_A + 4 * STAGE * BLOCK_N) + inner * (SPAN + 1) * BLOCK_N + quad * 4;
+        const double *values_a = (const double *)here + inner * SPAN * BLOCK_M + row;
+        const double *values_b = (const double *)(here + CHUNK_A) + inner * SPAN * BLOCK_N + quad * 2;
+        const u32 *masks_a = (const u32 *)(here + 8 * STAGE * BLOCK_M) + inner * (SPAN + 1) * BLOCK_M + row;
+        const u32 *masks_b = (const u32 *)(here + CHUNK_A + 8 * STAGE * BLOCK_N) + inner * (SPAN + 1) * BLOCK_N + quad * 4;
 #pragma unroll
         for (int k = 0; k < SPAN; k++) {
-            u32 a[THREAD_M], b[THREAD_N], x[THREAD_M], y[THREAD_N];
+            double a[THREAD_M], b[THREAD_N];
+            u32 x[THREAD_M], y[THREAD_N];
 #pragma unroll
-            for (int i = 0; i < THREAD_M; i += 4) {
-                *(uint4 *)(a + i) = *(const uint4 *)(values_a + k * BLOCK_M + i);
-                *(uint4 *)(x + i) = *(const uint4 *)(masks_a + k * BLOCK_M + i);
-            }
+            for (int i = 0; i < THREAD_M; i += 2) *(double2 *)(a + i) = *(const double2 *)(values_a + k * BLOCK_M + i);
+#pragma unroll
+            for (int i = 0; i < THREAD_M; i += 4) *(uint4 *)(x + i) = *(const uint4 *)(masks_a + k * BLOCK_M + i);
 #pragma unroll
             for (int j = 0; j < QUADS; j++) {
-                *(uint4 *)(b + 4 * j) = *(const uint4 *)(values_b + k * BLOCK_N + 32 * j);
+                *(double2 *)(b + 4 * j) = *(const double2 *)(values_b + k * BLOCK_N + 16 * j);
+                *(double2 *)(b + 4 * j + 2) = *(const double2 *)(values_b + k * BLOCK_N + BLOCK_N / 2 + 16 * j);
                 *(uint4 *)(y + 4 * j) = *(const uint4 *)(masks_b + k * BLOCK_N + 32 * j);
             }
 #pragma unroll
@@ -236,14 +241,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) engine_gemm(const 
 #pragma unroll
                 for (int j = 0; j < THREAD_N; j++) {
                     double &sum = sums[i * THREAD_N + j];
-                    sum = fused_rz(join(a[i], 0), join(b[j], 0), complemented(sum, x[i], y[j]));
+                    sum = fused_rz(a[i], b[j], complemented(sum, x[i], y[j]));
                 }
         }
     };
     // The sum of a part: kept if another follows, or the result of the step.
     const auto end = [&](const u8 *here, int inner, int part) {
-        const u32 *masks_a = (const u32 *)(here + 4 * STAGE * BLOCK_M) + (inner * (SPAN + 1) + SPAN) * BLOCK_M + row;
-        const u32 *masks_b = (const u32 *)(here + CHUNK_A + 4 * STAGE * BLOCK_N) + (inner * (SPAN + 1) + SPAN) * BLOCK_N + quad * 4;
+        const u32 *masks_a = (const u32 *)(here + 8 * STAGE * BLOCK_M) + (inner * (SPAN + 1) + SPAN) * BLOCK_M + row;
+        const u32 *masks_b = (const u32 *)(here + CHUNK_A + 8 * STAGE * BLOCK_N) + (inner * (SPAN + 1) + SPAN) * BLOCK_N + quad * 4;
         u32 x[THREAD_M], y[THREAD_N];
 #pragma unroll
         for (int i = 0; i < THREAD_M; i += 4) *(uint4 *)(x + i) = *(const uint4 *)(masks_a + i);
@@ -258,7 +263,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) engine_gemm(const 
             }
             return;
         }
-        bool rare = false;
+        u32 most = 0;
 #pragma unroll
         for (int i = 0; i < OUTPUTS; i++) {
             const double whole = complemented(sums[i], x[i / THREAD_N], y[i % THREAD_N]);
@@ -267,9 +272,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) engine_gemm(const 
             if (!WITHIN) sum += TheStep::cut_addend(upper, addends[i]);
 #pragma unroll
             for (int earlier = 0; earlier < PARTS - 1; earlier++) sum += TheStep::value(upper, parts[(OUTPUTS * earlier + i) * THREADS]);
-            addends[i] = TheStep::usually(TheStep::begun(sum, rare));
+            addends[i] = TheStep::usually(TheStep::begun(sum, most));
         }
-        rare &= states.any() != ~0u >> (32 - OUTPUTS);
+        rare = TheStep::rare(most) && states.any() != ~0u >> (32 - OUTPUTS);
         if (rare) {  // where no output is finite nobody reads the sums, and f64 has room for them
             u32 some = TheStep::HALF ? ~0u : 0;
 #pragma unroll
@@ -289,8 +294,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) engine_gemm(const 
                 states.put(infinite, negative);
             }
         }
-        if (!AHEAD) nothing();
-        if (rare) raise();
     };
     const auto add_apart = [&] {
         const u32 any = states.any();
@@ -303,11 +306,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) engine_gemm(const 
         states = {0, 0};
     };
     const u8 *here = shared;
-    nothing();
-    raise();
+    if (AHEAD) nothing();
 #pragma unroll 1
     for (int step = -AHEAD, number = 0; step < w.steps; step++) {
         if (AHEAD && step >= 0) {
+            if (rare) raise();
             begin(step);
             nothing();
         }
@@ -326,6 +329,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) engine_gemm(const 
             }
             look(here, inner);
             if (!AHEAD) {
+                if (rare) raise();
                 begin(step);
             } else if (step < 0) {
                 continue;
@@ -338,18 +342,18 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) engine_gemm(const 
     if (!APART) {
         __syncthreads();
 #pragma unroll
-        for (int i = 0; i < OUTPUTS; i++) totals[i * THREADS] = states.value(1u << i, addends[i]);
+        for (int i = 0; i < OUTPUTS; i++) totals[i * THREADS] = addends[i];
     }
 #pragma unroll 1
     for (int i = 0; i < OUTPUTS; i++) {
         const i64 m = first_row + i / THREAD_N, n = first_column + (quad + i % THREAD_N / 4 * 8) * 4 + i % 4;
-        if (m < p.m && n < p.n) ((CodeD *)p.d)[m * p.n + n] = (CodeD)TheStep::code(totals[i * THREADS]);
+        if (m < p.m && n < p.n) ((CodeD *)p.d)[m * p.n + n] = (CodeD)TheStep::code(states.value(APART ? 0 : 1u << i, totals[i * THREADS]));
     }
 }
 #else
 // The same for tests on a CPU, an output after the other, from the same chunks.
 FN u32 output_on_cpu(const Problem &p, const Workspace &w, i64 m, i64 n) {
-    const int at_m = m % BLOCK_M, at_n = n % BLOCK_N;
+    const int at_m = m % BLOCK_M, at_n = n % BLOCK_N, place_n = (at_n >> 1 & 1) * (BLOCK_N / 2) + (at_n >> 2) * 2 + (at_n & 1);
     double total = TheStep::addend(((const CodeC *)p.c)[m * p.c_m + n * p.c_n]), c = is_finite(total) ? total : 0.0;
     States states = {0, 0};
     if (!APART && !is_finite(total)) states.start(1, total);
@@ -359,8 +363,8 @@ FN u32 output_on_cpu(const Problem &p, const Workspace &w, i64 m, i64 n) {
         u32 pair = (u32)TheStep::LOWEST * 0x10001u;
         for (int k = 0; k < LENGTH; k++) {
             const int span = step * SPANS + k / SPAN, stage = span / SPANS_OF_STAGE, place = span % SPANS_OF_STAGE * SPAN + k % SPAN;
-            const u32 *exponents_a = (const u32 *)(chunks_a + stage * (i64)CHUNK_A + 4 * (STAGE + MASKS) * BLOCK_M);
-            const u16 *exponents_b = (const u16 *)(chunks_b + stage * (i64)CHUNK_B + 4 * (STAGE + MASKS) * BLOCK_N);
+            const u32 *exponents_a = (const u32 *)(chunks_a + stage * (i64)CHUNK_A + (8 * STAGE + 4 * MASKS) * BLOCK_M);
+            const u16 *exponents_b = (const u16 *)(chunks_b + stage * (i64)CHUNK_B + (8 * STAGE + 4 * MASKS) * BLOCK_N);
             pair = pair_max(exponents_a[place * BLOCK_M + at_m], exponents_b[place * BLOCK_N + at_n] * 0x10001u, pair);
         }
         const u32 unit = TheStep::unit<false>(pair << 20, c);
@@ -372,17 +376,18 @@ FN u32 output_on_cpu(const Problem &p, const Workspace &w, i64 m, i64 n) {
             const int span = (step + AHEAD) * SPANS + k / SPAN, stage = span / SPANS_OF_STAGE, inner = span % SPANS_OF_STAGE;
             const u8 *a = chunks_a + stage * (i64)CHUNK_A, *b = chunks_b + stage * (i64)CHUNK_B;
             const int place = inner * SPAN + k % SPAN, mask = inner * (SPAN + 1) + k % SPAN;
-            const u32 *masks_a = (const u32 *)(a + 4 * STAGE * BLOCK_M) + mask * BLOCK_M + at_m;
-            const u32 *masks_b = (const u32 *)(b + 4 * STAGE * BLOCK_N) + mask * BLOCK_N + at_n;
+            const u32 *masks_a = (const u32 *)(a + 8 * STAGE * BLOCK_M) + mask * BLOCK_M + at_m;
+            const u32 *masks_b = (const u32 *)(b + 8 * STAGE * BLOCK_N) + mask * BLOCK_N + at_n;
             low ^= masks_a[0] ^ masks_b[0];
-            const double next = fused_rz(join(((const u32 *)a)[place * BLOCK_M + at_m], 0), join(((const u32 *)b)[place * BLOCK_N + at_n], 0), join(high, low));
+            const double next = fused_rz(((const double *)a)[place * BLOCK_M + at_m], ((const double *)b)[place * BLOCK_N + place_n], join(high, low));
             high = high_of(next), low = low_of(next);
             if (k % PART != PART - 1) continue;
             sum += TheStep::value(high, low ^ masks_a[BLOCK_M] ^ masks_b[BLOCK_N]);
             low = 0;
         }
-        bool rare = false;
-        sum = TheStep::begun(sum, rare);
+        u32 most = 0;
+        sum = TheStep::begun(sum, most);
+        const bool rare = TheStep::rare(most);
         if (rare) states.put(TheStep::beyond(sum) >> 31, high_of(sum) >> 31);
         c = TheStep::usually(sum);
         if (rare) c = (int)TheStep::beyond(c) < 0 ? 0.0 : TheStep::rarely(c);
