@@ -273,9 +273,7 @@ def _grouped(work: Work, problem: Problem, batch: int, stream: int) -> None:
         own = _bytes(_of_batch(work, problem, place))
         for function, count in zip((group_a, group_b), counts, strict=True):
             blocks = -(-count // _THREADS)
-            StreamLaunch(function, [own, space, np.array([count], np.int64)], (blocks, 1, 1), (_THREADS, 1, 1))(
-                stream
-            )
+            StreamLaunch(function, [own, space, np.array([count], np.int64)], (blocks, 1, 1), (_THREADS, 1, 1))(stream)
         StreamLaunch(gemm, [own, space], (tiles[1], tiles[0], 1), (_THREADS, 1, 1), keep=kept)(stream)
 
 

@@ -168,13 +168,13 @@ struct Step {
     }
     // The value of an accumulator whose low word is its count plus 2**31.
     FN double value(u32 unit, u32 biased) { return join(unit, biased) - join(unit, 0x80000000u); }
-    // The sum rounded as the unit does is `usually` of `begun`; if `rare` is set it is `rarely` of that, and it may be `beyond` the range.
+    // The sum rounded as the unit does is `usually` of `begun`; where the largest of some sums is `rare` it is `rarely` of that, and it may be `beyond` the range.
     FN double begun(double sum, u32 &most) {
         if (HALF) {  // to nearest even: a number whose last place is that of the result comes and goes
             const u32 field = high_of(sum) & 0x7FF00000u, least = 1009u << 20;
             const double shift = join((field > least ? field : least) + (42u << 20) + 0x80000u, 0);
             sum = (sum + shift) - shift;
-            most = sum_max(high_of(sum) + high_of(sum), 0, most);  // as `beyond` says, but no 32 values that wait for it
+            most = sum_max(high_of(sum) + high_of(sum), 0, most);
         } else if (WIDE) {
             most = sum_max(high_of(sum) + high_of(sum), 0u - (897u << 21), most);
         }

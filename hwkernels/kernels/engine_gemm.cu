@@ -2,8 +2,8 @@
 //
 // `engine_decode_a` and `engine_decode_b` write the operands in chunks: of a tile of rows (or columns) and a stage of K, first the
 // magnitudes, then the masks that complement, then the exponents, K outermost. A stage is some short steps, or a span of a long one; the largest
-// exponent of a long step must be known before its first product, so its exponents come one step ahead. `engine_gemm` copies chunks into shared memory and computes
-// a tile of BLOCK_M x BLOCK_N outputs; each thread has THREAD_M rows and THREAD_N columns, in quads. Its addends lie in shared memory.
+// exponent of a step must be known before its first product, so with AHEAD its exponents lie with the spans of the step before. `engine_gemm`
+// copies chunks into shared memory and computes a tile of BLOCK_M x BLOCK_N outputs; each thread has THREAD_M rows and THREAD_N columns, in quads.
 #include "engine_exact.cuh"
 #include "engine_fast.cuh"
 #include "constants.cuh"
@@ -11,7 +11,6 @@
 enum {
     PART = LENGTH / PARTS,          // products whose sum fits 32 bits
     SPANS = LENGTH / SPAN,          // of a step
-    AHEAD = SPANS > 1,              // the exponents of a step lie with the spans of the step before
     STAGE = SPAN * SPANS_OF_STAGE,  // places along K
     MASKS = (SPAN + 1) * SPANS_OF_STAGE,
     WORDS = (LENGTH + 31) / 32,
@@ -122,8 +121,8 @@ FN void copy_chunk(u8 *to, const u8 *from) {
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) engine_gemm(const Problem p, const Workspace w) {
     extern __shared__ __align__(128) u8 shared[];
-    // Of each output what c is added to after the steps of an instruction; else, where nothing is copied yet or any more, c and the result: loops
-    // over them that are not unrolled need few registers.
+    // Of each output: with APART what c is added to after the steps of an instruction; else c, before anything is copied, and the result, when
+    // everything is read: in loops that are not unrolled their conversions need few registers.
     double *totals = (double *)(shared + (APART ? RING * CHUNK : 0)) + threadIdx.x;
     static_assert(APART || 8 * OUTPUTS * THREADS <= RING * CHUNK, "the outputs fit where the chunks lie");
     u32 *parts = (u32 *)(shared + RING * CHUNK + (APART ? 8 : 0) * OUTPUTS * THREADS) + threadIdx.x;
@@ -155,8 +154,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) engine_gemm(const 
         asm volatile("cp.async.commit_group;" ::: "memory");
     }
     u32 largest[THREAD_M][THREAD_N / 2];  // exponents of products
-    double apart[WITHIN ? 1 : OUTPUTS];    // sums of products where the addend is none of them: else both are the same registers
-    double *const sums = WITHIN ? addends : apart;
+    double others[WITHIN ? 1 : OUTPUTS];
+    double *const sums = WITHIN ? addends : others;  // an addend that is counted with the products lives on in their sum
     const u32 lowest = (u32)TheStep::LOWEST * 0x10001u;
     bool rare = true;  // addends may be subnormal
     const auto nothing = [&] {
@@ -276,7 +275,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) engine_gemm(const 
         }
         rare = TheStep::rare(most) && states.any() != ~0u >> (32 - OUTPUTS);
         if (rare) {  // where no output is finite nobody reads the sums, and f64 has room for them
-            u32 some = TheStep::HALF ? ~0u : 0;
+            u32 some = TheStep::HALF ? ~0u : 0;  // there rare is beyond
 #pragma unroll
             for (int i = 0; i < OUTPUTS; i++) {
                 if (!TheStep::HALF) some |= TheStep::beyond(addends[i]);
