@@ -2,7 +2,7 @@
 #include "engine_exact.cuh"
 
 #ifdef __CUDACC__
-extern "C" __global__ void __launch_bounds__(128, 1) engine_exact(const Problem p) {
+extern "C" __global__ void __launch_bounds__(128, LEAST_BLOCKS) engine_exact(const Problem p) {
     const i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
     if (i < p.outputs) ((CodeD *)p.d)[i] = (CodeD)output_of(p, i);
 }
