@@ -71,7 +71,7 @@ FN int dot4(u32 a, u32 b, int c) {
 // One instruction of one output: `stride` groups lie from one of its groups to the next.
 FN u64 grouped(const Group *a, const Group *b, const Scaling *s, const Scaling *t, u64 c) {
     enum { BELOW = ReadA::As::FRACTION_BITS + ReadB::As::FRACTION_BITS - ReadA::As::MINIMUM_EXPONENT - ReadB::As::MINIMUM_EXPONENT };
-    Term terms[GROUPS];
+    Term<i64> terms[GROUPS];
     Specials seen = {false, false, false};
 #pragma unroll
     for (int g = 0; g < GROUPS; g++) {
