@@ -28,6 +28,10 @@ WORKS = {
     "two steps": ("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", "sm_80"),
     "sparse": ("mma.sp.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16", "sm_90"),
     "in parts": ("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32", "sm_120"),
+    "scaled": (
+        "mma.sync.aligned.kind::mxf8f6f4.block_scale.m16n8k32.row.col.f32.e4m3.e4m3.f32.ue8m0",
+        "sm_120",
+    ),
     "in groups": (
         "mma.sync.aligned.kind::mxf4nvf4.block_scale.scale_vec::4X.m16n8k64.row.col.f32.e2m1.e2m1.f32.ue4m3",
         "sm_120",
@@ -66,8 +70,10 @@ def result(memory: Memory, problem: Problem, like: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("name", ["sparse", "in groups", "ordinary"])
 def test_the_kernel_for_everything(name: str) -> None:
     work = work_of(name)
-    source = '#include "engine_exact.cuh"\n'
-    kernel = parse(compile_cubin(source, "sm_90", headers=headers_of(work)).ptx).kernel("engine_exact")
+    source = (KERNELS / "engine_exact.cu").read_text(encoding="utf-8")
+    kernel = parse(compile_cubin(source, "sm_90", headers=headers_of(work), defines={"LEAST_BLOCKS": 1}).ptx).kernel(
+        "engine_exact"
+    )
     given, order, want = case(work, "bits", 1)
     memory = Memory()
     problem = problem_of(work, placed(memory, given, order))
@@ -85,16 +91,19 @@ def test_the_kernels_for_large_products(name: str) -> None:
     np.testing.assert_array_equal(large(work, given, order, want), want)
 
 
-def test_subnormal_addends() -> None:
-    """Their exponent is that of the smallest normal number, where products beside them are smaller still."""
-    work = work_of("two steps")
+@pytest.mark.parametrize("name", ["two steps", "scaled"])
+def test_subnormal_addends(name: str) -> None:
+    """Their exponent is that of the smallest normal number, where products beside them are smaller still: of one step in one span, or in two."""
+    work = work_of(name)
     given, order, _ = case(work, "near", 1)
     stream = np.random.default_rng(3)
-    for codes in (given.a, given.b):
+    for codes in (given.a, given.b) if work.scale is None else (given.scale_a, given.scale_b):
+        assert codes is not None
         field = np.uint32(127 - 70) + stream.integers(-6, 7, codes.shape, np.int32).astype(np.uint32)
-        codes[...] = (codes & np.uint32(0x807FE000)) | field << np.uint32(23)
+        codes[...] = field if work.scale else (codes & np.uint32(0x807FE000)) | field << np.uint32(23)
     given.c[...] &= np.uint32(0x807FFFFF)
     want = NUMPY.multiply(work, given, order)
+    assert ((want << np.uint32(1)) - np.uint32(1) < np.uint32((1 << 24) - 1)).any()  # some are subnormal again
     np.testing.assert_array_equal(large(work, given, order, want), want)
 
 
@@ -183,7 +192,7 @@ def test_it_is_installed_and_says_what_it_does_not_compute() -> None:
     assert "-0" in ENGINE.takes(odd)
     chosen = {name: kernels_of(work_of(name))[-1] for name in WORKS}
     assert chosen == {
-        "f16": "fast", "two steps": "fast", "sparse": "fast", "in parts": "fast", "in groups": "grouped", "ordinary": "native",
+        "f16": "fast", "two steps": "fast", "sparse": "fast", "in parts": "fast", "scaled": "fast", "in groups": "grouped", "ordinary": "native",
     }  # fmt: skip
 
 

@@ -45,6 +45,7 @@ class Constants:
     parts: int  # of a step: products of each sum to less than 32 bits
     apart: bool  # c is added after the steps of an instruction
     within: bool  # the addend fits into the sum of the products
+    ahead: bool  # the exponents of a step come one step before its products
     wide: bool  # results may overflow, or be subnormal, or exponents of products lie below those of f32
     tile: Tile
 
@@ -54,9 +55,8 @@ class Constants:
         return max(1, _FEWEST // self.span)
 
     def stages(self, steps: int) -> int:
-        """Of a product of some steps; the exponents of long ones come one step ahead."""
-        spans = self.length // self.span
-        return -(-(steps + (spans > 1)) * spans // self.spans_of_stage)
+        """Of a product of some steps."""
+        return -(-(steps + self.ahead) * (self.length // self.span) // self.spans_of_stage)
 
     @property
     def chunks(self) -> tuple[int, int]:
@@ -135,7 +135,9 @@ def constants_of(work: Work, shared: int = _SHARED, tile: Tile | None = None) ->
     within = _fits(kept // parts, codes, unit.fraction_bits, 2 << unit.fraction_bits)
     lowest = sum(item.minimum_exponent - (item.fraction_bits if item.zero else 0) for item in multiplied)
     span = min(_FEWEST, length // parts)
-    found = Constants(length, kept, steps, span, parts, apart, within, lowest < -126, tile or TILE)
+    wide = lowest < -126
+    ahead = span < length or (within and not apart and (span == _FEWEST or not wide))  # it must be, or it is faster
+    found = Constants(length, kept, steps, span, parts, apart, within, ahead, wide, tile or TILE)
     if found.shared_bytes > shared:
         raise UnsupportedError(f"a stage needs more than {shared} bytes of shared memory")
     return found
@@ -163,7 +165,7 @@ def headers(work: Work, constants: Constants) -> dict[str, str]:
     first = next(number for number, step in enumerate(work.steps) if isinstance(step, DotAdd))
     text = (
         f"#pragma once\nenum {{ {listed}, IS_WIDE = {int(constants.wide)}, APART = {int(constants.apart)}, "
-        f"WITHIN = {int(constants.within)}, BLOCKS = {constants.blocks} }};\n"
+        f"WITHIN = {int(constants.within)}, AHEAD = {int(constants.ahead)}, BLOCKS = {constants.blocks} }};\n"
         f"CONSTANT int STEP_PLACES[STEPS][KEPT_LENGTH] = {{{places}}};\ntypedef Unit{first} TheUnit;\n"
         f"typedef Read<{a.name}, {(read or a).name}> ReadA;\ntypedef Read<{b.name}, {(read or b).name}> ReadB;\n"
         f"typedef {c.name} CFormat;\ntypedef {scale} ScaleFormat;\n"

@@ -1,7 +1,7 @@
 """One multiplication on the GPU: operands that lie there, kernels compiled for it, a result that stays there.
 
 Large products are computed by engine_gemm.cu where its unit fits and the GPU has a full-rate f64 unit, those of fp4 whose products are summed in groups
-by engine_grouped.cu, ordinary arithmetic by engine_native.cu; everything else by engine_exact.cuh.
+by engine_grouped.cu, ordinary arithmetic by engine_native.cu; everything else by engine_exact.cu.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from hwkernels.device.stream_launch import (
     make_current,
     multiprocessors,
 )
+from hwkernels.device.toolchain import AssembleError
 from hwkernels.engine import fast, grouped, native
 from hwkernels.engine.source import KERNELS, headers_of
 from tcsim.engines.contract import Work
@@ -35,7 +36,10 @@ FULL_RATE_F64 = (80, 90, 100)
 """Compute capabilities whose f64 unit has half the lanes of the f32 unit. Source: CUDA C++ Programming Guide, Throughput of Native Arithmetic Instructions."""
 LEAST = 1 << 24
 """Products of one matrix product from which the fast kernel is worth its decoding."""
-_EXACT_THREADS = 256
+_THREADS = 256
+_EXACT_THREADS = 128
+_LEAST_BLOCKS = 1, 0
+"""Of engine_exact.cu on a multiprocessor; 0 is ptxas's choice. Some works spill with the one, some with the other: the first that does not is taken."""
 _POINTERS = ("a", "b", "c", "scale_a", "scale_b", "columns", "order", "d")
 _STRIDES = (
     "batch_a", "batch_b", "batch_c", "batch_scale_a", "batch_scale_b", "batch_columns",
@@ -180,47 +184,36 @@ CUBINS: dict[tuple[Work, str, fast.Tile | None], bytes] = {}
 """What was compiled in another process, by work, name of the kernel and tile."""
 
 
-def exact_cubin(work: Work, target: str) -> bytes:
-    """The kernel of engine_exact.cuh. Raises UnsupportedError, ToolchainError, AssembleError."""
-    source = '#include "engine_exact.cuh"\n'
-    return compile_cubin(source, target, name="engine.cu", headers=headers_of(work), strict=False).cubin
-
-
-def fast_cubin(work: Work, target: str, constants: fast.Constants) -> bytes:
-    """The kernels of engine_gemm.cu. Raises as `exact_cubin`."""
-    source = (KERNELS / "engine_gemm.cu").read_text(encoding="utf-8")
-    headers = fast.headers(work, constants)
-    return compile_cubin(source, target, name="engine_gemm.cu", headers=headers, strict=False).cubin
-
-
-def grouped_cubin(work: Work, target: str) -> bytes:
-    """The kernels of engine_grouped.cu. Raises as `exact_cubin`."""
-    source = (KERNELS / "engine_grouped.cu").read_text(encoding="utf-8")
-    return compile_cubin(source, target, name="engine_grouped.cu", headers=grouped.headers(work), strict=False).cubin
-
-
-def native_cubin(work: Work, target: str) -> bytes:
-    """The kernels of engine_native.cu. Raises as `exact_cubin`."""
-    source = (KERNELS / "engine_native.cu").read_text(encoding="utf-8")
-    return compile_cubin(source, target, name="engine_native.cu", headers=native.headers(work)).cubin
-
-
 def cubin_of(work: Work, kernel: str, target: str, shared: int, tile: fast.Tile | None = None) -> bytes:
-    """The machine code of one of `kernels_of`. Raises as `exact_cubin`."""
+    """The machine code of one of `kernels_of`. Raises UnsupportedError, ToolchainError, and AssembleError where registers spill too."""
     if kernel == "fast":
-        return fast_cubin(work, target, fast.constants_of(work, shared, tile))
-    return {"exact": exact_cubin, "grouped": grouped_cubin, "native": native_cubin}[kernel](work, target)
+        headers = fast.headers(work, fast.constants_of(work, shared, tile))
+    else:
+        headers = {"exact": headers_of, "grouped": grouped.headers, "native": native.headers}[kernel](work)
+    name = f"engine_{'gemm' if kernel == 'fast' else kernel}.cu"
+    source = (KERNELS / name).read_text(encoding="utf-8")
+    for blocks in _LEAST_BLOCKS if kernel == "exact" else (0,):
+        try:
+            return compile_cubin(source, target, name=name, headers=headers, defines={"LEAST_BLOCKS": blocks}).cubin
+        except AssembleError as error:
+            if not blocks or not error.notes:
+                raise
+    raise AssertionError("the last one returns or raises")
+
+
+def _here(work: Work, kernel: str, tile: fast.Tile | None = None) -> bytes:
+    """The same for the GPU at hand."""
+    return CUBINS.get((work, kernel, tile)) or cubin_of(work, kernel, f"sm_{arch_number()}", shared_limit(), tile)
 
 
 @cache
 def _exact_function(work: Work) -> Any:
-    cubin = CUBINS.get((work, "exact", None)) or exact_cubin(work, f"sm_{arch_number()}")
-    return load_function(cubin, "engine_exact")
+    return load_function(_here(work, "exact"), "engine_exact")
 
 
 def exact(work: Work, problem: Problem, stream: int) -> None:
-    """Launch the kernel of engine_exact.cuh."""
-    blocks = min(-(-problem.outputs // _EXACT_THREADS), 64 * multiprocessors())
+    """Launch the kernel of engine_exact.cu."""
+    blocks = -(-problem.outputs // _EXACT_THREADS)
     StreamLaunch(_exact_function(work), [_bytes(problem)], (blocks, 1, 1), (_EXACT_THREADS, 1, 1))(stream)
 
 
@@ -228,7 +221,7 @@ def exact(work: Work, problem: Problem, stream: int) -> None:
 def fast_functions(work: Work, tile: fast.Tile | None = None) -> tuple[fast.Constants, tuple[Any, Any, Any]]:
     """The constants and the kernels that decode a and b and multiply. Raises UnsupportedError."""
     constants = fast.constants_of(work, shared_limit(), tile)
-    cubin = CUBINS.get((work, "fast", tile)) or fast_cubin(work, f"sm_{arch_number()}", constants)
+    cubin = _here(work, "fast", tile)
     names = ("engine_decode_a", "engine_decode_b", "engine_gemm")
     decode_a, decode_b, gemm = (load_function(cubin, name) for name in names)
     return constants, (decode_a, decode_b, gemm)
@@ -272,7 +265,7 @@ def _fast(work: Work, problem: Problem, batch: int, stream: int, tile: fast.Tile
 @cache
 def _grouped_functions(work: Work) -> tuple[Any, Any, Any]:
     """The kernels that write the groups of a and b, and the one that multiplies."""
-    cubin = CUBINS.get((work, "grouped", None)) or grouped_cubin(work, f"sm_{arch_number()}")
+    cubin = _here(work, "grouped")
     group_a, group_b, gemm = (load_function(cubin, f"engine_{name}") for name in ("group_a", "group_b", "grouped"))
     return group_a, group_b, gemm
 
@@ -288,17 +281,15 @@ def _grouped(work: Work, problem: Problem, batch: int, stream: int) -> None:
     for place in range(batch):
         own = _bytes(_of_batch(work, problem, place))
         for function, count in zip((group_a, group_b), counts, strict=True):
-            blocks = -(-count // _EXACT_THREADS)
-            StreamLaunch(function, [own, space, np.array([count], np.int64)], (blocks, 1, 1), (_EXACT_THREADS, 1, 1))(
-                stream
-            )
-        StreamLaunch(gemm, [own, space], (tiles[1], tiles[0], 1), (_EXACT_THREADS, 1, 1), keep=kept)(stream)
+            blocks = -(-count // _THREADS)
+            StreamLaunch(function, [own, space, np.array([count], np.int64)], (blocks, 1, 1), (_THREADS, 1, 1))(stream)
+        StreamLaunch(gemm, [own, space], (tiles[1], tiles[0], 1), (_THREADS, 1, 1), keep=kept)(stream)
 
 
 @cache
 def _native_functions(work: Work) -> tuple[Any, Any, Any, Any]:
     """The kernel that multiplies, and those that say which NaN an output is."""
-    cubin = CUBINS.get((work, "native", None)) or native_cubin(work, f"sm_{arch_number()}")
+    cubin = _here(work, "native")
     multiply, last, there, mend = (
         load_function(cubin, f"engine_{name}") for name in ("native", "last_nan", "any_nan", "mend")
     )
@@ -309,7 +300,7 @@ def _native(work: Work, problem: Problem, batch: int, stream: int) -> None:
     """Each product of the batch by itself."""
     multiply, last, there, mend = _native_functions(work)
     rows, columns = (native.SIDE * each for each in native.each_of(work))
-    many, threads = 64 * multiprocessors(), (_EXACT_THREADS, 1, 1)
+    many, threads = 64 * multiprocessors(), (_THREADS, 1, 1)
     kept = _workspace(8 * problem.n + 4 * problem.m)
     space = _bytes(NanSpace(kept.address, kept.address + 8 * problem.n))
     for place in range(batch):
@@ -319,7 +310,7 @@ def _native(work: Work, problem: Problem, batch: int, stream: int) -> None:
         if work.result.name == "f64":
             StreamLaunch(last, [own, space], (-(-problem.n // 64), 1, 1), (64, 1, 1))(stream)
             StreamLaunch(there, [own, space], (problem.m, 1, 1), threads)(stream)
-            outputs = -(-problem.m * problem.n // _EXACT_THREADS)
+            outputs = -(-problem.m * problem.n // _THREADS)
             StreamLaunch(mend, [own, space], (min(outputs, many), 1, 1), threads, keep=kept)(stream)
 
 

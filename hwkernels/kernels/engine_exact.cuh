@@ -1,4 +1,4 @@
-// One thread an output: an instruction's steps over one block of K after the other, each result the accumulator of the next.
+// One output: an instruction's steps over one block of K after the other, each result the accumulator of the next.
 // `instruction` (instruction.cuh), the types CodeA to CodeS and the constants in capitals are generated from the lowering and the formats (hwkernels/engine/source.py).
 // It computes every lowering there is, slowly: engine_fast.cuh computes the fused dot-adds of large products.
 #pragma once
@@ -33,9 +33,8 @@ struct Place {
     FN_MEMBER u64 scale_b(int i) const { return i < scales ? (u64)factors_b[i * scale_b_k] : 0; }
 };
 
-
 FN u64 output_of(const Problem &p, i64 index) {
-    const i64 batch = index / ((i64)p.m * p.n), row = index / p.n % p.m, column = index % p.n;
+    const i64 line = index / p.n, column = index - line * p.n, batch = line / p.m, row = line - batch * p.m;
     const CodeA *a = (const CodeA *)p.a + batch * p.batch_a + row * p.a_m;
     const CodeB *b = (const CodeB *)p.b + batch * p.batch_b + column * p.b_n;
     const CodeS *s = (const CodeS *)p.scale_a + batch * p.batch_scale_a + row * p.scale_a_m;
@@ -52,14 +51,3 @@ FN u64 output_of(const Problem &p, i64 index) {
     }
     return total;
 }
-
-#ifdef __CUDACC__
-extern "C" __global__ void __launch_bounds__(256) engine_exact(const Problem p) {
-    const i64 step = (i64)gridDim.x * blockDim.x;
-    for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < p.outputs; i += step) ((CodeD *)p.d)[i] = (CodeD)output_of(p, i);
-}
-#else
-extern "C" void engine_exact(const Problem *p) {
-    for (i64 i = 0; i < p->outputs; i++) ((CodeD *)p->d)[i] = (CodeD)output_of(*p, i);
-}
-#endif

@@ -168,22 +168,23 @@ struct Step {
     }
     // The value of an accumulator whose low word is its count plus 2**31.
     FN double value(u32 unit, u32 biased) { return join(unit, biased) - join(unit, 0x80000000u); }
-    // The sum rounded as the unit does is `usually` of `begun`; if `rare` is set it is `rarely` of that, and it may be `beyond` the range.
-    FN double begun(double sum, bool &rare) {
+    // The sum rounded as the unit does is `usually` of `begun`; where the largest of some sums is `rare` it is `rarely` of that, and it may be `beyond` the range.
+    FN double begun(double sum, u32 &most) {
         if (HALF) {  // to nearest even: a number whose last place is that of the result comes and goes
             const u32 field = high_of(sum) & 0x7FF00000u, least = 1009u << 20;
             const double shift = join((field > least ? field : least) + (42u << 20) + 0x80000u, 0);
             sum = (sum + shift) - shift;
-            rare |= beyond(sum) >> 31;
+            most = sum_max(high_of(sum) + high_of(sum), 0, most);
         } else if (WIDE) {
-            rare |= high_of(sum) + high_of(sum) - (897u << 21) >= (1151u - 897u) << 21;
+            most = sum_max(high_of(sum) + high_of(sum), 0u - (897u << 21), most);
         }
         return sum;
     }
+    FN bool rare(u32 most) { return (HALF || WIDE) && most >= (HALF ? 1039u : 1151u - 897u) << 21; }
     FN double usually(double sum) {
         if (HALF) return sum;
         if (U::DROPPED) return join(high_of(sum) & ~((1u << (U::DROPPED - 3)) - 1), 0);
-        return join(high_of(sum), low_of(sum) & 0xE0000000u);
+        return as_double(bits_of(sum) & ~0x1FFFFFFFull);
     }
     // Whether the result is infinite, in the sign bit.
     FN u32 beyond(double sum) { return ((HALF ? 1039u : 1151u) << 20) - 1 - (high_of(sum) & 0x7FFFFFFFu); }
@@ -197,9 +198,9 @@ struct Step {
     // An ordinary addition in the result's format. A sum of two f16 is exact in f64.
     FN double added(double x, double y) {
         if (!HALF) return (double)sum32((float)x, (float)y);
-        bool rare = false;
-        const double sum = begun(x + y, rare);
-        return rare && is_finite(sum) ? join((high_of(sum) & 0x80000000u) | 0x7FF00000u, 0) : sum;
+        u32 most = 0;
+        const double sum = begun(x + y, most);
+        return rare(most) && is_finite(sum) ? join((high_of(sum) & 0x80000000u) | 0x7FF00000u, 0) : sum;
     }
     FN double addend(u64 code) { return value_of<C>(code); }
     FN u32 code(double c) {

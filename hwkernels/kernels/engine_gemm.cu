@@ -2,8 +2,8 @@
 //
 // `engine_decode_a` and `engine_decode_b` write the operands in chunks: of a tile of rows (or columns) and a stage of K, first the
 // magnitudes, then the masks that complement, then the exponents, K outermost. A stage is some short steps, or a span of a long one; the largest
-// exponent of a long step must be known before its first product, so its exponents come one step ahead. `engine_gemm` copies chunks into shared memory and computes
-// a tile of BLOCK_M x BLOCK_N outputs; each thread has THREAD_M rows and THREAD_N columns, in quads. Its addends lie in shared memory.
+// exponent of a step must be known before its first product, so with AHEAD its exponents lie with the spans of the step before. `engine_gemm`
+// copies chunks into shared memory and computes a tile of BLOCK_M x BLOCK_N outputs; each thread has THREAD_M rows and THREAD_N columns, in quads.
 #include "engine_exact.cuh"
 #include "engine_fast.cuh"
 #include "constants.cuh"
@@ -11,7 +11,6 @@
 enum {
     PART = LENGTH / PARTS,          // products whose sum fits 32 bits
     SPANS = LENGTH / SPAN,          // of a step
-    AHEAD = SPANS > 1,              // the exponents of a step lie with the spans of the step before
     STAGE = SPAN * SPANS_OF_STAGE,  // places along K
     MASKS = (SPAN + 1) * SPANS_OF_STAGE,
     WORDS = (LENGTH + 31) / 32,
@@ -24,7 +23,7 @@ enum {
     OUTPUTS = THREAD_M * THREAD_N,
 };
 typedef Step<TheUnit, CFormat, IS_WIDE> TheStep;
-enum { RAISED = IS_WIDE && !APART && !AHEAD && !TheStep::HALF };  // subnormal addends raise the exponent that a step's search begins with
+enum { RAISED = IS_WIDE && !APART && !TheStep::HALF };  // subnormal addends raise the exponent that a step's search begins with
 
 struct Workspace {
     u8 *a, *b;               // chunks: [tile][stage]
@@ -122,7 +121,10 @@ FN void copy_chunk(u8 *to, const u8 *from) {
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) engine_gemm(const Problem p, const Workspace w) {
     extern __shared__ __align__(128) u8 shared[];
-    double *totals = (double *)(shared + RING * CHUNK) + threadIdx.x;  // where c is added after the steps of an instruction
+    // Of each output: with APART what c is added to after the steps of an instruction; else c, before anything is copied, and the result, when
+    // everything is read: in loops that are not unrolled their conversions need few registers.
+    double *totals = (double *)(shared + (APART ? RING * CHUNK : 0)) + threadIdx.x;
+    static_assert(APART || 8 * OUTPUTS * THREADS <= RING * CHUNK, "the outputs fit where the chunks lie");
     u32 *parts = (u32 *)(shared + RING * CHUNK + (APART ? 8 : 0) * OUTPUTS * THREADS) + threadIdx.x;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const int row = (warp / WARPS_N * 4 + lane / 8) * THREAD_M, quad = warp % WARPS_N * 8 * QUADS + lane % 8;
@@ -130,18 +132,18 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) engine_gemm(const 
     double addends[OUTPUTS];
     States states = {0, 0};
     u32 nan = 0;  // totals that are NaN
-#pragma unroll
+#pragma unroll 4
     for (int i = 0; i < OUTPUTS; i++) {
         const i64 m = first_row + i / THREAD_N, n = first_column + (quad + i % THREAD_N / 4 * 8) * 4 + i % 4;
-        double c = m < p.m && n < p.n ? TheStep::addend(((const CodeC *)p.c)[m * p.c_m + n * p.c_n]) : 0.0;
-        if (APART) {
-            totals[i * THREADS] = c;
-            nan |= is_nan(c) ? 1u << i : 0;
-        } else if (!is_finite(c)) {
-            states.start(1u << i, c);
-            c = 0.0;
-        }
-        addends[i] = c;
+        const double c = m < p.m && n < p.n ? TheStep::addend(((const CodeC *)p.c)[m * p.c_m + n * p.c_n]) : 0.0;
+        if (APART) nan |= is_nan(c) ? 1u << i : 0;
+        else if (!is_finite(c)) states.start(1u << i, c);
+        totals[i * THREADS] = APART || is_finite(c) ? c : 0.0;
+    }
+    if (!APART) {
+#pragma unroll
+        for (int i = 0; i < OUTPUTS; i++) addends[i] = totals[i * THREADS];
+        __syncthreads();
     }
     const u8 *from_a = w.a + blockIdx.y * (i64)w.stages * CHUNK_A, *from_b = w.b + blockIdx.x * (i64)w.stages * CHUNK_B;
     for (int stage = 0; stage < RING - 1; stage++) {
@@ -152,12 +154,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) engine_gemm(const 
         asm volatile("cp.async.commit_group;" ::: "memory");
     }
     u32 largest[THREAD_M][THREAD_N / 2];  // exponents of products
-    double sums[THREAD_M][THREAD_N];
+    double others[WITHIN ? 1 : OUTPUTS];
+    double *const sums = WITHIN ? addends : others;  // an addend that is counted with the products lives on in their sum
+    const u32 lowest = (u32)TheStep::LOWEST * 0x10001u;
+    bool rare = true;  // addends may be subnormal
     const auto nothing = [&] {
 #pragma unroll
         for (int i = 0; i < THREAD_M; i++)
 #pragma unroll
-            for (int j = 0; j < THREAD_N / 2; j++) largest[i][j] = (u32)TheStep::LOWEST * 0x10001u;
+            for (int j = 0; j < THREAD_N / 2; j++) largest[i][j] = lowest;
     };
     const auto raise = [&] {
 #pragma unroll
@@ -170,7 +175,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) engine_gemm(const 
     const auto look = [&](const u8 *here, int inner) {
         const u32 *exponents_a = (const u32 *)(here + (8 * STAGE + 4 * MASKS) * BLOCK_M) + inner * SPAN * BLOCK_M + row;
         const u16 *exponents_b = (const u16 *)(here + CHUNK_A + (8 * STAGE + 4 * MASKS) * BLOCK_N) + inner * SPAN * BLOCK_N + quad * 4;
-#pragma unroll 4
+#pragma unroll
         for (int k = 0; k < SPAN; k++) {
             u32 x[THREAD_M];
             uint2 y[QUADS];
@@ -182,8 +187,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) engine_gemm(const 
             for (int i = 0; i < THREAD_M; i++)
 #pragma unroll
                 for (int j = 0; j < QUADS; j++) {
-                    largest[i][2 * j] = pair_max(x[i], y[j].x, largest[i][2 * j]);
-                    largest[i][2 * j + 1] = pair_max(x[i], y[j].y, largest[i][2 * j + 1]);
+                    const bool first = !AHEAD && !k;  // of a step
+                    largest[i][2 * j] = pair_max(x[i], y[j].x, first ? lowest : largest[i][2 * j]);
+                    largest[i][2 * j + 1] = pair_max(x[i], y[j].y, first ? lowest : largest[i][2 * j + 1]);
                 }
         }
     };
@@ -207,7 +213,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) engine_gemm(const 
         for (int i = 0; i < OUTPUTS; i++) {
             if (APART && step % STEPS == 0) addends[i] = 0.0;
             const u32 unit = TheStep::unit<RAISED>(largest[i / THREAD_N][i % THREAD_N / 2] << (i % 2 ? 4 : 20), addends[i]);
-            sums[i / THREAD_N][i % THREAD_N] = WITHIN ? TheStep::of_addend(unit, addends[i]) : TheStep::empty(unit);
+            sums[i] = WITHIN ? TheStep::of_addend(unit, addends[i]) : TheStep::empty(unit);
         }
     };
     const auto add_products = [&](const u8 *here, int inner) {
@@ -232,7 +238,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) engine_gemm(const 
 #pragma unroll
             for (int i = 0; i < THREAD_M; i++)
 #pragma unroll
-                for (int j = 0; j < THREAD_N; j++) sums[i][j] = fused_rz(a[i], b[j], complemented(sums[i][j], x[i], y[j]));
+                for (int j = 0; j < THREAD_N; j++) {
+                    double &sum = sums[i * THREAD_N + j];
+                    sum = fused_rz(a[i], b[j], complemented(sum, x[i], y[j]));
+                }
         }
     };
     // The sum of a part: kept if another follows, or the result of the step.
@@ -247,28 +256,29 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) engine_gemm(const 
         if (part < PARTS - 1) {
 #pragma unroll
             for (int i = 0; i < OUTPUTS; i++) {
-                const double whole = complemented(sums[i / THREAD_N][i % THREAD_N], x[i / THREAD_N], y[i % THREAD_N]);
+                const double whole = complemented(sums[i], x[i / THREAD_N], y[i % THREAD_N]);
                 parts[(OUTPUTS * part + i) * THREADS] = low_of(whole);
-                sums[i / THREAD_N][i % THREAD_N] = TheStep::empty(high_of(whole));
+                sums[i] = TheStep::empty(high_of(whole));
             }
             return;
         }
-        bool rare = false;
+        u32 most = 0;
 #pragma unroll
         for (int i = 0; i < OUTPUTS; i++) {
-            const double whole = complemented(sums[i / THREAD_N][i % THREAD_N], x[i / THREAD_N], y[i % THREAD_N]);
+            const double whole = complemented(sums[i], x[i / THREAD_N], y[i % THREAD_N]);
             const u32 upper = high_of(whole);
             double sum = TheStep::value(upper, low_of(whole));
             if (!WITHIN) sum += TheStep::cut_addend(upper, addends[i]);
 #pragma unroll
             for (int earlier = 0; earlier < PARTS - 1; earlier++) sum += TheStep::value(upper, parts[(OUTPUTS * earlier + i) * THREADS]);
-            addends[i] = TheStep::usually(TheStep::begun(sum, rare));
+            addends[i] = TheStep::usually(TheStep::begun(sum, most));
         }
-        if (rare && states.any() != ~0u >> (32 - OUTPUTS)) {  // where no output is finite nobody reads the sums, and f64 has room for them
-            u32 some = 0;
+        rare = TheStep::rare(most) && states.any() != ~0u >> (32 - OUTPUTS);
+        if (rare) {  // where no output is finite nobody reads the sums, and f64 has room for them
+            u32 some = TheStep::HALF ? ~0u : 0;  // there rare is beyond
 #pragma unroll
             for (int i = 0; i < OUTPUTS; i++) {
-                some |= TheStep::beyond(addends[i]);
+                if (!TheStep::HALF) some |= TheStep::beyond(addends[i]);
                 addends[i] = TheStep::rarely(addends[i]);
             }
             if ((int)some < 0) {
@@ -282,7 +292,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) engine_gemm(const 
                 }
                 states.put(infinite, negative);
             }
-            raise();
         }
     };
     const auto add_apart = [&] {
@@ -296,11 +305,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) engine_gemm(const 
         states = {0, 0};
     };
     const u8 *here = shared;
-    nothing();
-    raise();
+    if (AHEAD) nothing();
 #pragma unroll 1
     for (int step = -AHEAD, number = 0; step < w.steps; step++) {
         if (AHEAD && step >= 0) {
+            if (rare) raise();
             begin(step);
             nothing();
         }
@@ -319,8 +328,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) engine_gemm(const 
             }
             look(here, inner);
             if (!AHEAD) {
+                if (rare) raise();
                 begin(step);
-                nothing();
             } else if (step < 0) {
                 continue;
             }
@@ -329,10 +338,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) engine_gemm(const 
         }
         if (APART && step % STEPS == STEPS - 1) add_apart();
     }
+    if (!APART) {
+        __syncthreads();
 #pragma unroll
+        for (int i = 0; i < OUTPUTS; i++) totals[i * THREADS] = addends[i];
+    }
+#pragma unroll 1
     for (int i = 0; i < OUTPUTS; i++) {
         const i64 m = first_row + i / THREAD_N, n = first_column + (quad + i % THREAD_N / 4 * 8) * 4 + i % 4;
-        if (m < p.m && n < p.n) ((CodeD *)p.d)[m * p.n + n] = (CodeD)TheStep::code(APART ? totals[i * THREADS] : states.value(1u << i, addends[i]));
+        if (m < p.m && n < p.n) ((CodeD *)p.d)[m * p.n + n] = (CodeD)TheStep::code(states.value(APART ? 0 : 1u << i, totals[i * THREADS]));
     }
 }
 #else
@@ -370,8 +384,9 @@ FN u32 output_on_cpu(const Problem &p, const Workspace &w, i64 m, i64 n) {
             sum += TheStep::value(high, low ^ masks_a[BLOCK_M] ^ masks_b[BLOCK_N]);
             low = 0;
         }
-        bool rare = false;
-        sum = TheStep::begun(sum, rare);
+        u32 most = 0;
+        sum = TheStep::begun(sum, most);
+        const bool rare = TheStep::rare(most);
         if (rare) states.put(TheStep::beyond(sum) >> 31, high_of(sum) >> 31);
         c = TheStep::usually(sum);
         if (rare) c = (int)TheStep::beyond(c) < 0 ? 0.0 : TheStep::rarely(c);

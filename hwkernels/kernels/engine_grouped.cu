@@ -71,7 +71,7 @@ FN int dot4(u32 a, u32 b, int c) {
 // One instruction of one output: `stride` groups lie from one of its groups to the next.
 FN u64 grouped(const Group *a, const Group *b, const Scaling *s, const Scaling *t, u64 c) {
     enum { BELOW = ReadA::As::FRACTION_BITS + ReadB::As::FRACTION_BITS - ReadA::As::MINIMUM_EXPONENT - ReadB::As::MINIMUM_EXPONENT };
-    Term terms[GROUPS];
+    Term<i64> terms[GROUPS];
     Specials seen = {false, false, false};
 #pragma unroll
     for (int g = 0; g < GROUPS; g++) {
@@ -98,6 +98,9 @@ extern "C" __global__ void engine_group_b(const Problem p, const GroupSpace w, i
     if (index < count) write_group<false>(p, w, index);
 }
 
+// Outputs that are computed at once: of a sparse A all of them fit the registers on sm_90 only.
+enum { FEW = SPARSE && __CUDA_ARCH__ != 900, ROWS = FEW ? 1 : EACH, COLUMNS = FEW ? 2 : EACH };
+
 extern "C" __global__ void __launch_bounds__(THREADS) engine_grouped(const Problem p, const GroupSpace w) {
     __shared__ __align__(16) Group a[HALVES][GROUPS * TILE], b[HALVES][GROUPS * TILE];
     __shared__ __align__(16) Scaling s[HALVES][GROUPS * TILE], t[HALVES][GROUPS * TILE];
@@ -123,13 +126,24 @@ extern "C" __global__ void __launch_bounds__(THREADS) engine_grouped(const Probl
             *(uint2 *)&t[here][i] = *(const uint2 *)&w.scaling_b[from_b + place];
         }
         __syncthreads();  // one is enough where the next step writes the other half
-#pragma unroll
-        for (int i = 0; i < EACH; i++)
-#pragma unroll
+#pragma unroll(ROWS)
+        for (int i = 0; i < EACH; i++) {  // what is computed comes first, and goes to the end
+#pragma unroll(COLUMNS)
             for (int j = 0; j < EACH; j++) {
                 const int m = row + i * SIDE, n = column + j * SIDE;
-                sums[i][j] = (u32)grouped(a[here] + m, b[here] + n, s[here] + m, t[here] + n, sums[i][j]);
+                const u32 found = (u32)grouped(a[here] + m, b[here] + n, s[here] + m, t[here] + n, sums[0][0]);
+#pragma unroll
+                for (int k = 1; k < EACH; k++) sums[0][k - 1] = sums[0][k];
+                sums[0][EACH - 1] = found;
             }
+#pragma unroll
+            for (int j = 0; j < EACH; j++) {
+                const u32 found = sums[0][j];
+#pragma unroll
+                for (int k = 1; k < EACH; k++) sums[k - 1][j] = sums[k][j];
+                sums[EACH - 1][j] = found;
+            }
+        }
     }
 #pragma unroll
     for (int i = 0; i < EACH; i++)

@@ -4,10 +4,15 @@
 #pragma once
 #include "engine_numbers.cuh"
 
+template <class S>
 struct Term {  // significand * 2**(exponent - fraction bits of the term)
-    i64 significand;
+    S significand;
     int exponent;
 };
+template <bool SMALL>
+struct Integer { typedef i64 type; };
+template <>
+struct Integer<true> { typedef int type; };  // half the registers
 
 struct Specials {  // what infinities and NaN among the terms make of the sum
     bool nan, plus, minus;
@@ -31,8 +36,8 @@ FN i64 cut(i64 significand, int shift) {  // by 2**shift, towards zero
 }
 
 // U: FRACTION_BITS, FLOOR, OUTPUT (a format), ROUNDING, DROPPED, ADDEND_SHIFT.
-template <class U, class C, int TERMS, int TERM_FRACTION>
-FN u64 sum_of(const Term (&terms)[TERMS], Specials seen, u64 c_code) {
+template <class U, class C, int TERMS, int TERM_FRACTION, class S>
+FN u64 sum_of(const Term<S> (&terms)[TERMS], Specials seen, u64 c_code) {
     typedef typename U::Output O;
     const Parts c = parts_of<C>(c_code);
     Specials::add(seen, c.kind, c.sign);
@@ -54,13 +59,14 @@ FN u64 sum_of(const Term (&terms)[TERMS], Specials seen, u64 c_code) {
 // A: Read<...> of a, B: of b, K: which places.
 template <class A, class B, class C, class U, class K, class In>
 FN u64 dot_add(const In &in, u64 c) {
-    Term terms[K::COUNT];
+    typedef typename Integer<A::As::FRACTION_BITS + B::As::FRACTION_BITS + 2 < 32>::type Significand;
+    Term<Significand> terms[K::COUNT];
     Specials seen = {false, false, false};
 #pragma unroll
     for (int i = 0; i < K::COUNT; i++) {
         const Parts x = A::parts(in.a(K::at(i))), y = B::parts(in.b(K::at(i)));
         const int kind = product_kind(x.kind, y.kind);
-        const i64 product = (i64)(x.significand * y.significand);
+        const Significand product = (Significand)(x.significand * y.significand);
         Specials::add(seen, kind, x.sign ^ y.sign);
         terms[i].significand = kind != FINITE ? 0 : x.sign ^ y.sign ? -product : product;
         terms[i].exponent = kind == FINITE ? x.exponent + y.exponent : NO_EXPONENT;
@@ -71,7 +77,8 @@ FN u64 dot_add(const In &in, u64 c) {
 // Each product is a term, scaled by the two factors S of its block of LENGTH places.
 template <class A, class B, class C, class S, class U, class K, int LENGTH, class In>
 FN u64 scaled_dot_add(const In &in, u64 c) {
-    Term terms[K::COUNT];
+    typedef typename Integer<A::As::FRACTION_BITS + B::As::FRACTION_BITS + 2 * S::FRACTION_BITS + 4 < 32>::type Significand;
+    Term<Significand> terms[K::COUNT];
     Specials seen = {false, false, false};
 #pragma unroll
     for (int i = 0; i < K::COUNT; i++) {
@@ -79,7 +86,7 @@ FN u64 scaled_dot_add(const In &in, u64 c) {
         const Parts s = parts_of<S>(in.scale_a(K::at(i) / LENGTH)), t = parts_of<S>(in.scale_b(K::at(i) / LENGTH));
         const int kind = product_kind(product_kind(x.kind, s.kind), product_kind(y.kind, t.kind));
         const u32 sign = x.sign ^ y.sign ^ s.sign ^ t.sign;
-        const i64 product = (i64)(x.significand * y.significand * s.significand * t.significand);
+        const Significand product = (Significand)(x.significand * y.significand * s.significand * t.significand);
         Specials::add(seen, kind, sign);
         terms[i].significand = kind != FINITE ? 0 : sign ? -product : product;
         terms[i].exponent = kind == FINITE ? x.exponent + y.exponent + s.exponent + t.exponent : NO_EXPONENT;
@@ -91,7 +98,7 @@ FN u64 scaled_dot_add(const In &in, u64 c) {
 template <class A, class B, class C, class S, class U, class K, int LENGTH, int GROUP, class In>
 FN u64 grouped_dot_add(const In &in, u64 c) {
     enum { BELOW = A::As::FRACTION_BITS + B::As::FRACTION_BITS - A::As::MINIMUM_EXPONENT - B::As::MINIMUM_EXPONENT };
-    Term terms[K::COUNT / GROUP];
+    Term<i64> terms[K::COUNT / GROUP];
     Specials seen = {false, false, false};
 #pragma unroll
     for (int g = 0; g < K::COUNT / GROUP; g++) {

@@ -58,7 +58,8 @@ def problem(work: Work, given: Operands, out: np.ndarray) -> Problem:
 @pytest.mark.parametrize("place", range(0, len(works()), EVERY))
 def test_every_bit(place: int, tmp_path: Path) -> None:
     work = list(works())[place]
-    exact = compiled(tmp_path, '#include "engine_exact.cuh"\n', headers_of(work), "engine_exact")
+    text = (KERNELS / "engine_exact.cu").read_text(encoding="utf-8")
+    exact = compiled(tmp_path, text, headers_of(work), "engine_exact")
     constants = None
     if not fast.why_not(work):
         constants = fast.constants_of(work, 1 << 30, TILE)
