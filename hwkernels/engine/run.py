@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -184,26 +184,30 @@ CUBINS: dict[tuple[Work, str, fast.Tile | None], bytes] = {}
 """What was compiled in another process, by work, name of the kernel and tile."""
 
 
-def cubin_of(work: Work, kernel: str, target: str, shared: int, tile: fast.Tile | None = None) -> bytes:
-    """The machine code of one of `kernels_of`. Raises UnsupportedError, ToolchainError, and AssembleError where registers spill too."""
+def cubin_of(
+    work: Work, kernel: str, target: str, shared: int, tile: fast.Tile | None = None, strict: bool = True
+) -> bytes:
+    """The machine code of one of `kernels_of`. strict: registers that spill are an AssembleError. Raises UnsupportedError, ToolchainError, AssembleError."""
     if kernel == "fast":
         headers = fast.headers(work, fast.constants_of(work, shared, tile))
     else:
         headers = {"exact": headers_of, "grouped": grouped.headers, "native": native.headers}[kernel](work)
     name = f"engine_{'gemm' if kernel == 'fast' else kernel}.cu"
     source = (KERNELS / name).read_text(encoding="utf-8")
-    for blocks in _LEAST_BLOCKS if kernel == "exact" else (0,):
+    compiled = partial(compile_cubin, source, target, name=name, headers=headers)
+    for blocks in _LEAST_BLOCKS if kernel == "exact" else _LEAST_BLOCKS[1:]:
         try:
-            return compile_cubin(source, target, name=name, headers=headers, defines={"LEAST_BLOCKS": blocks}).cubin
+            return compiled(defines={"LEAST_BLOCKS": blocks}).cubin
         except AssembleError as error:
-            if not blocks or not error.notes:
+            if not error.notes or (strict and not blocks):
                 raise
-    raise AssertionError("the last one returns or raises")
+    return compiled(defines={"LEAST_BLOCKS": _LEAST_BLOCKS[-1]}, strict=False).cubin
 
 
 def _here(work: Work, kernel: str, tile: fast.Tile | None = None) -> bytes:
-    """The same for the GPU at hand."""
-    return CUBINS.get((work, kernel, tile)) or cubin_of(work, kernel, f"sm_{arch_number()}", shared_limit(), tile)
+    """The same for the GPU at hand, by whatever compiler there is: one that spills makes it slower, the bits are the same."""
+    target, shared = f"sm_{arch_number()}", shared_limit()
+    return CUBINS.get((work, kernel, tile)) or cubin_of(work, kernel, target, shared, tile, strict=False)
 
 
 @cache
