@@ -38,8 +38,10 @@ LEAST = 1 << 24
 """Products of one matrix product from which the fast kernel is worth its decoding."""
 _THREADS = 256
 _EXACT_THREADS = 128
-_LEAST_BLOCKS = 1, 0
-"""Of engine_exact.cu on a multiprocessor; 0 is ptxas's choice. Some works spill with the one, some with the other: the first that does not is taken."""
+_CHOICES: dict[str, tuple[dict[str, int | str], ...]] = {
+    "exact": ({"LEAST_BLOCKS": 1}, {"LEAST_BLOCKS": 0}, {"LEAST_BLOCKS": 0, "IN_ORDER": "volatile"})
+}
+"""Of engine_exact.cu: blocks of a multiprocessor (0: ptxas chooses) and loads. Different works spill with each: the first that does not is taken."""
 _POINTERS = ("a", "b", "c", "scale_a", "scale_b", "columns", "order", "d")
 _STRIDES = (
     "batch_a", "batch_b", "batch_c", "batch_scale_a", "batch_scale_b", "batch_columns",
@@ -192,13 +194,14 @@ def cubin_of(work: Work, kernel: str, target: str, shared: int, tile: fast.Tile 
         headers = {"exact": headers_of, "grouped": grouped.headers, "native": native.headers}[kernel](work)
     name = f"engine_{'gemm' if kernel == 'fast' else kernel}.cu"
     source = (KERNELS / name).read_text(encoding="utf-8")
-    for blocks in _LEAST_BLOCKS if kernel == "exact" else (0,):
+    *others, last = _CHOICES.get(kernel, ({},))
+    for defines in others:
         try:
-            return compile_cubin(source, target, name=name, headers=headers, defines={"LEAST_BLOCKS": blocks}).cubin
+            return compile_cubin(source, target, name=name, headers=headers, defines=defines).cubin
         except AssembleError as error:
-            if not blocks or not error.notes:
+            if not error.notes:
                 raise
-    raise AssertionError("the last one returns or raises")
+    return compile_cubin(source, target, name=name, headers=headers, defines=last).cubin
 
 
 def _here(work: Work, kernel: str, tile: fast.Tile | None = None) -> bytes:
