@@ -38,8 +38,10 @@ LEAST = 1 << 24
 """Products of one matrix product from which the fast kernel is worth its decoding."""
 _THREADS = 256
 _EXACT_THREADS = 128
-_LEAST_BLOCKS = 1, 0
-"""Of engine_exact.cu on a multiprocessor; 0 is ptxas's choice. Some works spill with the one, some with the other: the first that does not is taken."""
+_CHOICES: dict[str, tuple[dict[str, int | str], ...]] = {
+    "exact": ({"LEAST_BLOCKS": 1}, {"LEAST_BLOCKS": 0}, {"LEAST_BLOCKS": 0, "IN_ORDER": "volatile"})
+}
+"""Of engine_exact.cu: blocks of a multiprocessor (0: ptxas chooses) and loads. Different works spill with each: the first that does not is taken."""
 _POINTERS = ("a", "b", "c", "scale_a", "scale_b", "columns", "order", "d")
 _STRIDES = (
     "batch_a", "batch_b", "batch_c", "batch_scale_a", "batch_scale_b", "batch_columns",
@@ -195,13 +197,14 @@ def cubin_of(
     name = f"engine_{'gemm' if kernel == 'fast' else kernel}.cu"
     source = (KERNELS / name).read_text(encoding="utf-8")
     compiled = partial(compile_cubin, source, target, name=name, headers=headers)
-    for blocks in _LEAST_BLOCKS if kernel == "exact" else _LEAST_BLOCKS[1:]:
+    choices = _CHOICES.get(kernel, ({},))
+    for number, defines in enumerate(choices, 1):
         try:
-            return compiled(defines={"LEAST_BLOCKS": blocks}).cubin
+            return compiled(defines=defines).cubin
         except AssembleError as error:
-            if not error.notes or (strict and not blocks):
+            if not error.notes or (strict and number == len(choices)):
                 raise
-    return compiled(defines={"LEAST_BLOCKS": _LEAST_BLOCKS[-1]}, strict=False).cubin
+    return compiled(defines=choices[0], strict=False).cubin
 
 
 def _here(work: Work, kernel: str, tile: fast.Tile | None = None) -> bytes:

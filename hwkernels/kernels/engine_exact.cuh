@@ -16,9 +16,12 @@ struct Problem {  // strides in elements; those of the batch are 0 where an oper
     int m, n, width, depth, blocks, scales;  // elements of a row of A, of a column of B, steps, factors of a row
 };
 
+#ifndef IN_ORDER
+#define IN_ORDER
+#endif
 // The operands of one output in one block of K. Beyond the end of K everything is the code 0.
 struct Place {
-    const CodeA *row;
+    const IN_ORDER CodeA *row;  // volatile: fewer of them wait in registers
     const CodeB *column;
     const CodeS *factors_a, *factors_b;
     const int *columns;
