@@ -15,7 +15,7 @@ import pytest
 import tcsim
 
 ROOT = Path(__file__).resolve().parent.parent
-SECONDS = 0.1  # beyond NumPy and ml_dtypes
+SHARE = 1.0  # of what NumPy and ml_dtypes take
 SCREEN = 24, 130  # lines and columns
 
 PLATFORM_ONLY = frozenset(
@@ -80,8 +80,11 @@ def test_a_planted_import_is_seen(tmp_path: Path) -> None:
 
 
 def test_the_import_is_quick(tmp_path: Path) -> None:
-    """At most 0.1 s of processor time more than its dependencies: the best of a few, the modules compiled before."""
-    program = "import numpy, ml_dtypes, time; start = time.process_time(); import tcsim; tcsim.instruction, tcsim.gemm; print(time.process_time() - start)"
+    """It takes no more processor time than its dependencies, on machines of any speed: the best of a few, the modules compiled before."""
+    program = (
+        "import time; first = time.process_time(); import numpy, ml_dtypes; start = time.process_time(); "
+        "import tcsim; tcsim.instruction, tcsim.gemm; print((time.process_time() - start) / (start - first))"
+    )
     own = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     own["PYTHONPYCACHEPREFIX"] = str(tmp_path)
     times = []
@@ -90,7 +93,7 @@ def test_the_import_is_quick(tmp_path: Path) -> None:
             [sys.executable, "-c", program], cwd=ROOT, env=own, capture_output=True, text=True, check=True
         )
         times.append(float(answer.stdout))
-    assert min(times) < SECONDS, times
+    assert min(times) < SHARE, times
 
 
 @pytest.mark.parametrize("words", ["", "--help", "list fp8 h100", "list --arch h100 --type e4m3"])

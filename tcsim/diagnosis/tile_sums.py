@@ -24,7 +24,6 @@ from tcsim.diagnosis.problem import Codes, Part, Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
 from tcsim.diagnosis.where import where_text
 from tcsim.diagnosis.whole import Whole
-from tcsim.numbers.codec import decode, encode
 
 _SIZES = (256, 128, 64, 32, 16)  # of a tile
 _TILES = 64  # at most
@@ -315,7 +314,7 @@ class TileSums(Whole):
         return reals.near(self.values(reals, matrix), matrix, size)
 
     def codes(self, problem: Problem) -> Codes:
-        """What it predicts of every output, bit for bit: one chain of sums, the others' first, or sums that are added; the nearer of the two."""
+        """What it predicts of every output, bit for bit: one chain of sums, the others' first."""
         bare = replace(problem, finish=None)
         out = np.stack([bare.predict(part) for part in bare.parts()])
         model = out[0].copy()
@@ -336,14 +335,10 @@ class TileSums(Whole):
                 found = _lines(_lines(model, self.tiles.lines(source)[0]).T, self.tiles.lines(source)[1]).T
                 out[0][np.ix_(rows, columns)] = found[: len(rows), : len(columns)]
                 continue
-            start, place = self._start(problem, tile)[: len(rows), : len(columns)], np.ix_(rows, columns)
-            often = np.minimum(self.times[tile], 9)
-            chain, apart = start, self._added(bare, start, tile, often[tile])
+            held = self._start(problem, tile)[: len(rows), : len(columns)]
             for other in (*others, tile):
-                chain = self._added(bare, chain, other, often[other])
-            for other in others:
-                apart = _sum(problem, apart, self._added(bare, np.zeros_like(start), other, often[other]))
-            out[0][place] = max(chain, apart, key=lambda codes: int((codes == problem.observed[0][place]).sum()))
+                held = self._added(bare, held, other, np.minimum(self.times[tile, other], 9))
+            out[0][np.ix_(rows, columns)] = held
         return np.stack([after_clamp(problem, part, out[part.matrix]) for part in problem.parts()])
 
     def _added(self, bare: Problem, held: Codes, tile: int, times: Ints) -> Codes:
@@ -371,13 +366,6 @@ class TileSums(Whole):
             i, j = self.tiles.lines(int(held[0]))
             start = _lines(_lines(problem.c[0], i).T, j).T
         return start
-
-
-def _sum(problem: Problem, one: Codes, other: Codes) -> Codes:
-    format = problem.machine.formats["d"]
-    with np.errstate(all="ignore"):
-        total = decode(one, format).astype(np.float64) + decode(other, format).astype(np.float64)
-    return encode(total, format) if format.kind == "float" else one + other
 
 
 def _neighbour(step: int) -> str:
