@@ -1,7 +1,9 @@
-"""Registers that an instruction writes after it, where the hardware lets another one of the thread wait for them: tcgen05.ld.
+"""Registers that an instruction writes after it, where another one of the thread waits for them: tcgen05.ld and wgmma.
 
 "A true register dependency": a read of the registers needs no tcgen05.wait::ld (PTX ISA 9.4, tcgen05 Memory Consistency Model,
-canonical synchronization patterns). That orders nothing but these registers.
+canonical synchronization patterns). An accumulator of wgmma that is touched before a wait is undefined by the manual; ptxas
+adds the wait, or runs the wgmma of the function one after the other (its notes C7510 to C7520), and an H200 gives what the
+program's order says. Either orders nothing but these registers.
 """
 
 from __future__ import annotations
@@ -46,6 +48,8 @@ class Landings:
         if not self.writers:
             return set()
         names = [*mentioned(item), *([item.predicate.name] if item.predicate is not None else [])]
+        if _of_warpgroup(item):  # products add to an accumulator in their order
+            names = [name for operand in item.operands[1:] for name in registers_in(operand)]
         found = {name for name in names if self.writers.get(name, set()) - landed}
         for name in found if item.predicate is None else ():  # threads that a predicate leaves out have not waited
             landed |= self.writers[name]

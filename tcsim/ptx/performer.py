@@ -17,7 +17,7 @@ from tcsim.ptx.faults import rule_for
 from tcsim.ptx.fibers import Wait
 from tcsim.ptx.memory import SHARED_WINDOW
 from tcsim.ptx.octets import Octets
-from tcsim.ptx.pending import WITHOUT_COMMIT, Flight, Queue
+from tcsim.ptx.pending import Flight, Queue
 from tcsim.ptx.register_file import RegisterFile
 from tcsim.ptx.tensor_memory import Columns
 from tcsim.ptx.threads import LANES, Array, Mask, Stop
@@ -234,9 +234,10 @@ class Performer(Octets):
         """Complete the work that writes some registers, because an instruction of some threads needs them."""
         if self.observer is not None:
             self.observer.needed(self, numbers, self._array(w))
-        for flight in [own for own in self.queue.flights if own.kind in WITHOUT_COMMIT and own.block is self]:
-            if any(not numbers.isdisjoint(own.tolist()) for _, own in flight.bound.results):
-                self.queue.finish(flight)
+        for flight in [own for own in self.queue.flights if own.block is self and own.bound.model.row.lands_later]:
+            if not flight.bound.written.isdisjoint(numbers) and self._array(w)[flight.threads].any():
+                if flight in self.queue.flights:
+                    self.queue.finish(flight)
 
     def _counts(self, kind: str) -> Array:
         found = self.groups.get(kind)

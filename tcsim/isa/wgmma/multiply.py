@@ -170,8 +170,9 @@ class WarpgroupMultiply(MatrixProduct):
         return execute(self.work, stored).reshape(*batch, d.lanes, d.registers)
 
     def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
-        """The product goes on after the instruction, in a group: it reads A, B and the accumulator when it is fetched.
+        """The product goes on after the instruction, in a group: it reads shared memory and the accumulator when it is fetched.
 
+        A and metadata in registers are those at the instruction: ptxas lets nothing overwrite them before the product has read them.
         Descriptors and the predicate are those of the first lane of each warpgroup; the machine takes one for all.
         """
         m, n, k = self.shape
@@ -195,11 +196,11 @@ class WarpgroupMultiply(MatrixProduct):
             for name, x in tiles.items()
         }
         adds = operands["scale_d"][..., 0]
+        registers = {} if "a" in tiles else {"a": self.matrix("a", operands["a"])}
+        columns = self._columns(operands, call)
 
         def fetch(view: View) -> Fetched:
-            found = {name: tiles[name].codes(view.read(access)) for name, access in accesses.items()}
-            if "a" not in found:
-                found["a"] = self.matrix("a", operands["a"])
+            found = registers | {name: tiles[name].codes(view.read(access)) for name, access in accesses.items()}
             for name in "ab":
                 if given.get(f"scale_{name}", 1) == -1:
                     found[name] = negated(found[name], self.formats[name])
@@ -208,7 +209,7 @@ class WarpgroupMultiply(MatrixProduct):
                 held = self.matrix("c", view.held("d"))
                 return held if adds.all() else np.where(adds[..., None, None], held, held.dtype.type(0))
 
-            return Fetched(found["a"], found["b"].swapaxes(-1, -2), self._columns(operands, call), c)
+            return Fetched(found["a"], found["b"].swapaxes(-1, -2), columns, c)
 
         def chain(found: Sequence[Fetched]) -> Outcome:
             a, b, columns = (

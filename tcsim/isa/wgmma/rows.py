@@ -131,6 +131,7 @@ def _rows(family: str, spelling: str, groups: tuple[_Group, ...]) -> Iterator[Wa
                 modifiers=MappingProxyType(modifiers),
                 forms=_forms(group, operands["d"], operands["a"], b, selectors),
                 sparsity=Sparsity(64, group.k, bits, selectors) if selectors else None,
+                lands_later=True,
             )
 
 

@@ -65,8 +65,13 @@ class Registers:
         findings.report(rule, said, line, own.line, self.checker.index(block), int(own.threads[0]))
 
     def issued(self, block: Threads, own: Operation) -> None:
-        """A wgmma takes its registers."""
+        """A wgmma takes its registers: accumulators may be those of earlier ones, A may not."""
         findings = self.checker.findings
+        taken = own.sources - own.registers
+        for earlier in self.checker.operations.flying.get(("wgmma", block.rank), ()) if taken else ():
+            mine = np.isin(earlier.threads, own.threads)
+            if not earlier.registers.isdisjoint(taken) and earlier.left[WRITTEN][mine].any():
+                self._report("WGMMA_ACC_READ_IN_FLIGHT", block, earlier, own.line, "takes as A an accumulator")
         for key in self._groups(block, own.threads):
             touched = self.touched_by.get(key, {})
             if key in self.fenced and not touched:
