@@ -5,7 +5,6 @@ An H200 gave these bytes for every kernel here (2026-11-28, ptxas 13.0).
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 
 import numpy as np

@@ -232,12 +232,13 @@ class Performer(Octets):
 
     def land(self, numbers: frozenset[int], w: Mask) -> None:
         """Complete the work that writes some registers, because an instruction of some threads needs them."""
+        mask = self._array(w)
         if self.observer is not None:
-            self.observer.needed(self, numbers, self._array(w))
+            self.observer.needed(self, numbers, mask)
         for flight in [own for own in self.queue.flights if own.block is self and own.bound.model.row.lands_later]:
-            if not flight.bound.written.isdisjoint(numbers) and self._array(w)[flight.threads].any():
-                if flight in self.queue.flights:
-                    self.queue.finish(flight)
+            holds = not flight.bound.written.isdisjoint(numbers) and mask[flight.threads].any()
+            if holds and flight in self.queue.flights:  # those before it may have completed with another
+                self.queue.finish(flight)
 
     def _counts(self, kind: str) -> Array:
         found = self.groups.get(kind)
