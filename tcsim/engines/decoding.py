@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
 from tcsim.engines.kernels import NONE, OPTIONS, UNCOUNTED, W, any_far, clear
+from tcsim.engines.loops import loop
 from tcsim.engines.vectors import bits32, f32_of, left, right
 from tcsim.numbers.formats import Format
 
@@ -34,7 +34,7 @@ def fields(format: Format, target: Format | None = None) -> npt.NDArray[np.int64
     )  # fmt: skip
 
 
-@numba.njit(**UNCOUNTED)
+@loop(**UNCOUNTED)
 def gathered(words: Any, places: Any, mask: Any, codes: Any) -> None:
     """Codes (T, elements): the bits of `mask` at some places of words (T, words)."""
     kept = np.uint32(mask)
@@ -44,7 +44,7 @@ def gathered(words: Any, places: Any, mask: Any, codes: Any) -> None:
             found[j] = np.uint32(right(np.int32(own[places[j, 0]]), places[j, 1])) & kept
 
 
-@numba.njit(**UNCOUNTED)
+@loop(**UNCOUNTED)
 def scattered(codes: Any, places: Any, words: Any) -> None:
     """The inverse of `gathered`, into words (T, words)."""
     for t in range(len(codes)):
@@ -54,7 +54,7 @@ def scattered(codes: Any, places: Any, words: Any) -> None:
             found[places[j, 0]] |= np.uint32(left(np.int32(own[j]), places[j, 1]))
 
 
-@numba.njit(**OPTIONS)
+@loop(**OPTIONS)
 def decoded(code: Any, mask: Any, up: Any, down: Any, bias: Any, sign: Any, first: Any, infinity: Any) -> Any:
     """Value (f32), exponent, and whether it is an infinity or NaN."""
     whole = np.int64(code)
@@ -69,7 +69,7 @@ def decoded(code: Any, mask: Any, up: Any, down: Any, bias: Any, sign: Any, firs
     return (-value if whole >> sign & 1 else value), exponent, odd
 
 
-@numba.njit(**OPTIONS)
+@loop(**OPTIONS)
 def pack_a(
     codes: Any, format: Any, order: Any, scale_v: Any, scale_e: Any, length: Any, kept: Any,
     av: Any, ae: Any, odd: Any, far: Any, first: Any, last: Any,
@@ -95,7 +95,7 @@ def pack_a(
             far[0] = True
 
 
-@numba.njit(**OPTIONS)
+@loop(**OPTIONS)
 def pack_b(
     codes: Any, format: Any, order: Any, scale_v: Any, scale_e: Any, length: Any, k: Any,
     bv: Any, be: Any, odd: Any, far: Any, first: Any, last: Any,
@@ -126,7 +126,7 @@ def pack_b(
                 far[0] = True
 
 
-@numba.njit(**OPTIONS)
+@loop(**OPTIONS)
 def pack_c(codes: Any, format: Any, d: Any, first: Any, last: Any) -> None:
     """Rows `first` to `last` (counted over T) of C (T, M, N) as values d (T, blocks, M, W)."""
     mask, up, down, bias, sign, start, infinity, _ = format
@@ -139,7 +139,7 @@ def pack_c(codes: Any, format: Any, d: Any, first: Any, last: Any) -> None:
                 d[t, block, row, i] = v
 
 
-@numba.njit(**OPTIONS)
+@loop(**OPTIONS)
 def encoded(value: Any, half: Any) -> Any:
     """The code of a value that f32 or f16 has; NaN is the canonical one."""
     if value != value:
@@ -153,7 +153,7 @@ def encoded(value: Any, half: Any) -> Any:
     return sign | np.int64(bits32(magnitude * f32_of(np.int32(127 - 112 << 23)))) >> 13
 
 
-@numba.njit(**OPTIONS)
+@loop(**OPTIONS)
 def unpack_d(d: Any, half: Any, codes: Any, first: Any, last: Any) -> None:
     """Rows `first` to `last` (counted over T) of D (T, M, N), of the values d (T, blocks, M, W)."""
     m, n = codes.shape[1:]

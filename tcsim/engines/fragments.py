@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 from llvmlite import ir
 from numba.core import types
@@ -12,6 +11,7 @@ from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
 from tcsim.engines.kernels import NONE, OPTIONS, REACH, UNCOUNTED, F, any_far, clear, copy, run_steps
+from tcsim.engines.loops import loop
 from tcsim.engines.vectors import bits32, f32_of, left, right, widest
 
 SIGN = np.int32(-(1 << 31))
@@ -48,7 +48,7 @@ def _exchange(context: Any, source: Any, at: Any, step: Any, target: Any, to: An
     return types.void(source, types.intp, types.intp, target, types.intp, types.intp), build
 
 
-@numba.njit(**UNCOUNTED)
+@loop(**UNCOUNTED)
 def _transposed(words: Any, step: Any, start: Any, count: Any, raw: Any) -> None:
     """Words of some fragments, `step` from one to the next, as raw (size * F,), fragments innermost; what is beyond `count` is not changed."""
     widest()
@@ -62,7 +62,7 @@ def _transposed(words: Any, step: Any, start: Any, count: Any, raw: Any) -> None
             raw[j * F + t] = words[(start + t) * step + j]
 
 
-@numba.njit(**UNCOUNTED)
+@loop(**UNCOUNTED)
 def _put(raw: Any, start: Any, count: Any, words: Any) -> None:
     """The inverse of `_transposed`."""
     widest()
@@ -76,7 +76,7 @@ def _put(raw: Any, start: Any, count: Any, words: Any) -> None:
             words[(start + t) * size + j] = raw[j * F + t]
 
 
-@numba.njit(**UNCOUNTED)
+@loop(**UNCOUNTED)
 def _values(raw: Any, places: Any, format: Any, v: Any, most: Any) -> Any:
     """Decode F codes at each of some places as `tcsim.engines.decoding.decoded` does; whether there is an infinity or NaN, or might be (f32).
 
@@ -118,7 +118,7 @@ def _values(raw: Any, places: Any, format: Any, v: Any, most: Any) -> Any:
     return True
 
 
-@numba.njit(**UNCOUNTED)
+@loop(**UNCOUNTED)
 def _exponents(v: Any, lowest: Any, e: Any) -> Any:
     """The exponents of values: none of zeros, infinities and NaN, and no lower one than that of subnormals. Whether one is out of reach."""
     widest()
@@ -131,7 +131,7 @@ def _exponents(v: Any, lowest: Any, e: Any) -> Any:
     return least < -REACH and any_far(e)
 
 
-@numba.njit(**UNCOUNTED)
+@loop(**UNCOUNTED)
 def _codes(v: Any, half: Any, places: Any, raw: Any) -> None:
     """Encode F values for each of some places as `tcsim.engines.decoding.encoded` does, in words that hold zeros."""
     widest()
@@ -153,7 +153,7 @@ def _codes(v: Any, half: Any, places: Any, raw: Any) -> None:
                 words[n] = np.uint32(SIZE if np.int32(bits & SIZE) > INFINITE else bits)
 
 
-@numba.njit(**UNCOUNTED)
+@loop(**UNCOUNTED)
 def _blocks(
     a: Any, b: Any, c: Any, steps: Any, sizes: Any, in_a: Any, in_b: Any, in_c: Any, in_d: Any, of_a: Any, of_b: Any, of_c: Any,
     shape: Any, program: Any, separate: Any, most: Any, half: Any, out: Any, left_out: Any, first: Any, last: Any,
@@ -198,7 +198,7 @@ def _blocks(
             left_out[block] = False
 
 
-@numba.njit(**OPTIONS)
+@loop(**OPTIONS)
 def fragments(
     a: Any, b: Any, c: Any, steps: Any, sizes: Any, in_a: Any, in_b: Any, in_c: Any, in_d: Any, of_a: Any, of_b: Any, of_c: Any,
     shape: Any, program: Any, separate: Any, most: Any, partial: Any, like: Any, half: Any, out: Any, left_out: Any, first: Any, last: Any,

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 from numba.core import types
 from numba.extending import overload
 
+from tcsim.engines.loops import loop
 from tcsim.engines.program import ADD, DOT, FROM_C, FROM_ZERO, WIDEN
 from tcsim.engines.vectors import bits32, bits64, f32_of, f64_of, right, widest
 
@@ -33,13 +33,13 @@ UNCOUNTED: dict[str, Any] = OPTIONS | {"_nrt": False}
 _WITHIN = {"_nrt": False, "error_model": "numpy"}
 
 
-@numba.njit(**OPTIONS)
+@loop(**OPTIONS)
 def _power(exponent: Any) -> Any:
     """2.0**exponent, of normal numbers."""
     return f64_of((np.int64(exponent) + 1023) << 52)
 
 
-@numba.njit(**UNCOUNTED)
+@loop(**UNCOUNTED)
 def any_far(e: Any) -> Any:
     """Whether an exponent, other than that of a zero, is out of reach."""
     widest()
@@ -163,7 +163,7 @@ def _(a: Any, b: Any, total: Any) -> Any:
     return of_row if a.ndim == 1 else of_fragments
 
 
-@numba.njit(**UNCOUNTED)
+@loop(**UNCOUNTED)
 def _collect(part: Any, total: Any, more: Any) -> None:
     """A sum of products as float64; `more`: in addition to what is there."""
     widest()
@@ -174,7 +174,7 @@ def _collect(part: Any, total: Any, more: Any) -> None:
 # --- one step: what does not depend on where the products come from
 
 
-@numba.njit(**UNCOUNTED)
+@loop(**UNCOUNTED)
 def copy(source: Any, target: Any) -> None:
     """What `target[:] = source` does, which looks for arrays that overlap."""
     widest()
@@ -182,7 +182,7 @@ def copy(source: Any, target: Any) -> None:
         target[n] = source[n]
 
 
-@numba.njit(**UNCOUNTED)
+@loop(**UNCOUNTED)
 def clear(target: Any) -> None:
     """What `target[:] = 0` does."""
     widest()
@@ -228,7 +228,7 @@ def _(e: Any, c: Any, minimum_exponent: Any, shift: Any, fraction_bits: Any, sca
     return narrow if scale.dtype == types.float32 else wide
 
 
-@numba.njit(**OPTIONS)
+@loop(**OPTIONS)
 def _to_half(value: Any) -> Any:
     """Round to f16, to nearest even."""
     step = max(((bits64(value) >> 52) & 0x7FF) - 1023, -14) - 10
@@ -236,13 +236,13 @@ def _to_half(value: Any) -> Any:
     return near * np.inf if abs(near) >= 65536.0 else near
 
 
-@numba.njit(**OPTIONS)
+@loop(**OPTIONS)
 def _signed_half(value: Any) -> Any:
     wide = np.float64(value)
     return np.float32(np.copysign(_to_half(wide), wide))
 
 
-@numba.njit(**UNCOUNTED)
+@loop(**UNCOUNTED)
 def _finish(
     total: Any, e: Any, c: Any, d: Any, shift: Any, fraction_bits: Any, mask: Any, half: Any, never_small: Any
 ) -> None:
@@ -304,7 +304,7 @@ def _(part: Any, scale: Any, c: Any, d: Any, mask: Any) -> Any:
     return narrow if part.dtype == types.int32 else wide
 
 
-@numba.njit(**UNCOUNTED)
+@loop(**UNCOUNTED)
 def _settle(plain: Any, d: Any) -> None:
     """Where the plain sum is not finite, it is the result."""
     for n in range(len(d)):
@@ -312,7 +312,7 @@ def _settle(plain: Any, d: Any) -> None:
             d[n] = np.float32(plain[n])
 
 
-@numba.njit(**UNCOUNTED)
+@loop(**UNCOUNTED)
 def _ordinary(operation: Any, acc: Any, c: Any, half: Any) -> None:
     """The operations that are not dot-adds, on the accumulator."""
     widest()
@@ -326,7 +326,7 @@ def _ordinary(operation: Any, acc: Any, c: Any, half: Any) -> None:
             acc[n] = _signed_half(acc[n])
 
 
-@numba.njit(**UNCOUNTED)
+@loop(**UNCOUNTED)
 def _group(
     a: Any, b: Any, scale_a: Any, exponent_a: Any, scale_b: Any, exponent_b: Any, value: Any, e: Any, total: Any, size: Any
 ) -> None:  # fmt: skip
@@ -352,7 +352,7 @@ def _group(
 # --- whole products
 
 
-@numba.njit(**UNCOUNTED)
+@loop(**UNCOUNTED)
 def run_steps(
     values: Any, exponents: Any, values_b: Any, exponents_b: Any, stride: Any, c: Any, acc: Any, odd: Any, program: Any, most: Any,
     e: Any, scale: Any, part: Any, total: Any, plain: Any, fresh: Any,
@@ -388,7 +388,7 @@ def run_steps(
         copy(fresh, acc)  # written apart: loops whose arrays overlap are not vectorised
 
 
-@numba.njit(**UNCOUNTED)
+@loop(**UNCOUNTED)
 def _blocks(
     av: Any, ae: Any, a_odd: Any, bv: Any, be: Any, b_odd: Any, met: Any, d: Any, program: Any, separate: Any,
     kept: Any, k: Any, n: Any, most: Any, group: Any, places: Any, sva: Any, sea: Any, svb: Any, seb: Any,
@@ -444,7 +444,7 @@ def _blocks(
                     copy(acc, c)
 
 
-@numba.njit(**OPTIONS)
+@loop(**OPTIONS)
 def gemm(
     av: Any, ae: Any, a_odd: Any, bv: Any, be: Any, b_odd: Any, met: Any, d: Any, program: Any, separate: Any,
     kept: Any, k: Any, n: Any, most: Any, partial: Any, group: Any, places: Any, sva: Any, sea: Any, svb: Any, seb: Any,
