@@ -6,8 +6,9 @@ be these times a factor plus a number; or a function of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -72,7 +73,7 @@ class Affine(Whole):
 
     def near(self, reals: Reals, matrix: int) -> Mask:
         """Which outputs of a matrix it gives, up to rounding: that of larger factors reaches further."""
-        reach = np.maximum(1.0, np.abs(self.slope)) * reals.reach[matrix] * 2
+        reach = reals.stretched(self.slope, matrix, times=2)
         found: Mask = np.abs(self.values(reals, matrix) - reals.observed[matrix]) <= reach
         return found & reals.finite[matrix]
 
@@ -131,7 +132,7 @@ def beneath(problem: Problem, reals: Reals, wrong: Mask) -> Iterator[Affine | Be
         for base, outside, beta in _bases(products, c):
             wanted = seen - c if outside else seen
             for axis in (0, 1):
-                for number in _affine(base, wanted, reach, axis):
+                for number in _affine(base, wanted, partial(reals.stretched, place=place, times=2), axis):
                     one = _fitted(replace(items[number], beta=beta), outside, axis, reals)
                     found += [one] if one is not None else []
             for number, named, relative in _of_functions(problem, base, wanted, reach):
@@ -168,14 +169,14 @@ def _bases(products: Numbers, c: Numbers) -> Iterator[tuple[Numbers, bool, float
     yield products, False, 0.0
 
 
-def _affine(base: Numbers, wanted: Numbers, reach: Numbers, axis: int) -> Iterator[int]:
+def _affine(base: Numbers, wanted: Numbers, reach: Callable[[Numbers], Numbers], axis: int) -> Iterator[int]:
     """The products of which every line is the wanted one up to a factor and a number."""
     along = 1 + axis
     middle, aim = base.mean(axis=along, keepdims=True), wanted.mean(axis=along, keepdims=True)
     own, off = base - middle, wanted - aim
     with np.errstate(all="ignore"):
         slope = (own * off).sum(axis=along, keepdims=True) / (own**2).sum(axis=along, keepdims=True)
-        fits = np.abs(slope * own - off) <= np.maximum(1.0, np.abs(slope)) * reach * 2
+        fits = np.abs(slope * own - off) <= reach(slope)
     telling = (np.abs(slope) > 1e-6).all(axis=(1, 2))
     yield from (int(one) for one in np.flatnonzero(telling & (fits.mean(axis=(1, 2)) > _SHARE)))
 
@@ -202,7 +203,7 @@ def _fitted(item: Candidate, outside: bool, axis: int, reals: Reals) -> Affine |
             else one,
         )
     offset = np.where(known, aim - slope * middle, 0.0)
-    near = 2 * float(np.median(reals.reach[0])) * max(1.0, float(np.abs(slope).max()))
+    near = float(np.median(reals.stretched(float(np.abs(slope).max()), 0, times=2)))
     if np.ptp(offset) <= near:
         offset = np.full_like(offset, 0.0 if abs(float(offset.mean())) <= near else float(offset.mean()))
     found = Affine(item, outside, axis, slope, offset)

@@ -281,7 +281,10 @@ def gives(reals: Reals, matrix: int, run: Function, x: Numbers, rest: Numbers | 
         moved = np.nan_to_num(moved)
         usual = float(np.sqrt((seen[reals.finite[matrix]] ** 2).mean()))
         tells = moved <= np.maximum(2 * reach, _TELLS * usual)  # steep functions of large results give everything
-        far = np.maximum(reach, moved) + relative * np.maximum(np.abs(value), relative * np.abs(x))
+        near_zero = np.minimum(
+            relative * np.abs(x), _TELLS * reals.usual_of(matrix)
+        )  # of what a function takes almost to zero
+        far = np.maximum(reach, moved) + relative * np.maximum(np.abs(value), near_zero)
         found: Mask = (np.abs(value + rest - seen) <= far + reals.coarse * np.abs(seen)) & tells
     return found & reals.finite[matrix]
 

@@ -12,6 +12,7 @@ _LEAST = 1.2
 _TELLS = 1e-3  # of a term that is left when the others are taken off
 _BLOCK = 64  # unknowns
 _OFF = 0.2  # how far from a whole number a weight may come out
+_TELLS = 0.01  # of a usual sum: how far rounding may take one, whatever the weights
 
 
 def samples(reals: Reals, open_: Mask, unknowns: int) -> Ints | None:
@@ -73,7 +74,8 @@ def whole_weights(
         return None
     found = np.nan_to_num(found)
     near = np.rint(found)
-    reach = reach * max(1.0, float(np.abs(near).sum()) / usual)
+    far = reach * max(1.0, float(np.abs(near).sum()) / usual)
+    reach = np.minimum(far, np.maximum(reach, _TELLS * float(np.median(np.abs(wanted)))))
     if (np.abs(found - near) > _OFF).any() or (np.abs(terms @ near - wanted) > reach).any():
         return None
     return near.astype(np.int64)

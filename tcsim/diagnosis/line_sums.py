@@ -124,7 +124,7 @@ class Factors(Whole):
 
     def near(self, reals: Reals, matrix: int) -> Mask:
         """Which outputs of a matrix it gives: larger factors reach further."""
-        reach = reals.reach[matrix] * 2 * max(1.0, float(np.abs(self.factors).max()))
+        reach = reals.stretched(float(np.abs(self.factors).max()), matrix, times=2)
         found: Mask = np.abs(self.values(reals, matrix) - reals.observed[matrix]) <= reach
         return found & reals.finite[matrix]
 
@@ -191,7 +191,8 @@ def group_factors(problem: Problem, reals: Reals, wrong: Mask) -> Iterator[Facto
         for name, lines, other, aim, far in (("b", a, b, off, reach), ("a", b, a, off.T, reach.T)):
             if len(lines) < _TIMES * -(-depth // group) + 4:
                 continue
-            found = _factors(lines[:, :depth], other[:, :depth], aim, far, group)
+            most = reals.stretched(np.inf, (0, slice(rows), slice(columns)))
+            found = _factors(lines[:, :depth], other[:, :depth], aim, far, most if name == "b" else most.T, group)
             if found is not None and np.abs(found).min() > _TELLS:
                 ends = ((0, len(reals.lines(name)[0]) - len(found)), (0, 0))
                 yield Factors(name, group, np.pad(found, ends, constant_values=1.0))
@@ -230,19 +231,19 @@ def _both(a: Numbers, b: Numbers, off: Numbers, reach: Numbers, whole: bool) -> 
     return Constants(added, a.shape[1], float(numbers[2]), whole)
 
 
-def _factors(lines: Numbers, own: Numbers, aim: Numbers, reach: Numbers, group: int) -> Numbers | None:
+def _factors(lines: Numbers, own: Numbers, aim: Numbers, reach: Numbers, most: Numbers, group: int) -> Numbers | None:
     """Factors (lines of the operand, groups) of the products of each group; None if they do not give everything."""
-    if _fitted(lines, own[:_FIRST], aim[:, :_FIRST], reach[:, :_FIRST], group) is None:
+    if _fitted(lines, own[:_FIRST], aim[:, :_FIRST], reach[:, :_FIRST], most[:, :_FIRST], group) is None:
         return None
-    found = _fitted(lines, own, aim, reach, group)
+    found = _fitted(lines, own, aim, reach, most, group)
     if found is None or np.ptp(found) <= 1e-3:
         return None
     counts = np.abs(found - np.rint(found[:1])) <= _CLOSE  # groups that are added several times, the same in every line
     return None if counts.all() else found
 
 
-def _fitted(lines: Numbers, own: Numbers, aim: Numbers, reach: Numbers, group: int) -> Numbers | None:
-    """The best factors, if they give everything."""
+def _fitted(lines: Numbers, own: Numbers, aim: Numbers, reach: Numbers, most: Numbers, group: int) -> Numbers | None:
+    """The best factors, if they give everything; most: how far rounding takes outputs whatever the factors."""
     fill = -lines.shape[1] % group
     one, other = (np.pad(x, ((0, 0), (0, fill))).reshape(len(x), -1, group) for x in (lines, own))
     products = np.einsum("igk,jgk->jig", one, other, optimize=True)
@@ -252,5 +253,6 @@ def _fitted(lines: Numbers, own: Numbers, aim: Numbers, reach: Numbers, group: i
     except np.linalg.LinAlgError:
         return None
     far = reach.T * np.maximum(1.0, np.abs(more + 1)[:, :, 0].max(axis=1, keepdims=True))
+    far = np.minimum(far, np.maximum(reach, most).T)
     found: Numbers = more[:, :, 0] + 1
     return found if (np.abs((products @ more)[:, :, 0] - aim.T) <= far).all() else None

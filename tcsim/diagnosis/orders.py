@@ -201,6 +201,7 @@ def _exact(problem: Problem, part: Part) -> Codes:
     return encode(a[part.matrix][part.rows] @ b[part.matrix][part.columns].T + c, formats["d"])
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def _chain(fused: bool, late: bool, problem: Problem, part: Part) -> Codes:
     formats = problem.machine.formats
     lines = lines_of(problem)

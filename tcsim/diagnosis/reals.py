@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -16,7 +17,8 @@ from tcsim.layouts.sparsity import Sparsity
 from tcsim.numbers.codec import decode
 from tcsim.numbers.formats import FORMATS
 
-_TELLS = 0.01  # of a usual output
+_TELLS = 0.01  # of a usual output: how far rounding may take what is multiplied, at most
+_KNOWN = 0.1  # of a usual output: how far rounding may take an output, at most
 Numbers = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
@@ -43,6 +45,9 @@ class Reals:
     sparsity: Sparsity | None = None
     factors: tuple[Numbers, Numbers] | None = None  # (batch, lines, blocks) of A and of B
     bare: tuple[Numbers, Numbers] | None = None  # A and B without their factors
+    usual: Numbers | float = (
+        np.inf
+    )  # (batch, M, N): the size of outputs in the row and column of each; infinite where nothing is known
     recoded: Callable[[str, str], Numbers | None] | None = None  # (operand, function of codes) -> its lines
 
     @property
@@ -94,6 +99,18 @@ class Reals:
         usual = float(np.sqrt((observed**2).mean())) if observed.size else 0.0
         return found if float(np.median(found)) <= _TELLS * usual else 0.0
 
+    def stretched(self, factor: Numbers | float, place: Any = ..., times: float = 1.0) -> Numbers:
+        """How far rounding takes outputs that are sums times a factor: no further than where it would still tell outputs apart.
+
+        times: so many times as far as one output.
+        """
+        reach = times * self.reach[place]
+        return np.minimum(reach * np.maximum(1.0, np.abs(factor)), np.maximum(reach, _TELLS * self.usual_of(place)))
+
+    def usual_of(self, place: Any = ...) -> Numbers | float:
+        """The usual size of outputs at some places."""
+        return self.usual[place] if isinstance(self.usual, np.ndarray) else self.usual
+
     def near(self, values: Numbers, place: Any = ..., size: Numbers | float = 0.0) -> Mask:
         """Whether numbers are the observed ones up to rounding, at all outputs or at some. size: of the sums of absolute products."""
         values = np.maximum(values, 0.0) if self.floor else values
@@ -131,23 +148,39 @@ def reals_of(problem: Problem, model: npt.NDArray[Any], steps: tuple[float, floa
         known = decode(model, formats["d"]).astype(np.float64)
         off = np.abs(known - product - c) / np.maximum(size, 1e-300)
         off = off[np.isfinite(off) & (size > 0)]
+        usual = _usual(observed)
     if formats["d"].kind != "float":
         reach, rounding = np.full(c.shape, 0.25), 0.0
     else:
         unit = min(float(off.max()), 4 * float(np.quantile(off, 0.99))) if off.size else 0.0
         middle = float(np.median(size)) if size.size else 0.0
         rounding = 8 * max(unit, 2.0**-23)
-        reach = rounding * np.maximum(size, middle) + coarse * np.abs(observed) + least
-    found = Reals(a, b, c, product, observed, reach, finite, coarse, rounding)
+        reach = np.minimum(rounding * np.maximum(size, middle), _KNOWN * usual)
+        reach += coarse * np.abs(observed) + least
+    found = Reals(a, b, c, product, observed, reach, finite, coarse, rounding, usual=usual)
     if infinite.any():
         format = FORMATS[problem.output] if problem.output else formats["d"]
-        found = replace(found, infinite=infinite, largest=format.largest * (1 - coarse - rounding))
+        found = replace(found, infinite=infinite, largest=format.largest * (1 - min(coarse + rounding, _KNOWN)))
     found = replace(found, recoded=lru_cache(None)(partial(_recoded, problem)))
     if factors is not None:
         found = replace(found, factors=factors, bare=bare)
     if problem.positions is not None and machine.sparsity is not None and factors is None:
         kept = decode(problem.a, formats["a"]).astype(np.float64)
         found = replace(found, kept=kept, positions=problem.positions, sparsity=machine.sparsity)
+    return found
+
+
+def _usual(observed: Numbers) -> Numbers:
+    """The usual size of outputs in the row and column of each, those that are zero left out; infinite where all are."""
+    seen = np.where(observed == 0, np.nan, np.abs(observed))
+    known = np.isfinite(seen).any(axis=(1, 2))
+    found = np.full(observed.shape, np.inf)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of lines in which all are zero
+        logs = np.log2(seen[known])
+        rows, columns = (np.nanmedian(logs, axis=axis, keepdims=True) for axis in (2, 1))
+        whole = np.nanmedian(logs, axis=(1, 2), keepdims=True)
+    found[known] = np.exp2(np.nan_to_num(rows + columns - whole, nan=np.inf))
     return found
 
 

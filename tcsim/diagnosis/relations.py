@@ -212,7 +212,7 @@ def _of_an_operand(reals: Reals, off: Numbers, axis: int) -> Relation | None:
 def _near_with(reals: Reals, factor: Any, base: Numbers, rest: Any) -> bool:
     """Whether a factor, or one for each line, predicts every output up to rounding."""
     own = reals.coarse * np.abs(reals.observed)  # of the result's format, whatever the factor
-    reach = own + np.maximum(1.0, np.abs(factor)) * (reals.reach - own)
+    reach = own + replace(reals, reach=reals.reach - own).stretched(factor)
     return bool((np.abs(factor * base + rest - reals.observed) <= reach)[reals.finite].all())
 
 

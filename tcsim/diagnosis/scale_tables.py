@@ -97,6 +97,14 @@ class ScaleTables(Whole):
         if reals.factors is None or reals.bare is None:
             raise ValueError("no factors")
         tables = self.tables((reals.factors[0][matrix], reals.factors[1][matrix]))
+        if any(
+            np.isinf(table).any() for table in tables
+        ):  # what is infinite is the factor of a block's sum, not of its terms
+            with np.errstate(invalid="ignore"):
+                blocks = [x[matrix].reshape(*by.shape, -1) for x, by in zip(reals.bare, tables, strict=True)]
+                sums = np.einsum("ibk,jbk->bij", *blocks)
+                whole: Numbers = (sums * tables[0].T[:, :, None] * tables[1].T[:, None]).sum(axis=0) + reals.c[matrix]
+            return whole
         a, b = (
             bare[matrix] * np.repeat(by, bare.shape[2] // by.shape[1], axis=1)
             for bare, by in zip(reals.bare, tables, strict=True)
@@ -108,18 +116,26 @@ class ScaleTables(Whole):
         """Which outputs of a matrix it gives: larger factors round further."""
         return reals.near(self.values(reals, matrix), matrix, self.values(reals.absolute(), matrix))
 
-    def codes(self, problem: Problem) -> Codes:
-        """What it predicts of every output, bit for bit."""
+    def codes(self, problem: Problem) -> Codes | None:
+        """What it predicts of every output, bit for bit; None with a factor that is infinite."""
         if problem.scales is None:
             raise ValueError("no factors")
         format = problem.machine.formats["scale"]
         own, other = (decode(x, format).astype(np.float64) for x in problem.scales)
         tables = [self.tables((a, b.T)) for a, b in zip(own, other, strict=True)]
+        if any(np.isinf(table).any() for pair in tables for table in pair):
+            return None
         scales = tuple(
             np.stack([encode(pair[place] if place == 0 else pair[1].T, format, saturate=True) for pair in tables])
             for place in (0, 1)
         )
-        changed = replace(problem, finish=None, scales=(scales[0], scales[1]))
+        a, b = problem.a.copy(), problem.b.copy()
+        for place, pair in enumerate(
+            tables if not format.zero else ()
+        ):  # a format without a zero: elements are zeros instead
+            a[place][np.repeat(pair[0] == 0, a.shape[2] // pair[0].shape[1], axis=1)] = 0
+            b[place][np.repeat(pair[1].T == 0, b.shape[1] // pair[1].shape[1], axis=0)] = 0
+        changed = replace(problem, finish=None, a=a, b=b, scales=(scales[0], scales[1]))
         return np.stack([changed.predict(part) for part in changed.parts()])
 
 
@@ -131,11 +147,15 @@ def scale_tables(problem: Problem, reals: Reals, open_: Mask) -> Iterator[ScaleT
     blocks = -(-(problem.depth or reals.a.shape[2]) // problem.machine.block)
     places = np.argwhere(open_ & reals.finite)
     places = places[np.random.default_rng(0).permutation(len(places))[:_SAMPLES]]
+    format = problem.machine.formats["scale"]
     if not len(places):
+        if open_.any():  # infinities alone: nothing to try tables on
+            shifted = next((own for own in _values(format) if own.mistake.endswith(SHIFTED)), OWN)
+            yield from (ScaleTables(a, b, (lines[0], lines[1]), blocks) for a, b in ((shifted, OWN), (OWN, shifted)))
         return
     t, i, j = places[places[:, 0] == places[0, 0]].T
     matrix = int(t[0])
-    readings = list(_readings(problem.machine.formats["scale"], blocks))
+    readings = list(_readings(format, blocks))
     own = [x[matrix, :count, :blocks] for x, count in zip(reals.factors, lines, strict=True)]
     with np.errstate(all="ignore"):
         tables = [
@@ -162,6 +182,7 @@ def _together(terms: Numbers, a: Numbers, b: Numbers) -> Numbers:
 
 
 FOREIGN = "scale_{x} is that of {y}"
+SHIFTED = "decoded by shifting"
 _ALIKE = "{line} i of {x} takes the factors of {other} i of {y}"
 
 
@@ -275,6 +296,9 @@ def _values(format: Format) -> Iterator[Reading]:
     yield Reading("scale_{x}: fraction dropped", cut, _VALUE, _cut, 2)
     yield reading("rounded up to a power of two", "", lambda x: 2 ** np.ceil(np.log2(x)))
     yield reading("rounded to a power of two", "", lambda x: 2 ** np.round(np.log2(x)))
+    if not format.zero:
+        said = "code 0 counts as 0, code 255 as infinity: codes are shifted to where f32 has its exponent"
+        yield reading(SHIFTED, said, partial(_as_exponents, format), 1)
     for name in ("ue8m0", "ue4m3", "e4m3", "e5m2"):
         if name != format.name:
             read = partial(_as, format=format, other=FORMATS[name])
@@ -298,6 +322,12 @@ def _cut(own: Numbers, other: Numbers) -> Numbers:
 
 def _as(values: Numbers, format: Format, other: Format) -> Numbers:
     found: Numbers = np.nan_to_num(decode(encode(values, format), other).astype(np.float64), posinf=0.0, neginf=0.0)
+    return found
+
+
+def _as_exponents(format: Format, own: Numbers) -> Numbers:
+    """Factors as f32 has them whose exponent is the code: the lowest is zero there, NaN infinity."""
+    found: Numbers = np.where(own == 2.0**-format.bias, 0.0, np.where(np.isnan(own), np.inf, own))
     return found
 
 

@@ -200,7 +200,23 @@ class Solved:
     def stray(self) -> bool:
         """Nearly all outputs are right to the bit, some are not: that is not another order of summation."""
         outputs = int(self.problem.inside().sum())
-        return self.fitted is None and 0.9 * outputs < self.same < outputs and not self._one_step_off
+        return (
+            self.fitted is None
+            and 0.9 * outputs < self.same < outputs
+            and not self._one_step_off
+            and not self._rounded_once
+        )
+
+    @property
+    def _rounded_once(self) -> bool:
+        """What is not given to the bit is the exact sum, rounded once: with few products an instruction's sum is seldom another."""
+        item, format = self.candidate, self.problem.machine.formats["d"]
+        if item is None or self.codes is None or format.kind != "float":
+            return False
+        exact = np.stack([item.values(self.reals, t) for t in range(len(self.wrong))])
+        step = np.maximum(np.abs(exact), 2.0**format.minimum_exponent) * 2.0**-format.fraction_bits
+        off = ~(np.abs(exact - self.reals.observed) <= step)
+        return not (off & self.problem.inside() & (self.codes != self.problem.observed)).any()
 
     @property
     def _one_step_off(self) -> bool:

@@ -267,13 +267,17 @@ class Solver:
                 item = replace(made(row), beta=beta)
                 yield int(matches[row]), item.rank, item
         if len(seen) >= 8:
-            yield from self._fitted(products, seen, c, reach, made)
+            wide = np.maximum(reach, self.reals.stretched(np.inf, tuple(chosen.T)))
+            yield from self._fitted(products, seen, c, reach, wide, made)
 
     def _fitted(
-        self, products: Numbers, seen: Numbers, c: Numbers, reach: Numbers, made: Any
+        self, products: Numbers, seen: Numbers, c: Numbers, reach: Numbers, wide: Numbers, made: Any
     ) -> Iterator[tuple[int, int, Candidate]]:
-        """Products that fit with factors alpha and beta that least squares give, outputs that are known better counting more."""
-        products, seen, c, reach = products / reach, seen / reach, c / reach, np.ones_like(reach)
+        """Products that fit with factors alpha and beta that least squares give, outputs that are known better counting more.
+
+        wide: how far rounding takes each output at most, whatever alpha.
+        """
+        products, seen, c, wide, reach = products / reach, seen / reach, c / reach, wide / reach, np.ones_like(reach)
         with np.errstate(all="ignore"):
             pp, pc, pd = (products**2).sum(1), products @ c, products @ seen
             cc, cd = float(c @ c), float(c @ seen)
@@ -283,7 +287,7 @@ class Solver:
             else:
                 alpha, beta = pd / pp, np.ones(len(pp))
             fit = alpha[:, None] * products + beta[:, None] * c
-            fits = np.abs(fit - seen) <= np.maximum(1.0, np.abs(alpha))[:, None] * reach
+            fits = np.abs(fit - seen) <= np.minimum(np.maximum(1.0, np.abs(alpha))[:, None], wide)
             good = fits.mean(axis=1) > 0.95
         for row in np.flatnonzero(good & np.isfinite(alpha) & (np.abs(alpha) > 1e-6)):
             open_ = 3 * float(np.sqrt(((fit[row] - seen) ** 2).mean()))
@@ -346,7 +350,8 @@ class Solver:
         with np.errstate(all="ignore"):
             beta = (read @ (seen - product)) / (read**2).sum(axis=1)
         for factor in (np.ones(len(rules)), beta):
-            fits = np.abs(product + factor[:, None] * read - seen) <= np.maximum(1.0, np.abs(factor))[:, None] * reach
+            far = self.reals.stretched(factor[:, None], tuple(chosen.T))
+            fits = np.abs(product + factor[:, None] * read - seen) <= far
             matches = fits.sum(axis=1)
             holds = (read != 0).any(axis=1) & np.isfinite(factor)  # C that is zero has a simpler name
             for row in np.flatnonzero(holds & (matches > 0.7 * len(seen)) & (matches > 0)):

@@ -218,7 +218,8 @@ def _by_pieces(found: Solved, known: bool) -> Solved:
     nothing = np.zeros_like(wrong)
     if unwritten.any() and not (wrong & ~unwritten).any():
         return replace(found, unwritten=unwritten, left=nothing)
-    again = found if known or unwritten.any() else _recovered(found, _FIRST)
+    first = (scale_tables,) if unwritten.any() else _FIRST  # factors that are zero write zeros
+    again = found if known else _recovered(found, first)
     if again.pieces:
         return again
     pieces, left, tried = _pieces(found, wrong, 1 if unwritten.any() else most, known)
@@ -324,7 +325,9 @@ def _pieces(found: Solved, wrong: Mask, most: int, known: bool) -> tuple[list[Pi
         if not options:
             break
         best = options[0]
-        if best.given < max(8 if total >= 8 else 1, 0.02 * total):
+        shown = left & (reals.observed != 0) if reals.floor else left  # half of all sums become zero, of noise too
+        shown = shown if shown.any() else left
+        if (best.gives & shown).sum() < max(8 if total >= 8 else 1, 0.02 * total):
             break
         names = [{name for name, _, _ in best.item.names()}]
         ties = []

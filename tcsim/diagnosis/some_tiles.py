@@ -109,7 +109,7 @@ def holding(changes: Numbers, wanted: Numbers, reach: Numbers) -> Iterator[tuple
     """The rules of (rules, samples, tiles) whose changes in some of the tiles, not in all that they change, are the wanted ones."""
     size = np.linalg.norm(changes, axis=1)
     moves = size > 1e-9 * float(size.max(initial=1e-300))
-    scaled = changes / np.where(moves, size, 1.0)[:, None]
+    scaled = changes / np.where(moves, size, np.inf)[:, None]
     products = scaled.swapaxes(1, 2) @ scaled + 1e-9 * np.eye(scaled.shape[2])
     found = np.linalg.solve(products, (wanted @ scaled)[:, :, None])[:, :, 0] / np.where(moves, size, 1.0)
     holds = moves & (found > 0.5)
