@@ -14,12 +14,13 @@ from tcsim.ptx import Memory, parse
 from tcsim.ptx.hazards import Hazard
 
 SCHEDULES = ("late", "early", 1, 2, 3)
+ROUNDS, OF_A = 3, 0x3C003C00
 THREADS = 256  # two warpgroups, each with registers of its own
 
 HEAD = """.version 8.2
 .target sm_90a
 .address_size 64
-.visible .entry in_flight(.param .u64 out)
+.visible .entry in_flight(.param .u64 out, .param .u32 rounds, .param .u32 of_a)
 {
   .reg .pred %p<4>; .reg .b32 %r<24>; .reg .b64 %d<9>; .reg .f32 %f<12>;
   .shared .align 1024 .b8 tile[1024]; .local .b32 kept;
@@ -36,8 +37,9 @@ HEAD = """.version 8.2
   or.b64 %d1, %d1, 0x0000000800080000;
   mov.f32 %f0, 0f3F800000; mov.f32 %f1, 0f40000000; mov.f32 %f2, 0f40400000; mov.f32 %f3, 0f40800000;
   mov.f32 %f4, 0f00000000; mov.f32 %f5, %f4; mov.f32 %f6, %f4; mov.f32 %f7, %f4;
-  and.b32 %r4, %r0, 7; shl.b32 %r4, %r4, 6; add.u32 %r4, %r4, 0x3C003C00;
-  mov.b32 %r5, 0x3C004000; mov.b32 %r6, 0x3C003800; mov.b32 %r7, 0x40003C00;
+  ld.param.u32 %r16, [rounds]; ld.param.u32 %r17, [of_a];
+  and.b32 %r4, %r0, 7; shl.b32 %r4, %r4, 6; add.u32 %r4, %r4, %r17;
+  xor.b32 %r5, %r4, 0x0400; xor.b32 %r6, %r4, 0x04000000; xor.b32 %r7, %r4, 0x02000200;
   mov.b32 %r8, 0x44444444;
   mov.u32 %r9, 0;
 """
@@ -64,7 +66,6 @@ class Case:
     touch: str
     rule: str
     product: str = PRODUCT
-    rounds: int = 3
     digest: str = ""  # of what an H200 wrote
 
     def ptx(self, pending: int) -> str:
@@ -76,7 +77,7 @@ class Case:
   wgmma.wait_group.sync.aligned {pending};
   {self.touch}
   add.u32 %r9, %r9, 1;
-  setp.lt.u32 %p0, %r9, {self.rounds};
+  setp.lt.u32 %p0, %r9, %r16;
   @%p0 bra LOOP;
 """
         return HEAD + loop + TAIL
@@ -122,7 +123,7 @@ def launched(ptx: str, schedule: str | int) -> tuple[bytes, list[Hazard]]:
     """What a launch leaves in memory, and what it is told."""
     memory = Memory()
     out = memory.allocate(np.zeros(32 * THREADS, np.uint8))
-    run = parse(ptx).kernel().launch(memory, [out], block=(THREADS, 1, 1), schedule=schedule)
+    run = parse(ptx).kernel().launch(memory, [out, ROUNDS, OF_A], block=(THREADS, 1, 1), schedule=schedule)
     assert run.completed
     assert not run.inexact
     return memory.read(out, 32 * THREADS).tobytes(), run.hazards

@@ -18,6 +18,7 @@ from tcsim.numbers.codec import decode
 from tcsim.numbers.formats import FORMATS
 
 _TELLS = 0.01  # of a usual output: how far rounding may take what is multiplied, at most
+_BLIND = 0.5  # of a usual output: if rounding may take most that far, nothing can be told from numbers
 _KNOWN = 0.1  # of a usual output: how far rounding may take an output, at most
 Numbers = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
@@ -45,6 +46,7 @@ class Reals:
     sparsity: Sparsity | None = None
     factors: tuple[Numbers, Numbers] | None = None  # (batch, lines, blocks) of A and of B
     bare: tuple[Numbers, Numbers] | None = None  # A and B without their factors
+    blind: bool = False  # rounding alone could make most of what was observed
     usual: Numbers | float = (
         np.inf
     )  # (batch, M, N): the size of outputs in the row and column of each; infinite where nothing is known
@@ -150,14 +152,16 @@ def reals_of(problem: Problem, model: npt.NDArray[Any], steps: tuple[float, floa
         off = off[np.isfinite(off) & (size > 0)]
         usual = _usual(observed)
     if formats["d"].kind != "float":
-        reach, rounding = np.full(c.shape, 0.25), 0.0
+        reach, rounding, blind = np.full(c.shape, 0.25), 0.0, False
     else:
         unit = min(float(off.max()), 4 * float(np.quantile(off, 0.99))) if off.size else 0.0
         middle = float(np.median(size)) if size.size else 0.0
         rounding = 8 * max(unit, 2.0**-23)
-        reach = np.minimum(rounding * np.maximum(size, middle), _KNOWN * usual)
+        far = rounding * np.maximum(size, middle)
+        blind = bool(np.median(far / usual) > _BLIND)
+        reach = np.minimum(far, _KNOWN * usual)
         reach += coarse * np.abs(observed) + least
-    found = Reals(a, b, c, product, observed, reach, finite, coarse, rounding, usual=usual)
+    found = Reals(a, b, c, product, observed, reach, finite, coarse, rounding, usual=usual, blind=blind)
     if infinite.any():
         format = FORMATS[problem.output] if problem.output else formats["d"]
         found = replace(found, infinite=infinite, largest=format.largest * (1 - min(coarse + rounding, _KNOWN)))

@@ -22,7 +22,7 @@ from tcsim.diagnosis.relations import Relation, precision
 from tcsim.diagnosis.report import Diagnosis, Explanation, described
 from tcsim.diagnosis.reread import reread
 from tcsim.diagnosis.rounded import within_rounding
-from tcsim.diagnosis.solution import UNWRITTEN, Solved
+from tcsim.diagnosis.solution import UNWRITTEN, Solved, shows
 from tcsim.diagnosis.solved import not_loaded, solved
 from tcsim.diagnosis.where import where_text
 from tcsim.numbers.codec import decode
@@ -201,6 +201,8 @@ def _catalogued(problem: Problem, wrong: Mask, outputs: int) -> tuple[int, list[
         for _, _, attempt, changed in sorted(partial, key=lambda item: item[:2], reverse=True)[:_NEAREST]:
             left = np.zeros_like(wrong)
             whole = _score(changed, list(changed.parts()), wrong, left)
+            if changed.observed is problem.observed and not shows(problem, wrong, ~left):
+                continue
             where = where_text(left) if changed.observed is problem.observed and left.any() else ""  # else: moved
             nearest.append(Explanation(attempt.mistake, attempt.detail, attempt.advice, whole.matched, left=where))
     if any(item.known for item in exact):

@@ -23,6 +23,7 @@ from tcsim.diagnosis.whole import Whole
 from tcsim.numbers.codec import decode
 
 UNWRITTEN = "part of the output never written"
+_SHARE = 0.1  # of the wrong outputs that are not zero, from which on something is explained in part
 _BESIDE = 3  # the rank of outputs that nothing is stored to, beside an operand's mistake
 
 
@@ -148,6 +149,8 @@ class Solved:
         """What is explained in part, if anything is."""
         if not (self.relations or self.pieces or self.unwritten.any()) or self.complete:
             return []
+        if not self.unwritten.any() and not shows(self.problem, self.model != self.problem.observed, ~self.left):
+            return []
         return [self.explanation(outputs)]
 
     def _region(self, piece: Piece) -> str:
@@ -227,6 +230,13 @@ class Solved:
         seen, given = (decode(x, format).astype(np.float64) for x in (self.problem.observed, self.codes))
         off = np.abs(seen - given) > self.reals.reach + 1.01 * self.reals.coarse * np.abs(seen)
         return not (off & self.problem.inside() & (self.codes != self.problem.observed)).any()
+
+
+def shows(problem: Problem, wrong: Mask, given: Mask) -> bool:
+    """Whether what is given in part is more than zeros, which an epilogue that clamps makes of half of all sums, of noise too."""
+    seen = decode(problem.observed, problem.machine.formats["d"]).astype(np.float64)
+    told = wrong & problem.inside() & (seen != 0)
+    return not told.any() or int((told & given).sum()) >= _SHARE * int(told.sum())
 
 
 def _is_narrow(piece: Piece) -> bool:

@@ -46,7 +46,7 @@ from tcsim.diagnosis.relations import (
 from tcsim.diagnosis.restated import is_everywhere, restated, stored
 from tcsim.diagnosis.scale_tables import scale_tables
 from tcsim.diagnosis.slice_functions import in_slices
-from tcsim.diagnosis.solution import Piece, Solved
+from tcsim.diagnosis.solution import Piece, Solved, shows
 from tcsim.diagnosis.solve import WHOLE, Scored, Solver, foremost
 from tcsim.diagnosis.some_tiles import in_some_tiles
 from tcsim.diagnosis.tails import Tail, tails
@@ -80,7 +80,7 @@ def not_loaded(found: Solved) -> Iterator[Solved]:
 
 @np.errstate(over="ignore", invalid="ignore")  # of hypotheses, not of the operands
 def solved(problem: Problem, model: Codes, inside: Mask, known: bool) -> Solved | None:
-    """Solve for what made the outputs; None for operands that are not numbers, or are too many.
+    """Solve for what made the outputs; None for operands that are not numbers, or are too many, or products that say nothing of the outputs.
 
     known: a catalogued mistake gives every bit, and only a single rule can be simpler.
     """
@@ -92,6 +92,8 @@ def solved(problem: Problem, model: Codes, inside: Mask, known: bool) -> Solved 
     narrow = narrow_format(problem, model) or problem.output  # a wider array may hold results of a narrower type
     bare = model if problem.finish is None else right_of(replace(problem, finish=None))
     reals = reals_of(problem, bare, precision(narrow))
+    if reals.blind:
+        return None
     reals = replace(reals, finite=reals.finite & inside)
     wrong = ~reals.near(reals.right) & inside
     relations: list[Relation] = []
@@ -325,9 +327,9 @@ def _pieces(found: Solved, wrong: Mask, most: int, known: bool) -> tuple[list[Pi
         if not options:
             break
         best = options[0]
-        shown = left & (reals.observed != 0) if reals.floor else left  # half of all sums become zero, of noise too
-        shown = shown if shown.any() else left
-        if (best.gives & shown).sum() < max(8 if total >= 8 else 1, 0.02 * total):
+        if best.given < max(8 if total >= 8 else 1, 0.02 * total):
+            break
+        if reals.floor and not shows(problem, left, best.gives):
             break
         names = [{name for name, _, _ in best.item.names()}]
         ties = []
