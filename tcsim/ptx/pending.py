@@ -78,6 +78,7 @@ class Queue:
 
     def __init__(self, schedule: Schedule) -> None:
         self.flights: list[Flight] = []
+        self.unwaited: list[Flight] = []  # those that write registers and are in groups: until a wait covers them
         self.early = is_early(schedule)
         self.other = int(str(schedule).partition(":")[2] or -1)  # the line whose work completes the other way
         self.random = Random(schedule) if isinstance(schedule, int) else None
@@ -85,6 +86,8 @@ class Queue:
     def add(self, flight: Flight) -> None:
         """Issue work."""
         self.flights.append(flight)
+        if flight.kind not in WITHOUT_COMMIT and flight.bound.model.row.lands_later:
+            self.unwaited.append(flight)
         if flight.block.observer is not None:
             flight.block.observer.issued(flight)
         if self.early != (flight.bound.line == self.other):
@@ -105,13 +108,15 @@ class Queue:
         """Complete the groups of some threads but the latest few, or only what they read."""
         waiting = np.zeros(len(counts), bool)
         waiting[threads] = True
-        mine = [own for own in self.flights if own.kind == kind and own.block is block]
-        due = []
-        for flight in mine:
+
+        def is_due(flight: Flight) -> bool:
             own = flight.threads
             old: Any = True if kind in WITHOUT_COMMIT else flight.groups < counts[own] - left
-            if np.count_nonzero(waiting[own] & old):
-                due.append(flight)
+            return bool(np.count_nonzero(waiting[own] & old))
+
+        mine = [own for own in self.flights if own.kind == kind and own.block is block]
+        due = [own for own in mine if is_due(own)]
+        self.unwaited = [own for own in self.unwaited if own.kind != kind or own.block is not block or not is_due(own)]
         if reads_only:
             for flight in due:
                 self.fetch(flight)

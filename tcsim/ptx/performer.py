@@ -231,10 +231,18 @@ class Performer(Octets):
                 self.queue.track(group.kind, group.then, self, threads)
 
     def land(self, numbers: frozenset[int], w: Mask) -> None:
-        """Complete the work that writes some registers, because an instruction of some threads needs them."""
+        """Complete the work that writes some registers, because an instruction of some threads touches them.
+
+        Whether ptxas orders an accumulator that no wait covers cannot be known here: it does in loops, and not always in straight
+        code (ptxas 13.0 and 13.5; an H200 gave what the product had not yet written). So it is named as inexact.
+        """
         mask = self._array(w)
         if self.observer is not None:
             self.observer.needed(self, numbers, mask)
+        for flight in [own for own in self.queue.unwaited if own.block is self]:
+            touching = int(np.count_nonzero(mask[flight.threads]))
+            if touching and not flight.bound.written.isdisjoint(numbers):
+                self.inexact[f"{flight.bound.model.mnemonic}, accumulator before a wait"] += touching
         for flight in [own for own in self.queue.flights if own.block is self and own.bound.model.row.lands_later]:
             holds = not flight.bound.written.isdisjoint(numbers) and mask[flight.threads].any()
             if holds and flight in self.queue.flights:  # those before it may have completed with another
