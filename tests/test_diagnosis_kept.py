@@ -97,7 +97,7 @@ def test_groups_that_count_a_whole_number_of_times_are_no_scales(by: float, scal
     random = np.random.default_rng(3)
     lines, own = random.standard_normal((20, 48)), random.standard_normal((5, 48))
     aim = (by - 1) * lines[:, 16:32] @ own[:, 16:32].T
-    found = line_sums._factors(lines, own, aim, np.full(aim.shape, 1e-9), 16)
+    found = line_sums._factors(lines, own, aim, np.full(aim.shape, 1e-9), np.full(aim.shape, 1e-2), 16)
     assert (found is not None) == scales
     assert found is None or np.allclose(found, [1, by, 1])
 
