@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass, field
 
 from tcsim.core.errors import listing, nearest, shortened
+from tcsim.core.versions import number
+from tcsim.ptx.expressions import CONSTANTS
 from tcsim.ptx.operands import read_operand, split
 from tcsim.ptx.scanner import (
     BODY_DIRECTIVES,
@@ -22,7 +24,7 @@ from tcsim.ptx.scanner import (
     Scanner,
     parameters,
 )
-from tcsim.ptx.spellings import refusal
+from tcsim.ptx.spellings import known, refusal
 from tcsim.ptx.syntax import (
     TYPE_BYTES,
     Address,
@@ -32,6 +34,7 @@ from tcsim.ptx.syntax import (
     Location,
     Module,
     Operand,
+    Pair,
     PtxError,
     Register,
     Symbol,
@@ -52,6 +55,7 @@ class Scope:
     names: dict[str, str] = field(default_factory=dict)  # of registers: unique names
     families: dict[str, tuple[str, int]] = field(default_factory=dict)  # %r<100>: by prefix the type and the count
     symbols: dict[str, str] = field(default_factory=dict)  # of labels and variables: unique names
+    declared: set[str] = field(default_factory=set)  # what this block declares one by one: registers, labels, variables
     operands: dict[str, tuple[tuple[Operand, ...], bool]] = field(default_factory=dict)  # lists that were read already
     parts: dict[str, Operand] = field(default_factory=dict)  # operands that were
 
@@ -66,6 +70,23 @@ class Scope:
         index = name[len(prefix) :]
         declared = found and index and len(index) < 10 and int(index) < found[1] and (index == "0" or index[0] != "0")
         return found[0] if found and declared else ""
+
+    def declare(self, name: str) -> bool:
+        """Put a name into this block; False if it is there already. Registers, labels and variables share their names."""
+        prefix = name.rstrip("0123456789")
+        digits, found = name[len(prefix) :], self.families.get(prefix)
+        if name in self.declared or (found and digits and len(digits) < 10 and int(digits) < found[1]):
+            return False
+        self.declared.add(name)
+        return True
+
+    def declare_list(self, prefix: str, type: str, count: int) -> bool:
+        """Put the list %r<count> into this block; False if one of its registers is there already."""
+        digits = (name[len(prefix) :] for name in self.declared if name.startswith(prefix))
+        if prefix in self.families or any(own.isdecimal() and len(own) < 10 and int(own) < count for own in digits):
+            return False
+        self.families[prefix] = (type, count)
+        return True
 
     def register(self, name: str) -> str | None:
         """The unique name of a register that is visible here, or None."""
@@ -102,6 +123,7 @@ class BodyReader:
         self.scope = self._inner(None)
         self.vectors: dict[str, int] = {}  # registers declared as vectors, by unique name: how long they are
         for parameter in (*made.params, *made.returns):
+            self.scope.declared.add(parameter.name)
             if parameter.space == "reg":
                 self.scope.names[parameter.name] = parameter.name
                 made.registers[parameter.name] = (parameter.type, 1)
@@ -109,6 +131,7 @@ class BodyReader:
                 self.scope.symbols[parameter.name] = parameter.name
         self.pending: list[tuple[int, Scope]] = []  # instructions that name symbols, to be looked up when all are known
         self.source: Location | None = None
+        self.version = number(module.version)
 
     def _inner(self, parent: Scope | None) -> Scope:
         self.scopes += 1
@@ -149,8 +172,8 @@ class BodyReader:
         reader.skip()
         targets = TARGETS.match(reader.text, reader.at)
         own = self.scope.unique(name)
-        if name in self.scope.symbols:
-            raise reader.error(f"{name} is declared twice in one block", start)
+        if not self.scope.declare(name):
+            raise reader.error(f"{shortened(name)[1:-1]} is declared twice in one block", start)
         self.scope.symbols[name] = own
         if targets:
             reader.at = targets.end()
@@ -181,10 +204,11 @@ class BodyReader:
         if word == "reg":
             self._registers()
         elif word in SPACES:
+            start = reader.at
             variable = reader.declaration()
             own = self.scope.unique(variable.name)
-            if variable.name in self.scope.symbols:
-                raise reader.error(f"{shortened(variable.name)} is declared twice in one block")
+            if not self.scope.declare(variable.name):
+                raise reader.error(f"{shortened(variable.name)} is declared twice in one block", start)
             self.scope.symbols[variable.name] = own
             self.made.variables[own] = reader.initial(variable)
         elif word == "pragma":
@@ -209,6 +233,8 @@ class BodyReader:
         if not type:
             raise reader.error(f"registers without a type; valid: {listing(TYPE_BYTES)}", start)
         while True:
+            reader.skip()
+            start = reader.at
             match = reader.take(REGISTERS, "the name of a register")
             name, count = match[1], match[2]
             if count is not None:
@@ -216,11 +242,14 @@ class BodyReader:
                     raise reader.error(f"{count} registers; valid: up to {MOST_REGISTERS}", start)
                 if vector > 1:
                     raise reader.error(f"{name[:40]}<{count}>: a vector of registers is declared one by one", start)
-                self.scope.families[name] = (type, int(count))
+                if not self.scope.declare_list(name, type, int(count)):
+                    raise reader.error(f"a register of {name[:40]}<{count}> is declared twice in one block", start)
             else:
                 own = self.scope.unique(name)
-                if (name in self.scope.names and self.scope.names[name] == own) or self.scope.family(name):
-                    raise reader.error(f"{name} is declared twice in one block", start)
+                if not self.scope.declare(name):
+                    raise reader.error(f"{shortened(name)[1:-1]} is declared twice in one block", start)
+                if name in CONSTANTS:
+                    raise reader.error(f"{name} is a constant", start)
                 self.scope.names[name] = own
                 if vector > 1:
                     self.vectors[own] = vector
@@ -260,11 +289,17 @@ class BodyReader:
                 predicate = Register(own)
         except PtxError as error:
             raise reader.error(f"{shortened(opcode)[1:-1]}: {error}", start) from None
+        first = operands[0] if operands else None
+        spelled = known(opcode, len(operands) - 1, isinstance(first, Pair))
+        if number(spelled.version) > self.version:
+            raise reader.error(
+                f"{shortened(opcode)[1:-1]} needs .version {spelled.version} or later; the module has {self.module.version}", start
+            )
         body = self.made.body
         if symbolic:
             self.pending.append((len(body), scope))
         line, column = reader.place(start)
-        body.append(Instruction(opcode, operands, line, column, predicate, negated == "!", self.source))
+        body.append(Instruction(spelled.opcode, operands, line, column, predicate, negated == "!", self.source))
 
     def _operands(self, rest: str, scope: Scope) -> tuple[tuple[Operand, ...], bool]:
         """The operands of a list, and whether one of them names a symbol; a list is read once in a block."""

@@ -11,12 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from tcsim.core.errors import listing, nearest
-from tcsim.isa.scalar.atomic import Atomic, atomics
 from tcsim.isa.scalar.table import CONTAINERS
 from tcsim.ptx.memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
 from tcsim.ptx.program import Compiler
-from tcsim.ptx.spellings import SPACES, choosing
+from tcsim.ptx.grammar import SPACES
+from tcsim.ptx.spellings import atomic as row_of_atomic
 from tcsim.ptx.syntax import (
     TYPE_BYTES,
     Address,
@@ -245,7 +244,9 @@ def atomic(compiler: Compiler, item: Instruction) -> Lines:
     """Atomics and reductions: threads in the order of their numbers."""
     stem, *words = item.opcode.split(".")
     space = next((word for word in words if word in SPACES), "")
-    own = _atomic(compiler, words)
+    own = row_of_atomic(item.opcode)
+    if own is None:
+        raise compiler.error("no such operation")
     compiler.narrow(space, TYPE_BYTES[own.type] * own.count)
     operands = list(item.operands)
     to = operands.pop(0) if stem == "atom" else Sink()
@@ -275,15 +276,6 @@ def atomic(compiler: Compiler, item: Instruction) -> Lines:
         f"x_ = {call}",
         *(compiler.put(one, f"x_[{place}]", parts) for place, one in enumerate(targets) if not isinstance(one, Sink)),
     ]
-
-
-def _atomic(compiler: Compiler, words: list[str]) -> Atomic:
-    """The row of an atomic from its modifiers in any order."""
-    for item in atomics().values():
-        if choosing(words) == set(item.mnemonic.split(".")):
-            return item
-    close = nearest(".".join(words), atomics())
-    raise compiler.error(f"no such operation; nearest: {listing(close)}")
 
 
 # --- warps ----------------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import numpy as np
 
 from tcsim.isa.scalar.catalog import scalar
 from tcsim.isa.scalar.table import CONTAINERS, Scalar
+from tcsim.isa.scalar.versions import version_of
 from tcsim.ptx.contraction import fused
 from tcsim.ptx.ledger import unmeasured
 from tcsim.ptx.syntax import Immediate, Instruction, Negated, Operand, Pair, Register
@@ -70,7 +71,7 @@ def statement(compiler: Compiler, item: Instruction) -> str | None:
 
 
 def _check(compiler: Compiler, found: Scalar, first: Operand, given: list[Operand]) -> None:
-    compiler.require(found.targets)
+    compiler.require(found.targets, version_of(found.mnemonic)[1])
     if isinstance(first, Pair) != (len(found.results) == 2):
         raise compiler.error("one destination, not two" if isinstance(first, Pair) else "two destinations: a|b")
     if len(given) != len(found.sources):

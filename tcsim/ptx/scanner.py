@@ -208,16 +208,23 @@ def _blank(match: re.Match[str]) -> str:
     return found if found[0] == '"' else re.sub(r"[^\n]", " ", found)
 
 
-def parameters(reader: Scanner) -> tuple[Variable, ...]:
-    """A list of parameters in parentheses."""
+def parameters(reader: Scanner, others: tuple[Variable, ...] = ()) -> tuple[Variable, ...]:
+    """A list of parameters in parentheses; others: those whose names are taken."""
     reader.expect("(")
     found: list[Variable] = []
+    taken = {own.name for own in others}
     while not reader.took(")"):
         if len(found) == MOST_PARAMETERS:
             raise reader.error(f"more than {MOST_PARAMETERS} parameters")
         if reader.took("_"):  # an empty list
             continue
+        reader.skip()
+        start = reader.at
         found.append(reader.declaration())
+        name = found[-1].name
+        if name in taken:
+            raise reader.error(f"{shortened(name)} is declared twice", start)
+        taken |= {name} - {"_"}  # the underscore of a prototype names nothing
         if not reader.took(","):
             reader.expect(")")
             break
