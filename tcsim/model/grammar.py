@@ -60,7 +60,9 @@ class Grammar:
                 raise ValueError(f"no modifier .{word}; nearest: {listing(nearest(word, known)) or 'it has none'}")
             if place in chosen:
                 valid = listing(sorted(self.slots[place].words))
-                raise ValueError(f".{word} beside another modifier of its kind, .{chosen[place]}; valid: one of {valid}")
+                raise ValueError(
+                    f".{word} beside another modifier of its kind, .{chosen[place]}; valid: one of {valid}"
+                )
             chosen[place] = word
         for place, slot in enumerate(self.slots):
             if slot.needed and place not in chosen:

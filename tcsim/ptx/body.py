@@ -6,8 +6,9 @@ import re
 from dataclasses import dataclass, field
 
 from tcsim.core.errors import listing, nearest, shortened
-from tcsim.core.versions import number
+from tcsim.core.versions import PTX_ISA
 from tcsim.ptx.expressions import CONSTANTS
+from tcsim.ptx.fitting import misplaced
 from tcsim.ptx.operands import read_operand, split
 from tcsim.ptx.scanner import (
     BODY_DIRECTIVES,
@@ -131,7 +132,7 @@ class BodyReader:
                 self.scope.symbols[parameter.name] = parameter.name
         self.pending: list[tuple[int, Scope]] = []  # instructions that name symbols, to be looked up when all are known
         self.source: Location | None = None
-        self.version = number(module.version)
+        self.versions = frozenset(PTX_ISA[: PTX_ISA.index(module.version) + 1])
 
     def _inner(self, parent: Scope | None) -> Scope:
         self.scopes += 1
@@ -291,15 +292,20 @@ class BodyReader:
             raise reader.error(f"{shortened(opcode)[1:-1]}: {error}", start) from None
         first = operands[0] if operands else None
         spelled = known(opcode, len(operands) - 1, isinstance(first, Pair))
-        if number(spelled.version) > self.version:
+        version = spelled.version_of(operands, self.module.target) if spelled.forms else spelled.version
+        if version not in self.versions:
             raise reader.error(
-                f"{shortened(opcode)[1:-1]} needs .version {spelled.version} or later; the module has {self.module.version}", start
+                f"{shortened(opcode)[1:-1]} needs .version {version} or later; the module has {self.module.version}",
+                start,
             )
         body = self.made.body
         if symbolic:
             self.pending.append((len(body), scope))
         line, column = reader.place(start)
-        body.append(Instruction(spelled.opcode, operands, line, column, predicate, negated == "!", self.source))
+        item = Instruction(spelled.opcode, operands, line, column, predicate, negated == "!", self.source)
+        if not symbolic and "param::func" in opcode:
+            self._placed(item)
+        body.append(item)
 
     def _operands(self, rest: str, scope: Scope) -> tuple[tuple[Operand, ...], bool]:
         """The operands of a list, and whether one of them names a symbol; a list is read once in a block."""
@@ -343,7 +349,12 @@ class BodyReader:
             found = self.made.body[index]
             if scope.parent is not None or self.made.labels:
                 operands = tuple(_resolved(operand, scope) for operand in found.operands)
-                self.made.body[index] = found._replace(operands=operands)
+                found = self.made.body[index] = found._replace(operands=operands)
+            self._placed(found)
+
+    def _placed(self, item: Instruction) -> None:
+        if complaint := misplaced(item, self.made, self.module):
+            raise PtxError(f"{item.opcode}: {complaint}", item.line, item.column)
 
 
 def _names_symbol(operand: Operand) -> bool:

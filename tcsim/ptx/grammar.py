@@ -5,7 +5,7 @@ Sources: PTX ISA 9.4, the section of each instruction; which combine, the target
 
 from __future__ import annotations
 
-from tcsim.model.grammar import Grammar, Rule, Slot
+from tcsim.model.grammar import Grammar, Rule, Since, Slot
 from tcsim.model.grammar import apart as _apart
 from tcsim.model.grammar import need as _needs
 from tcsim.model.grammar import one as _one
@@ -62,51 +62,58 @@ _ATOMIC = (
 )  # fmt: skip
 _PARAM, _SYNC = (_since("7.7", 70, "param param::entry"),), (_since("5.1", 0, "sync"),)
 
+
+def _grammar(
+    slots: tuple[Slot, ...], rules: tuple[Rule, ...] = (), since: tuple[Since, ...] = (), named: str = ""
+) -> Grammar:
+    return Grammar(slots, rules, (*_COMMON, *since), named)
+
+
 GRAMMARS: dict[str, Grammar] = {
-    "ld": Grammar(
+    "ld": _grammar(
         (_any("mmio"), _any("weak volatile relaxed acquire"), _SCOPE, Slot(False, SPACES), _any("nc"), _any("ca cg cs lu cv"),
          _any(_L1S), _any(_L2S), _HINT, _any(_FETCHES), _VECTOR, _one(_BITS)),
         (*_access("relaxed acquire", "ca cg cs lu cv"), _needs("global", "nc"), _apart("weak volatile relaxed acquire lu cv", "nc")),
         _ACCESS,
     ),
-    "ldu": Grammar((_any("global"), _any("v2 v4"), _one(_BITS)), (_apart("v2 v4", "b128"), _apart(_DOUBLE, "v4"))),
-    "st": Grammar(
+    "ldu": _grammar((_any("global"), _any("v2 v4"), _one(_BITS)), (_apart("v2 v4", "b128"), _apart(_DOUBLE, "v4"))),
+    "st": _grammar(
         (_any("mmio"), _any("weak volatile relaxed release"), _SCOPE, Slot(False, SPACES - _set("const param::entry")), _any("wb cg cs wt"),
          _any(_L1S), _any(_L2S), _HINT, _VECTOR, _one(_BITS)),
         _access("relaxed release", "wb cg cs wt"),
         _ACCESS,
     ),
-    "atom": Grammar(
+    "atom": _grammar(
         (_any("relaxed acquire release acq_rel"), _SCOPE, _any(f"global {_SHARED}"), _one(_ATOMICS), _any("noftz"), _HINT, _VECTOR, _NUMBERS),
         (_apart("v2 v4 v8 L2::cache_hint", _SHARED), _apart("L2::cache_hint", "cas")),
         _ATOMIC,
     ),
-    "red": Grammar(
+    "red": _grammar(
         (_any("relaxed release"), _SCOPE, _any(f"global {_SHARED}"), _one("add min max and or xor inc dec"), _any("noftz"), _HINT, _VECTOR, _NUMBERS),
         (_apart("v2 v4 v8 L2::cache_hint", _SHARED),),
         _ATOMIC,
     ),
-    "mov": Grammar((_one("b16 b32 b64 b128 u16 u32 u64 s16 s32 s64 f32 f64 pred"),)),
-    "cvta": Grammar((_any("to"), _one(f"global {_SHARED} local const param param::entry"), _one("u64")), (), _PARAM, "to"),
-    "isspacep": Grammar((_one(f"global {_SHARED} local const param param::entry"),), (), _PARAM),
-    "prefetch": Grammar(
+    "mov": _grammar((_one("b16 b32 b64 b128 u16 u32 u64 s16 s32 s64 f32 f64 pred"),)),
+    "cvta": _grammar((_any("to"), _one(f"global {_SHARED} local const param param::entry"), _one("u64")), (), _PARAM, "to"),
+    "isspacep": _grammar((_one(f"global {_SHARED} local const param param::entry"),), (), _PARAM),
+    "prefetch": _grammar(
         (_any("global local const param"), _one("L1 L2 L2::evict_last L2::evict_normal tensormap")),
         (_apart("local", "L2::evict_last L2::evict_normal"), _needs("tensormap", "const param"), _apart("global local", "tensormap")),
         (_since("7.4", 80, "L2::evict_last L2::evict_normal"), _since("8.0", 90, "tensormap")),
     ),
-    "prefetchu": Grammar((_one("L1"),)),
-    "membar": Grammar((_one("cta gl sys proxy"), _any("alias")), (_needs("alias", "proxy"), _needs("proxy", "alias")), (_since("7.5", 60, "proxy"),), "proxy"),
-    "pmevent": Grammar((_any("mask"),)),
-    "shfl": Grammar((_one("sync"), _one("up down bfly idx"), _one("b32")), (), _SYNC),
-    "vote": Grammar((_one("sync"), _one("all any uni ballot"), _one("pred b32")), (_needs("b32", "ballot"), _needs("ballot", "b32")), _SYNC),
-    "activemask": Grammar((_one("b32"),), (), (_since("6.2", 0, "b32"),)),
-    "match": Grammar((_one("any all"), _one("sync"), _one("b32 b64")), (), (_since("6.0", 70, "sync"),)),
-    "nanosleep": Grammar((_one("u32"),), (), (_since("6.2", 70, "u32"),)),
-    "bra": Grammar((_any("uni"),)),
-    "brx": Grammar((_one("idx"), _any("uni")), named="idx"),
-    "call": Grammar((_any("uni"),)),
-    "ret": Grammar((_any("uni"),)),
-    "exit": Grammar(()), "trap": Grammar(()), "brkpt": Grammar(()),
-    **dict.fromkeys(("alloca", "stacksave", "stackrestore"), Grammar((_WIDE,), (), (_since("7.3", 60, "u32 u64"),))),
+    "prefetchu": _grammar((_one("L1"),)),
+    "membar": _grammar((_one("cta gl sys proxy"), _any("alias")), (_needs("alias", "proxy"), _needs("proxy", "alias")), (_since("7.5", 60, "proxy"),), "proxy"),
+    "pmevent": _grammar((_any("mask"),)),
+    "shfl": _grammar((_one("sync"), _one("up down bfly idx"), _one("b32")), (), _SYNC),
+    "vote": _grammar((_one("sync"), _one("all any uni ballot"), _one("pred b32")), (_needs("b32", "ballot"), _needs("ballot", "b32")), _SYNC),
+    "activemask": _grammar((_one("b32"),), (), (_since("6.2", 0, "b32"),)),
+    "match": _grammar((_one("any all"), _one("sync"), _one("b32 b64")), (), (_since("6.0", 70, "sync"),)),
+    "nanosleep": _grammar((_one("u32"),), (), (_since("6.2", 70, "u32"),)),
+    "bra": _grammar((_any("uni"),)),
+    "brx": _grammar((_one("idx"), _any("uni")), named="idx"),
+    "call": _grammar((_any("uni"),)),
+    "ret": _grammar((_any("uni"),)),
+    "exit": _grammar(()), "trap": _grammar(()), "brkpt": _grammar(()),
+    **dict.fromkeys(("alloca", "stacksave", "stackrestore"), _grammar((_WIDE,), (), (_since("7.3", 60, "u32 u64"),))),
 }  # fmt: skip
 """By the first word of an instruction."""

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from tcsim.isa.scalar.table import CONTAINERS
+from tcsim.ptx.grammar import SPACES
 from tcsim.ptx.memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
 from tcsim.ptx.program import Compiler
-from tcsim.ptx.grammar import SPACES
 from tcsim.ptx.spellings import atomic as row_of_atomic
 from tcsim.ptx.syntax import (
     TYPE_BYTES,
@@ -316,6 +316,8 @@ def match(compiler: Compiler, item: Instruction) -> Lines:
     words = item.opcode.split(".")
     to, what = item.operands[:2]
     type = "b64" if words[-1] == "b64" else "b32"
+    if words[1] == "any" and isinstance(to, Pair):
+        raise compiler.error("match.any has no predicate; valid: one destination")
     mask = compiler.value(item.operands[2], "u32")
     lines = [f"x_, y_ = M.match({compiler.constant(words[1])}, {compiler.value(what, type)}, {mask}, w)"]
     if isinstance(to, Pair):

@@ -81,10 +81,13 @@ def _head(reader: Scanner, module: Module) -> None:
         )
     for option in options:
         if option not in TARGET_OPTIONS and option not in known:
-            raise reader.error(f"no target or option {option[:60]}; nearest: {listing(nearest(option, TARGET_OPTIONS))}", start)
+            raise reader.error(
+                f"no target or option {option[:60]}; nearest: {listing(nearest(option, TARGET_OPTIONS))}", start
+            )
     if number(module.version) < number(known[module.target]):
         raise reader.error(
-            f".target {module.target} needs .version {known[module.target]} or later; the module has {module.version}", start
+            f".target {module.target} needs .version {known[module.target]} or later; the module has {module.version}",
+            start,
         )
     reader.skip()
     start = reader.at

@@ -6,17 +6,21 @@ Its lowest version of PTX ISA is asked when it is read; what a kernel's target a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache, lru_cache
 from typing import NamedTuple
 
 from tcsim import catalog
 from tcsim.core.errors import listing, nearest, shortened
 from tcsim.core.targets import TARGETS
+from tcsim.core.versions import earliest
 from tcsim.isa.scalar.atomic import Atomic, atomics
 from tcsim.isa.scalar.catalog import scalar, scalars
 from tcsim.isa.scalar.versions import version_of
+from tcsim.model.form import Form
+from tcsim.ptx.fitting import fitting
 from tcsim.ptx.grammar import ATOMIC, GRAMMARS
-
+from tcsim.ptx.syntax import Operand
 
 _TEXTURES = "textures and surfaces are not modelled"
 _VIDEO = "of the video instructions there are vabsdiff2 and vabsdiff4 with .u32 results, as compilers emit them"
@@ -34,6 +38,12 @@ class Known(NamedTuple):
     version: str  # lowest version of PTX ISA
     targets: frozenset[str]  # that have it
     number: int  # the compute capability from which on targets before those of the tables have it
+    forms: tuple[Form, ...] = ()  # of an instruction of the catalog, if they have different versions
+
+    def version_of(self, operands: Sequence[Operand], target: str) -> str:
+        """The lowest version of PTX ISA that has it with some operands for a target."""
+        found = [form.ptx_version for form in fitting(self.forms, operands) if target in form.targets]
+        return earliest(*found) if found else self.version
 
 
 @cache
@@ -88,7 +98,8 @@ def known(opcode: str, sources: int | None = None, pair: bool = False) -> Known:
     row = catalog.row_of(opcode)
     if row is not None:
         first = min(TARGETS[name].number for name in row.targets)
-        return Known(row.mnemonic, row.ptx_version, frozenset(row.targets), first)
+        forms = row.forms if len({form.ptx_version for form in row.forms}) > 1 else ()
+        return Known(row.mnemonic, row.ptx_version, frozenset(row.targets), first, forms)
     complaint = complaint or _OUTSIDE.get(stem, "")
     if complaint:
         raise ValueError(f"{shortened(opcode)} is not known: {complaint}")
