@@ -6,12 +6,12 @@ import re
 from dataclasses import dataclass, field
 
 from tcsim.core.errors import listing, nearest, shortened
-from tcsim.core.versions import PTX_ISA
 from tcsim.ptx.expressions import CONSTANTS
 from tcsim.ptx.fitting import misplaced
-from tcsim.ptx.operands import read_operand, split
+from tcsim.ptx.operands import read_operand, since, split
 from tcsim.ptx.scanner import (
     BODY_DIRECTIVES,
+    DECLARED,
     INSTRUCTION,
     LABEL,
     LOC,
@@ -19,6 +19,7 @@ from tcsim.ptx.scanner import (
     NUMBERS,
     PRAGMA,
     REGISTERS,
+    SINCE,
     SPACES,
     TARGETS,
     WORD,
@@ -27,7 +28,6 @@ from tcsim.ptx.scanner import (
 )
 from tcsim.ptx.spellings import known, refusal
 from tcsim.ptx.syntax import (
-    TYPE_BYTES,
     Address,
     Function,
     Group,
@@ -38,6 +38,7 @@ from tcsim.ptx.syntax import (
     Pair,
     PtxError,
     Register,
+    Special,
     Symbol,
     Tensor,
     Vector,
@@ -132,7 +133,6 @@ class BodyReader:
                 self.scope.symbols[parameter.name] = parameter.name
         self.pending: list[tuple[int, Scope]] = []  # instructions that name symbols, to be looked up when all are known
         self.source: Location | None = None
-        self.versions = frozenset(PTX_ISA[: PTX_ISA.index(module.version) + 1])
 
     def _inner(self, parent: Scope | None) -> Scope:
         self.scopes += 1
@@ -177,6 +177,7 @@ class BodyReader:
             raise reader.error(f"{shortened(name)[1:-1]} is declared twice in one block", start)
         self.scope.symbols[name] = own
         if targets:
+            reader.require(f".{targets[1]}", SINCE.get(targets[1]), start)
             reader.at = targets.end()
             self.made.targets[own] = tuple(part.strip() for part in targets[2].split(","))
             self.pending.append((-1 - start, self.scope))
@@ -225,14 +226,15 @@ class BodyReader:
         vector, type = 1, ""
         while reader.skip() and reader.text[reader.at] == ".":
             word = reader.take(WORD, "a type")[1]
-            if word in ("v2", "v4", "v8"):
+            if word in ("v2", "v4"):
                 vector = int(word[1:])
-            elif word in TYPE_BYTES:
+            elif word in DECLARED:
                 type = word
+                reader.require(f".{word}", SINCE.get(word), start)
             else:
-                raise reader.error(f"no type .{word}; nearest: {listing(nearest(word, TYPE_BYTES))}", start)
+                raise reader.error(f"no type .{word}; nearest: {listing(nearest(word, DECLARED))}", start)
         if not type:
-            raise reader.error(f"registers without a type; valid: {listing(TYPE_BYTES)}", start)
+            raise reader.error(f"registers without a type; valid: {listing(DECLARED)}", start)
         while True:
             reader.skip()
             start = reader.at
@@ -288,16 +290,16 @@ class BodyReader:
                 if self.made.registers.get(own, ("",))[0] != "pred":
                     raise PtxError(f"{shortened(guard)} is not a predicate")
                 predicate = Register(own)
-        except PtxError as error:
+            spelled = known(opcode, len(operands) - 1, bool(operands) and isinstance(operands[0], Pair))
+        except ValueError as error:
             raise reader.error(f"{shortened(opcode)[1:-1]}: {error}", start) from None
-        first = operands[0] if operands else None
-        spelled = known(opcode, len(operands) - 1, isinstance(first, Pair))
-        version = spelled.version_of(operands, self.module.target) if spelled.forms else spelled.version
-        if version not in self.versions:
-            raise reader.error(
-                f"{shortened(opcode)[1:-1]} needs .version {version} or later; the module has {self.module.version}",
-                start,
-            )
+        version = (
+            spelled.version_of(operands, self.made.registers, self.module.target) if spelled.forms else spelled.version
+        )
+        reader.require(shortened(opcode)[1:-1], version, start)
+        for operand in operands:
+            if type(operand) is Special:
+                reader.require(f"%{operand.name}", since(operand.name), start)
         body = self.made.body
         if symbolic:
             self.pending.append((len(body), scope))

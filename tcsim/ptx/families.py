@@ -146,7 +146,7 @@ def _bind(compiler: Compiler, item: Instruction, arch: str) -> list[str]:
         model = catalog.instruction(item.opcode, arch)
     except InstructionError as error:
         raise compiler.error(str(error)) from None
-    found = fitting(model.row.forms, item.operands)
+    found = fitting(model.row.forms, item.operands, compiler.function.registers)
     if found:
         compiler.require(frozenset().union(*(form.targets for form in found)))
         operands = [operand for operand, _ in apart(item.operands)]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from tcsim.isa.scalar.table import CONTAINERS
 from tcsim.model.form import Form
 from tcsim.model.operand import Operand as Slot
 from tcsim.ptx.grammar import SPACES
@@ -27,10 +28,18 @@ ACCESSES = ("ld", "st", "atom", "red")
 """The instructions whose state space must be that of the variable that they name."""
 
 
-def fitting(forms: Iterable[Form], operands: Sequence[Operand]) -> list[Form]:
-    """The forms that operands fit, the plainest first."""
+Registers = Mapping[str, tuple[str, int]]
+"""The registers of a function by name: their type, and the length of a vector."""
+
+
+def fitting(forms: Iterable[Form], operands: Sequence[Operand], registers: Registers) -> list[Form]:
+    """The forms that operands fit, the plainest first; of several those whose registers are as wide as they say."""
     flat = apart(operands)
-    return [form for form in forms if _fits(form, flat)]
+    found = [form for form in forms if _fits(form, flat, registers)]
+    if len(found) < 2:
+        return found
+    unlike = [_unlike(form, flat, registers) for form in found]
+    return [form for form, own in zip(found, unlike, strict=True) if own == min(unlike)]
 
 
 def apart(operands: Iterable[Operand]) -> list[tuple[Operand, bool]]:
@@ -41,17 +50,17 @@ def apart(operands: Iterable[Operand]) -> list[tuple[Operand, bool]]:
     return flat
 
 
-def _fits(form: Form, operands: Sequence[tuple[Operand, bool]]) -> bool:
+def _fits(form: Form, operands: Sequence[tuple[Operand, bool]], registers: Registers) -> bool:
     slots = form.operands
     if len(operands) > len(slots) or any(not slot.optional for slot in slots[len(operands) :]):
         return False
     return all(
-        _suits(slot, operand) and slot.joined == joined
+        _suits(slot, operand, registers) and slot.joined == joined
         for slot, (operand, joined) in zip(slots, operands, strict=False)
     )
 
 
-def _suits(slot: Slot, operand: Operand) -> bool:
+def _suits(slot: Slot, operand: Operand, registers: Registers) -> bool:
     if slot.kind == "vector":
         return (isinstance(operand, Vector) and len(operand.items) == slot.count) or (
             slot.count == 1 and isinstance(operand, Register)
@@ -60,7 +69,8 @@ def _suits(slot: Slot, operand: Operand) -> bool:
         alone = isinstance(operand, Vector) and len(operand.items) == 1
         return (
             alone
-            or isinstance(operand, (Register, Immediate, Symbol))
+            or isinstance(operand, (Immediate, Symbol))
+            or (isinstance(operand, Register) and not _predicate(operand, registers))
             or (slot.role != "source" and isinstance(operand, Sink))
         )
     if slot.kind == "address":
@@ -72,8 +82,24 @@ def _suits(slot: Slot, operand: Operand) -> bool:
             not slot.values or operand.value in slot.values or (len(slot.values) == 1 and slot.name == "groups")
         )
     if slot.kind == "predicate":
-        return isinstance(operand, (Register, Negated, Immediate))
+        return isinstance(operand, (Negated, Immediate)) or (
+            isinstance(operand, Register) and _predicate(operand, registers)
+        )
     return isinstance(operand, Sink)
+
+
+def _predicate(operand: Register, registers: Registers) -> bool:
+    return registers.get(operand.name, ("",))[0] == "pred"
+
+
+def _unlike(form: Form, operands: Sequence[tuple[Operand, bool]], registers: Registers) -> int:
+    """How many registers are of another width than a form's operands."""
+    pairs = zip(form.operands, (operand for operand, _ in operands), strict=False)
+    return sum(
+        CONTAINERS[registers[operand.name][0]].itemsize != CONTAINERS[slot.type.removeprefix(".")].itemsize
+        for slot, operand in pairs
+        if slot.kind == "register" and isinstance(operand, Register)
+    )
 
 
 def misplaced(item: Instruction, function: Function, module: Module) -> str:

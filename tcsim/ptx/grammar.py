@@ -44,12 +44,13 @@ def _access(orders: str, ways: str) -> tuple[Rule, ...]:
 _ATOMICS = "add min max and or xor exch cas inc dec"
 _HALVES = "f16 f16x2 bf16 bf16x2"
 _NUMBERS = _one(f"b16 b32 b64 b128 u32 u64 s32 s64 {_HALVES} f32 f64")
+_REDUCED = Slot(True, _NUMBERS.words - _set("b16 b128"))
 ATOMIC = _one(_ATOMICS)[1] | _NUMBERS[1] | _set("noftz v2 v4 v8")
 """Of an atomic's modifiers those that choose its row: not order, scope, state space and cache."""
 _WIDE = _one("u32 u64")
 _COMMON = (
     _since("7.8", 0, "shared::cta"), _since("7.8", 90, "shared::cluster cluster"), _since("8.3", 0, "param::entry param::func"),
-    _since("6.0", 70, "weak relaxed acquire release acq_rel"), _since("8.2", 70, "mmio"), _since("9.1", 0, "volatile", "local"),
+    _since("6.0", 70, "weak relaxed acquire release acq_rel"), _since("8.2", 70, "mmio"), _since("9.3", 70, "mmio", "acquire release"), _since("9.1", 0, "volatile", "local"),
     _since("7.4", 70, _L1S), _since("7.4", 75, "L2::64B L2::128B"), _since("7.4", 80, "L2::256B L2::cache_hint"),
     _since("8.3", 70, "b128"), _since("8.4", 70, "b128", "sys"),
 )  # fmt: skip
@@ -89,7 +90,7 @@ GRAMMARS: dict[str, Grammar] = {
         _ATOMIC,
     ),
     "red": _grammar(
-        (_any("relaxed release"), _SCOPE, _any(f"global {_SHARED}"), _one("add min max and or xor inc dec"), _any("noftz"), _HINT, _VECTOR, _NUMBERS),
+        (_any("relaxed release"), _SCOPE, _any(f"global {_SHARED}"), _one("add min max and or xor inc dec"), _any("noftz"), _HINT, _VECTOR, _REDUCED),
         (_apart("v2 v4 v8 L2::cache_hint", _SHARED),),
         _ATOMIC,
     ),
@@ -110,7 +111,7 @@ GRAMMARS: dict[str, Grammar] = {
     "match": _grammar((_one("any all"), _one("sync"), _one("b32 b64")), (), (_since("6.0", 70, "sync"),)),
     "nanosleep": _grammar((_one("u32"),), (), (_since("6.2", 70, "u32"),)),
     "bra": _grammar((_any("uni"),)),
-    "brx": _grammar((_one("idx"), _any("uni")), named="idx"),
+    "brx": _grammar((_one("idx"), _any("uni")), (), (_since("5.1", 0, "idx"),), "idx"),
     "call": _grammar((_any("uni"),)),
     "ret": _grammar((_any("uni"),)),
     "exit": _grammar(()), "trap": _grammar(()), "brkpt": _grammar(()),

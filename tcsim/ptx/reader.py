@@ -22,6 +22,7 @@ from tcsim.ptx.scanner import (
     NUMBERS,
     PRAGMA,
     SECTION,
+    SINCE,
     SPACES,
     TARGET,
     VERSION,
@@ -69,6 +70,7 @@ def _head(reader: Scanner, module: Module) -> None:
     module.version = ".".join(str(part) for part in number(version))
     if module.version not in PTX_ISA:
         raise reader.error(f"no .version {version}; valid: versions of PTX ISA up to {PTX_ISA[-1]}", start)
+    reader.version, reader.versions = module.version, frozenset(PTX_ISA[: PTX_ISA.index(module.version) + 1])
     if not reader.skip():
         raise reader.error("no .target")
     start = reader.at
@@ -103,6 +105,7 @@ def _module_directive(reader: Scanner, module: Module) -> None:
     reader.at = start
     if word in ("version", "target", "address_size"):
         raise reader.error(f".{word} stands once, at the beginning: .version, .target, .address_size", start)
+    reader.require(f".{word}", SINCE.get(word), start)
     if word == "file":
         match = reader.take(FILE, "a file")
         module.files[int(match[1])] = match[2]
@@ -151,6 +154,7 @@ def _function(reader: Scanner, module: Module, linkage: str) -> None:
     reader.skip()
     while not entry and reader.text[reader.at] == ".":
         word = reader.take(WORD, "a directive")[1]
+        reader.require(f".{word}", SINCE.get(word), start)
         if word not in ("noreturn", "attribute"):
             raise reader.error(f"no directive .{word[:60]} before a function's name")
         if word == "attribute":
@@ -171,6 +175,7 @@ def _function(reader: Scanner, module: Module, linkage: str) -> None:
             raise reader.error(
                 f"no directive .{word[:60]} of a function; nearest: {listing(nearest(word, FUNCTION_DIRECTIVES))}", at
             )
+        reader.require(f".{word}", SINCE.get(word), at)
         numbers = reader.take(NUMBERS, "numbers")[1] if FUNCTION_DIRECTIVES[word] else None
         directives[word] = tuple(int(part) for part in numbers.split(",")) if numbers else ()
         if len(directives[word]) > FUNCTION_DIRECTIVES[word]:

@@ -16,9 +16,10 @@ from tcsim.core.targets import TARGETS
 from tcsim.core.versions import earliest
 from tcsim.isa.scalar.atomic import Atomic, atomics
 from tcsim.isa.scalar.catalog import scalar, scalars
+from tcsim.isa.scalar.table import Scalar
 from tcsim.isa.scalar.versions import version_of
 from tcsim.model.form import Form
-from tcsim.ptx.fitting import fitting
+from tcsim.ptx.fitting import Registers, fitting
 from tcsim.ptx.grammar import ATOMIC, GRAMMARS
 from tcsim.ptx.syntax import Operand
 
@@ -40,9 +41,9 @@ class Known(NamedTuple):
     number: int  # the compute capability from which on targets before those of the tables have it
     forms: tuple[Form, ...] = ()  # of an instruction of the catalog, if they have different versions
 
-    def version_of(self, operands: Sequence[Operand], target: str) -> str:
+    def version_of(self, operands: Sequence[Operand], registers: Registers, target: str) -> str:
         """The lowest version of PTX ISA that has it with some operands for a target."""
-        found = [form.ptx_version for form in fitting(self.forms, operands) if target in form.targets]
+        found = [form.ptx_version for form in fitting(self.forms, operands, registers) if target in form.targets]
         return earliest(*found) if found else self.version
 
 
@@ -80,6 +81,8 @@ def known(opcode: str, sources: int | None = None, pair: bool = False) -> Known:
     stem, *words = opcode.split(".")
     item = scalar(opcode, sources, pair) or scalar(opcode, 3)
     if item is not None:
+        if sources is not None:
+            _check(item, sources, pair)
         version, number = version_of(item.mnemonic)
         return Known(item.mnemonic.rstrip("|").removesuffix("/3"), version, item.targets, number)
     complaint = ""
@@ -104,6 +107,14 @@ def known(opcode: str, sources: int | None = None, pair: bool = False) -> Known:
     if complaint:
         raise ValueError(f"{shortened(opcode)} is not known: {complaint}")
     raise ValueError(f"{shortened(opcode)} is not known; nearest: {listing(nearest(opcode, _known()))}")
+
+
+def _check(item: Scalar, sources: int, pair: bool) -> None:
+    """Raise ValueError where a scalar instruction has another number of operands."""
+    if pair != (len(item.results) == 2):
+        raise ValueError("one destination, not two" if pair else "two destinations: a|b")
+    if sources != len(item.sources):
+        raise ValueError(f"{sources} sources; valid: {len(item.sources)}")
 
 
 def refusal(opcode: str) -> str | None:
