@@ -210,7 +210,7 @@ CASES: dict[str, Case] = {
     "match": Case(_slots("sync", "any all", _ALL), ("match.any.sync.b32",), lambda words: f"%r0, {register(type_of(words), 1)}, %r2"),
     "nanosleep": Case(_slots("uni", "u32 b32 s32 u64"), ("nanosleep.u32",), _same(1)),
     "bra": Case(_slots(*_PLAIN), ("bra",), lambda words: "END"),
-    "brx": Case(_slots(*_PLAIN), ("brx.idx",), lambda words: "%r0, TARGETS"),
+    "brx": Case(_slots("idx", "uni sync"), ("brx.idx",), lambda words: "%r0, TARGETS"),
     **{stem: Case(_slots(*_PLAIN), (stem,), lambda words: "") for stem in ("ret", "exit", "trap", "brkpt")},
     **{stem: Case(_slots("u32 u64 b64 b32", "local"), (f"{stem}.u64",), _same(count, "u64")) for stem, count in (("alloca", 2), ("stacksave", 1), ("stackrestore", 1))},
 }  # fmt: skip

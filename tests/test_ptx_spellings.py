@@ -27,15 +27,15 @@ ALONE = ("bra", "brx", "ret", "exit", "trap", "brkpt")
 """Instructions behind which nothing runs."""
 DISAGREEMENTS = (
     (r"vabsdiff[24]", 58, "of the video instructions there are those that compilers emit"),
-    (r"(shfl|vote)\.(?!.*sync)", 8, "without .sync ptxas takes them for targets before sm_70 and versions before 6.4, where lanes have no masks"),
+    (r"(shfl|vote)\.(?!.*sync)", 12, "without .sync ptxas takes them for targets before sm_70 and versions before 6.4, where lanes have no masks"),
     (r"fma\.(rz|rm|rp)\S*bf16", 2, "ptxas makes f16 arithmetic of it"),
     (r"ld\.param::func", 4, "ptxas looks for the call that it belongs to"),
-    (r"set\.\S* %h0, %r1|slct\.s32\.f32 %f0|cvt\.s64\.s32 %r0", 6, "a register of another size: refused when it is launched"),
     (r".*override::global_address", 1, "brackets that hold more than a map and coordinates are not read"),
 )  # fmt: skip
 """Statements that ptxas takes and the reader does not, or the other way round: a pattern, how many of the recorded ones, and why."""
 
 
+@cache
 def ours(line: str) -> int:
     """A bit for each of PAIRS: whether the version and the target have a statement."""
     try:
