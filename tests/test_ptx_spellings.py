@@ -26,7 +26,7 @@ from tcsim.ptx.syntax import Instruction, Pair
 ALONE = ("bra", "brx", "ret", "exit", "trap", "brkpt")
 """Instructions behind which nothing runs."""
 DISAGREEMENTS = (
-    (r"vabsdiff[24]", 58, "of the video instructions there are those that compilers emit"),
+    (r"vabsdiff[24]", 43, "of the video instructions there are those that compilers emit"),
     (r"(shfl|vote)\.(?!.*sync)", 12, "without .sync ptxas takes them for targets before sm_70 and versions before 6.4, where lanes have no masks"),
     (r"fma\.(rz|rm|rp)\S*bf16", 2, "ptxas makes f16 arithmetic of it"),
     (r"ld\.param::func", 4, "ptxas looks for the call that it belongs to"),
@@ -150,7 +150,9 @@ def test_every_word_of_a_grammar_is_tried() -> None:
             seen.setdefault(stem, set()).update(words)
     assert {stem.rstrip("|") for stem in CASES} | {"call"} == set(GRAMMARS)
     for stem in GRAMMARS.keys() - {"call"}:
-        assert {word for slot in GRAMMARS[stem].slots for word in slot.words} <= seen.get(stem, set()), stem
+        assert {word for slot in GRAMMARS[stem].slots for word in slot.words} <= seen.get(stem, set()) | {
+            "param::func"
+        }, stem  # its call is not there
 
 
 def test_every_order_is_read_as_the_manuals() -> None:

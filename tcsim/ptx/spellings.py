@@ -74,7 +74,7 @@ def known(opcode: str, sources: int | None = None, pair: bool = False) -> Known:
     ('vote.sync.ballot.b32', '8.2')
     >>> known("ld.globl.f32")
     Traceback (most recent call last):
-    ValueError: 'ld.globl.f32' is not known: no modifier .globl; nearest: global, local, lu
+    ValueError: 'ld.globl.f32' is not known: no modifier .globl; nearest: global, local, b128
     """
     if len(opcode) > catalog.LONGEST_MNEMONIC:
         raise ValueError(f"{shortened(opcode)} is not known: it is too long")
