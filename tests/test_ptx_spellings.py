@@ -366,6 +366,11 @@ def test_errors_say_what_is_valid() -> None:
         ("ld.global.global.b32 %r0, [%d0];", "valid: one of"),
         ("vote.sync.ballot.pred %p0, %p1, %r0;", ".ballot without one of b32"),
         ("atom.global.inc.u64 %d0, [%d1], %d2;", "no operation inc.u64; nearest"),
+        ("vote.ballot.sync.b32 %r0, %p1;", "2 operands; valid: 3"),
+        ("ld.global.L2::cache_hint.b32 %r0, [%d0];", "2 operands; valid: 3"),
+        ("st.global.b32 [%d0], %r0, %d1;", "3 operands; valid: 2"),
+        ("atom.global.cas.b32 %r0, [%d0], %r1;", "3 operands; valid: 4"),
+        ("add.u32 %r0, %r1;", "1 sources; valid: 2"),
     ):
         message = refused(module([line], *PAIRS[0]))
         assert f"line {HEAD + 1}, column 1" in message and says in message, message

@@ -43,10 +43,18 @@ class Grammar:
     rules: tuple[Rule, ...] = ()
     since: tuple[Since, ...] = ()
     named: str = ""  # a modifier that is part of the name: it stands first if it is there
+    operands: tuple[int, ...] = ()  # how many it takes; empty: any number
+    further: Words = frozenset()  # modifiers that bring an operand each
 
     def needs(self, words: Sequence[str]) -> tuple[str, int]:
         """The lowest version of PTX ISA and compute capability that have a spelling; "1.0" and 0 for all."""
         return needs(self.since, words)
+
+    def check(self, words: Sequence[str], operands: int) -> None:
+        """Raise ValueError where there are more or fewer operands than an instruction with some modifiers takes."""
+        valid = [count + len(self.further.intersection(words)) for count in self.operands]
+        if valid and operands not in valid:
+            raise ValueError(f"{operands} operands; valid: {listing(valid)}")
 
     def ordered(self, words: Sequence[str]) -> tuple[str, ...]:
         """Modifiers, which stand in any order, in that of the manual. Raises ValueError that says what is wrong."""

@@ -5,6 +5,8 @@ Sources: PTX ISA 9.4, the section of each instruction; which combine, the target
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tcsim.model.grammar import Grammar, Rule, Since, Slot
 from tcsim.model.grammar import apart as _apart
 from tcsim.model.grammar import need as _needs
@@ -64,13 +66,22 @@ _ATOMIC = (
 _PARAM, _SYNC = (_since("7.7", 70, "param param::entry"),), (_since("5.1", 0, "sync"),)
 
 
+_FURTHER = _set("L2::cache_hint cas")
+_OPERANDS = {
+    "ld": (2,), "ldu": (2,), "st": (2,), "atom": (3,), "red": (2,), "mov": (2,), "cvta": (2,), "isspacep": (2,), "prefetch": (1,),
+    "prefetchu": (1,), "membar": (0,), "pmevent": (1,), "shfl": (5,), "vote": (3,), "activemask": (1,), "match": (3,), "nanosleep": (1,),
+    "bra": (1,), "brx": (2,), "ret": (0,), "exit": (0,), "trap": (0,), "brkpt": (0,), "alloca": (2, 3), "stacksave": (1,), "stackrestore": (1,),
+}  # fmt: skip
+"""How many operands each takes; a modifier of _FURTHER brings one more."""
+
+
 def _grammar(
     slots: tuple[Slot, ...], rules: tuple[Rule, ...] = (), since: tuple[Since, ...] = (), named: str = ""
 ) -> Grammar:
     return Grammar(slots, rules, (*_COMMON, *since), named)
 
 
-GRAMMARS: dict[str, Grammar] = {
+_GRAMMARS: dict[str, Grammar] = {
     "ld": _grammar(
         (_any("mmio"), _any("weak volatile relaxed acquire"), _SCOPE, Slot(False, SPACES), _any("nc"), _any("ca cg cs lu cv"),
          _any(_L1S), _any(_L2S), _HINT, _any(_FETCHES), _VECTOR, _one(_BITS)),
@@ -117,4 +128,5 @@ GRAMMARS: dict[str, Grammar] = {
     "exit": _grammar(()), "trap": _grammar(()), "brkpt": _grammar(()),
     **dict.fromkeys(("alloca", "stacksave", "stackrestore"), _grammar((_WIDE,), (), (_since("7.3", 60, "u32 u64"),))),
 }  # fmt: skip
+GRAMMARS = {stem: replace(own, operands=_OPERANDS.get(stem, ()), further=_FURTHER) for stem, own in _GRAMMARS.items()}
 """By the first word of an instruction."""

@@ -85,19 +85,24 @@ def known(opcode: str, sources: int | None = None, pair: bool = False) -> Known:
             _check(item, sources, pair)
         version, number = version_of(item.mnemonic)
         return Known(item.mnemonic.rstrip("|").removesuffix("/3"), version, item.targets, number)
-    complaint = ""
+    complaint, found = "", None
     if stem in GRAMMARS:
         grammar = GRAMMARS[stem]
         try:
             ordered = grammar.ordered(words)
             version, number = grammar.needs(ordered)
             if stem not in ("atom", "red") or atomic(opcode) is not None:
-                return Known(".".join((stem, *ordered)), version, _targets(number), number)
-            choices = [name for name, own in atomics().items() if stem == "atom" or not own.returns_only]
-            asked = ".".join(word for word in ordered if word in ATOMIC)
-            complaint = f"no operation {asked}; nearest: {listing(nearest(asked, choices))}"
+                found = Known(".".join((stem, *ordered)), version, _targets(number), number)
+            else:
+                choices = [name for name, own in atomics().items() if stem == "atom" or not own.returns_only]
+                asked = ".".join(word for word in ordered if word in ATOMIC)
+                complaint = f"no operation {asked}; nearest: {listing(nearest(asked, choices))}"
         except ValueError as error:
             complaint = str(error)
+        if found is not None:
+            if sources is not None:
+                grammar.check(words, sources + 1)
+            return found
     row = catalog.row_of(opcode)
     if row is not None:
         first = min(TARGETS[name].number for name in row.targets)
@@ -114,7 +119,7 @@ def _check(item: Scalar, sources: int, pair: bool) -> None:
     if pair != (len(item.results) == 2):
         raise ValueError("one destination, not two" if pair else "two destinations: a|b")
     if sources != len(item.sources):
-        raise ValueError(f"{sources} sources; valid: {len(item.sources)}")
+        raise ValueError(f"{max(sources, 0)} sources; valid: {len(item.sources)}")
 
 
 def refusal(opcode: str) -> str | None:
