@@ -190,7 +190,7 @@ CASES: dict[str, Case] = {
     "ldu": Case(_slots("weak", _SPACE, "ca", "L2::cache_hint", "v2 v4 v8", _ALL), ("ldu.b32", "ldu.global.v4.b32"), _load),
     "atom": Case(_slots(*_ATOM), (*(f"atom.{base}" for base in _ATOMS), "atom.acq_rel.sys.exch.b64", "atom.global.cas.b128", "atom.cas.b16"), _atomic),
     "red": Case(_slots(*_ATOM), tuple(f"red.{base}" for base in _ATOMS), _reduce),
-    "mov": Case(_slots("v2 v4", "sat rn", _ALL), ("mov.b32",), _same(2)),
+    "mov": Case(_slots("v2 v4", "sat rn", _ALL), ("mov.b32", "mov.v4.u32"), lambda words: f"{_vector(words)}, {_vector(words, 4)}"),
     "cvta": Case(_slots("to", _SPACE, "u32 u64 b64 s64"), ("cvta.to.global.u64", "cvta.shared.u64"), _same(2, "u64")),
     "isspacep": Case(_slots(_SPACE, "u64 pred"), ("isspacep.global",), lambda words: "%p0, %d1"),
     "prefetch": Case(

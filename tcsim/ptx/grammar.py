@@ -105,7 +105,7 @@ _GRAMMARS: dict[str, Grammar] = {
         (_apart("v2 v4 v8 L2::cache_hint", _SHARED),),
         _ATOMIC,
     ),
-    "mov": _grammar((_one("b16 b32 b64 b128 u16 u32 u64 s16 s32 s64 f32 f64 pred"),)),
+    "mov": _grammar((_any("v2 v4"), _one("b16 b32 b64 b128 u16 u32 u64 s16 s32 s64 f32 f64 pred")), (_apart("v2 v4", "b128 pred"), _apart(_DOUBLE, "v4"))),
     "cvta": _grammar((_any("to"), _one(f"global {_SHARED} local const param param::entry"), _one("u64")), (), _PARAM, "to"),
     "isspacep": _grammar((_one(f"global {_SHARED} local const param param::entry"),), (), _PARAM),
     "prefetch": _grammar(

@@ -14,6 +14,7 @@ import numpy as np
 from tcsim.isa.scalar.table import CONTAINERS
 from tcsim.ptx.grammar import SPACES
 from tcsim.ptx.memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
+from tcsim.ptx.operands import DIMENSIONED
 from tcsim.ptx.program import Compiler
 from tcsim.ptx.spellings import atomic as row_of_atomic
 from tcsim.ptx.syntax import (
@@ -62,6 +63,11 @@ def move(compiler: Compiler, item: Instruction) -> Lines:
     """Between registers, from constants, special registers and addresses; packing and unpacking of vectors."""
     type = _type(compiler, item.opcode.split("."))
     to, what = item.operands
+    count = next((int(word[1:]) for word in item.opcode.split(".") if word in ("v2", "v4")), 1)
+    if count > 1:
+        return _move_each(compiler, to, what, type, count)
+    if isinstance(what, Special) and what.name in DIMENSIONED:
+        raise compiler.error(f"%{what.name} is a vector; valid: %{what.name}.x, or mov.v4")
     if isinstance(to, Vector):
         if isinstance(what, Immediate):
             raise compiler.error("a vector is unpacked from a register")
@@ -82,9 +88,7 @@ def move(compiler: Compiler, item: Instruction) -> Lines:
     if isinstance(what, Special) and type == "pred":
         return [compiler.put(to, f"np.asarray(M.special({compiler.constant(what.name)})) != 0", type)]
     if isinstance(what, Special):
-        return [
-            compiler.put(to, f"M.special({compiler.constant(what.name)})", "u64" if TYPE_BYTES[type] == 8 else "u32")
-        ]
+        return [compiler.put(to, f"M.special({compiler.constant(what.name)})", type)]
     if type == "b128":
         return [_put_whole(compiler, to, _whole(compiler, what, type), type)]
     if isinstance(what, Symbol) and compiler.space_of(what.name) == "shared":
@@ -94,6 +98,21 @@ def move(compiler: Compiler, item: Instruction) -> Lines:
             )
         ]
     return [compiler.put(to, compiler.value(what, type), type)]
+
+
+def _move_each(compiler: Compiler, to: Operand, what: Operand, type: str, count: int) -> Lines:
+    """Vectors element by element, all read before one is written; the last of a special register is 0."""
+    if isinstance(what, Special) and what.name in DIMENSIONED and count == 4:
+        what = Vector((*(Special(f"{what.name}.{axis}") for axis in "xyz"), Immediate(0)))
+    if not isinstance(to, Vector) or not isinstance(what, Vector) or {len(to.items), len(what.items)} != {count}:
+        raise compiler.error(f"valid: two vectors of {count}")
+    found = [
+        f"M.special({compiler.constant(own.name)})" if isinstance(own, Special) else compiler.value(own, type)
+        for own in what.items
+    ]
+    copies = ", ".join(f"np.array({own})" for own in found)
+    puts = [compiler.put(own, f"x_[{place}]", type) for place, own in enumerate(to.items) if not isinstance(own, Sink)]
+    return [f"x_ = ({copies},)", *puts]
 
 
 def _whole(compiler: Compiler, operand: Operand, type: str) -> str:
