@@ -373,6 +373,9 @@ def test_errors_say_what_is_valid() -> None:
         ("ld.global.L2::cache_hint.b32 %r0, [%d0];", "2 operands; valid: 3"),
         ("st.global.b32 [%d0], %r0, %d1;", "3 operands; valid: 2"),
         ("atom.global.cas.b32 %r0, [%d0], %r1;", "3 operands; valid: 4"),
+        ("mov.v2.b32 {%r0, %r1}, %d0;", "operand 2 is not a vector"),
+        ("ld.global.v4.b32 {%r0, %r1}, [%d0];", "valid: a vector of 4 registers"),
+        ("st.global.v2.b32 [%d0], %r0;", "operand 2 is not a vector"),
         ("add.u32 %r0, %r1;", "1 sources; valid: 2"),
     ):
         message = refused(module([line], *PAIRS[0]))

@@ -45,6 +45,7 @@ class Grammar:
     named: str = ""  # a modifier that is part of the name: it stands first if it is there
     operands: tuple[int, ...] = ()  # how many it takes; empty: any number
     further: Words = frozenset()  # modifiers that bring an operand each
+    vectors: tuple[int, ...] = ()  # the operands that are vectors where .v2, .v4 or .v8 stands
 
     def needs(self, words: Sequence[str]) -> tuple[str, int]:
         """The lowest version of PTX ISA and compute capability that have a spelling; "1.0" and 0 for all."""

@@ -291,6 +291,7 @@ class BodyReader:
                     raise PtxError(f"{shortened(guard)} is not a predicate")
                 predicate = Register(own)
             spelled = known(opcode, len(operands) - 1, bool(operands) and isinstance(operands[0], Pair))
+            spelled.check(operands)
         except ValueError as error:
             raise reader.error(f"{shortened(opcode)[1:-1]}: {error}", start) from None
         version = (

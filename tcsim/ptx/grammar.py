@@ -73,6 +73,8 @@ _OPERANDS = {
     "bra": (1,), "brx": (2,), "ret": (0,), "exit": (0,), "trap": (0,), "brkpt": (0,), "alloca": (2, 3), "stacksave": (1,), "stackrestore": (1,),
 }  # fmt: skip
 """How many operands each takes; a modifier of _FURTHER brings one more."""
+_VECTORS = {"ld": (0,), "ldu": (0,), "st": (1,), "atom": (0, 2), "red": (1,), "mov": (0, 1)}
+"""Which operands are vectors where .v2, .v4 or .v8 stands."""
 
 
 def _grammar(
@@ -128,5 +130,8 @@ _GRAMMARS: dict[str, Grammar] = {
     "exit": _grammar(()), "trap": _grammar(()), "brkpt": _grammar(()),
     **dict.fromkeys(("alloca", "stacksave", "stackrestore"), _grammar((_WIDE,), (), (_since("7.3", 60, "u32 u64"),))),
 }  # fmt: skip
-GRAMMARS = {stem: replace(own, operands=_OPERANDS.get(stem, ()), further=_FURTHER) for stem, own in _GRAMMARS.items()}
+GRAMMARS = {
+    stem: replace(own, operands=_OPERANDS.get(stem, ()), further=_FURTHER, vectors=_VECTORS.get(stem, ()))
+    for stem, own in _GRAMMARS.items()
+}
 """By the first word of an instruction."""

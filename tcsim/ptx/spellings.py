@@ -21,7 +21,7 @@ from tcsim.isa.scalar.versions import version_of
 from tcsim.model.form import Form
 from tcsim.ptx.fitting import Registers, fitting
 from tcsim.ptx.grammar import ATOMIC, GRAMMARS
-from tcsim.ptx.syntax import Operand
+from tcsim.ptx.syntax import Operand, Sink, Special, Vector
 
 _TEXTURES = "textures and surfaces are not modelled"
 _VIDEO = "of the video instructions there are vabsdiff2 and vabsdiff4 with .u32 results, as compilers emit them"
@@ -40,6 +40,15 @@ class Known(NamedTuple):
     targets: frozenset[str]  # that have it
     number: int  # the compute capability from which on targets before those of the tables have it
     forms: tuple[Form, ...] = ()  # of an instruction of the catalog, if they have different versions
+    vectors: tuple[int, ...] = ()  # the operands that are vectors
+    width: int = 1  # their length
+
+    def check(self, operands: Sequence[Operand]) -> None:
+        """Raise ValueError where an operand that must be a vector is none, or has another length."""
+        for place in self.vectors:
+            own = operands[place]
+            if not isinstance(own, (Sink, Special)) and not (isinstance(own, Vector) and len(own.items) == self.width):
+                raise ValueError(f"operand {place + 1} is not a vector; valid: a vector of {self.width} registers")
 
     def version_of(self, operands: Sequence[Operand], registers: Registers, target: str) -> str:
         """The lowest version of PTX ISA that has it with some operands for a target."""
@@ -92,7 +101,9 @@ def known(opcode: str, sources: int | None = None, pair: bool = False) -> Known:
             ordered = grammar.ordered(words)
             version, number = grammar.needs(ordered)
             if stem not in ("atom", "red") or atomic(opcode) is not None:
-                found = Known(".".join((stem, *ordered)), version, _targets(number), number)
+                width = next((int(word[1:]) for word in ordered if word in ("v2", "v4", "v8")), 1)
+                vectors = grammar.vectors if width > 1 else ()
+                found = Known(".".join((stem, *ordered)), version, _targets(number), number, (), vectors, width)
             else:
                 choices = [name for name, own in atomics().items() if stem == "atom" or not own.returns_only]
                 asked = ".".join(word for word in ordered if word in ATOMIC)
