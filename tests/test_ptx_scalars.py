@@ -97,9 +97,17 @@ def text(line: str, target: str = "sm_90a") -> str:
         ("add.u32 %r0|%p0, %r1, %r2;", "sm_90a", "one destination, not two"),
         ("setp.lt.f16x2 %p0, %r1, %r2;", "sm_90a", "two destinations"),
         ("lop3.b32 %r0, %r1, %r2, %r3, %r1;", "sm_90a", "source 4 is an immediate"),
-        ("red.shared.add.noftz.v2.f16 [%r0], {%r1, %r2};", "sm_90a", "in this state space; valid: global"),
+        (
+            "red.shared.add.noftz.v2.f16 [%r0], {%r1, %r2};",
+            "sm_90a",
+            "'red.shared.add.noftz.v2.f16' is not known: .shared beside .v2",
+        ),
         ("red.global.exch.b32 [%d0], %r1;", "sm_90a", "'red.global.exch.b32' is not known"),
-        ("atom.global.add.f16 %r0, [%d0], %r1;", "sm_90a", "no such operation; nearest"),
+        (
+            "atom.global.add.f16 %r0, [%d0], %r1;",
+            "sm_90a",
+            "'atom.global.add.f16' is not known: no operation add.f16; nearest",
+        ),
     ],
 )
 def test_wrong_use(line: str, target: str, words: str) -> None:

@@ -16,7 +16,7 @@ BODY = "{ ret; }"
 
 
 def module(params: str = "", directives: str = "", target: str = "sm_90", before: str = "", body: str = BODY) -> str:
-    return f".version 8.6\n.target {target}\n.address_size 64\n{before}\n.visible .entry k({params}) {directives}\n{body}\n"
+    return f".version 9.4\n.target {target}\n.address_size 64\n{before}\n.visible .entry k({params}) {directives}\n{body}\n"
 
 
 def kernel(*args: Any, **options: Any) -> Kernel:

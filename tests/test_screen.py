@@ -104,7 +104,7 @@ def test_a_kernel_compares_every_sample(batches: list[Vectors], place: int, faul
         memory.allocate(np.ascontiguousarray(own).reshape(-1).view(np.uint8)) for own in (*launch.inputs[:-1], expected)
     ]
     outputs = [memory.allocate(np.zeros(int(np.prod(shape)) * 4, np.uint8)) for shape, _ in launch.outputs]
-    run = parse(f".version 8.0\n.target sm_90a\n.address_size 64\n{text}").kernel().launch(
+    run = parse(f".version 8.5\n.target sm_90a\n.address_size 64\n{text}").kernel().launch(
         memory, [*inputs, *outputs, *map(int, launch.scalars)], grid=launch.grid, block=launch.block,
         dynamic_smem=launch.shared_bytes,
     )  # fmt: skip

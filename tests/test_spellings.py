@@ -17,6 +17,7 @@ from hwkernels.probes.probe import emit, kernel_name
 from tcsim import catalog
 from tcsim.core.errors import InstructionError
 from tcsim.core.targets import TARGETS
+from tcsim.isa.scalar.catalog import scalars
 from tcsim.model.row import Row
 from tcsim.model.spelling import STEMS, spelling
 
@@ -156,8 +157,8 @@ def test_a_family_says_with_which_words_its_mnemonics_begin() -> None:
 
 
 def test_every_word_of_a_stem_is_used() -> None:
-    """By a row; a stem is never the whole list of a family's words."""
-    stems = {spelling(mnemonic).stem for mnemonic in catalog.rows()}
+    """By a row or a scalar instruction; a stem is never the whole list of a family's words."""
+    stems = {spelling(mnemonic).stem for mnemonic in (*catalog.rows(), *scalars())}
     assert {(stem[0], word) for stem in stems for word in stem[1:]} == {
         (head, word) for head, words in STEMS.items() for word in words
     }

@@ -141,6 +141,14 @@ ARCHS: MappingProxyType[str, Arch] = MappingProxyType({arch.name: arch for arch 
 TARGETS: MappingProxyType[str, Target] = MappingProxyType({one.name: one for arch in _ENTRIES for one in arch.targets})
 """The targets of all archs by name."""
 
+OLDER: MappingProxyType[str, str] = MappingProxyType(
+    {
+        "sm_20": "2.3", "sm_21": "2.3", "sm_30": "3.0", "sm_32": "4.0", "sm_35": "3.1", "sm_37": "4.1", "sm_50": "4.0", "sm_52": "4.1",
+        "sm_53": "4.2", "sm_60": "5.0", "sm_61": "5.0", "sm_62": "5.0",
+    }
+)  # fmt: skip
+"""The targets before those of ARCHS, whose code later archs run, each with the lowest `.version` that has it and 64-bit addresses."""
+
 
 def since(name: str) -> tuple[str, ...]:
     """All targets of an arch and every later one, suffixed targets included.

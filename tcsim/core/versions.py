@@ -28,3 +28,9 @@ def earliest(*versions: str) -> str:
     '8.1'
     """
     return min(versions, key=number)
+
+
+_LAST_MINOR = {1: 5, 2: 3, 3: 2, 4: 3, 5: 1, 6: 5, 7: 8, 8: 8, 9: 5}
+"""The last version of PTX ISA with each major number, up to that of ptxas 13.5."""
+PTX_ISA: tuple[str, ...] = tuple(f"{major}.{minor}" for major, last in _LAST_MINOR.items() for minor in range(last + 1))
+"""Every version of PTX ISA, the earliest first."""

@@ -6,9 +6,12 @@ import re
 from dataclasses import dataclass, field
 
 from tcsim.core.errors import listing, nearest, shortened
-from tcsim.ptx.operands import read_operand, split
+from tcsim.ptx.expressions import CONSTANTS
+from tcsim.ptx.fitting import misplaced
+from tcsim.ptx.operands import read_operand, since, split
 from tcsim.ptx.scanner import (
     BODY_DIRECTIVES,
+    DECLARED,
     INSTRUCTION,
     LABEL,
     LOC,
@@ -16,15 +19,15 @@ from tcsim.ptx.scanner import (
     NUMBERS,
     PRAGMA,
     REGISTERS,
+    SINCE,
     SPACES,
     TARGETS,
     WORD,
     Scanner,
     parameters,
 )
-from tcsim.ptx.spellings import refusal
+from tcsim.ptx.spellings import known, refusal
 from tcsim.ptx.syntax import (
-    TYPE_BYTES,
     Address,
     Function,
     Group,
@@ -32,8 +35,10 @@ from tcsim.ptx.syntax import (
     Location,
     Module,
     Operand,
+    Pair,
     PtxError,
     Register,
+    Special,
     Symbol,
     Tensor,
     Vector,
@@ -52,6 +57,7 @@ class Scope:
     names: dict[str, str] = field(default_factory=dict)  # of registers: unique names
     families: dict[str, tuple[str, int]] = field(default_factory=dict)  # %r<100>: by prefix the type and the count
     symbols: dict[str, str] = field(default_factory=dict)  # of labels and variables: unique names
+    declared: set[str] = field(default_factory=set)  # what this block declares one by one: registers, labels, variables
     operands: dict[str, tuple[tuple[Operand, ...], bool]] = field(default_factory=dict)  # lists that were read already
     parts: dict[str, Operand] = field(default_factory=dict)  # operands that were
 
@@ -66,6 +72,23 @@ class Scope:
         index = name[len(prefix) :]
         declared = found and index and len(index) < 10 and int(index) < found[1] and (index == "0" or index[0] != "0")
         return found[0] if found and declared else ""
+
+    def declare(self, name: str) -> bool:
+        """Put a name into this block; False if it is there already. Registers, labels and variables share their names."""
+        prefix = name.rstrip("0123456789")
+        digits, found = name[len(prefix) :], self.families.get(prefix)
+        if name in self.declared or (found and digits and len(digits) < 10 and int(digits) < found[1]):
+            return False
+        self.declared.add(name)
+        return True
+
+    def declare_list(self, prefix: str, type: str, count: int) -> bool:
+        """Put the list %r<count> into this block; False if one of its registers is there already."""
+        digits = (name[len(prefix) :] for name in self.declared if name.startswith(prefix))
+        if prefix in self.families or any(own.isdecimal() and len(own) < 10 and int(own) < count for own in digits):
+            return False
+        self.families[prefix] = (type, count)
+        return True
 
     def register(self, name: str) -> str | None:
         """The unique name of a register that is visible here, or None."""
@@ -102,6 +125,7 @@ class BodyReader:
         self.scope = self._inner(None)
         self.vectors: dict[str, int] = {}  # registers declared as vectors, by unique name: how long they are
         for parameter in (*made.params, *made.returns):
+            self.scope.declared.add(parameter.name)
             if parameter.space == "reg":
                 self.scope.names[parameter.name] = parameter.name
                 made.registers[parameter.name] = (parameter.type, 1)
@@ -149,10 +173,11 @@ class BodyReader:
         reader.skip()
         targets = TARGETS.match(reader.text, reader.at)
         own = self.scope.unique(name)
-        if name in self.scope.symbols:
-            raise reader.error(f"{name} is declared twice in one block", start)
+        if not self.scope.declare(name):
+            raise reader.error(f"{shortened(name)[1:-1]} is declared twice in one block", start)
         self.scope.symbols[name] = own
         if targets:
+            reader.require(f".{targets[1]}", SINCE.get(targets[1]), start)
             reader.at = targets.end()
             self.made.targets[own] = tuple(part.strip() for part in targets[2].split(","))
             self.pending.append((-1 - start, self.scope))
@@ -181,10 +206,11 @@ class BodyReader:
         if word == "reg":
             self._registers()
         elif word in SPACES:
+            start = reader.at
             variable = reader.declaration()
             own = self.scope.unique(variable.name)
-            if variable.name in self.scope.symbols:
-                raise reader.error(f"{shortened(variable.name)} is declared twice in one block")
+            if not self.scope.declare(variable.name):
+                raise reader.error(f"{shortened(variable.name)} is declared twice in one block", start)
             self.scope.symbols[variable.name] = own
             self.made.variables[own] = reader.initial(variable)
         elif word == "pragma":
@@ -200,15 +226,18 @@ class BodyReader:
         vector, type = 1, ""
         while reader.skip() and reader.text[reader.at] == ".":
             word = reader.take(WORD, "a type")[1]
-            if word in ("v2", "v4", "v8"):
+            if word in ("v2", "v4"):
                 vector = int(word[1:])
-            elif word in TYPE_BYTES:
+            elif word in DECLARED:
                 type = word
+                reader.require(f".{word}", SINCE.get(word), start)
             else:
-                raise reader.error(f"no type .{word}; nearest: {listing(nearest(word, TYPE_BYTES))}", start)
+                raise reader.error(f"no type .{word}; nearest: {listing(nearest(word, DECLARED))}", start)
         if not type:
-            raise reader.error(f"registers without a type; valid: {listing(TYPE_BYTES)}", start)
+            raise reader.error(f"registers without a type; valid: {listing(DECLARED)}", start)
         while True:
+            reader.skip()
+            start = reader.at
             match = reader.take(REGISTERS, "the name of a register")
             name, count = match[1], match[2]
             if count is not None:
@@ -216,11 +245,14 @@ class BodyReader:
                     raise reader.error(f"{count} registers; valid: up to {MOST_REGISTERS}", start)
                 if vector > 1:
                     raise reader.error(f"{name[:40]}<{count}>: a vector of registers is declared one by one", start)
-                self.scope.families[name] = (type, int(count))
+                if not self.scope.declare_list(name, type, int(count)):
+                    raise reader.error(f"a register of {name[:40]}<{count}> is declared twice in one block", start)
             else:
                 own = self.scope.unique(name)
-                if (name in self.scope.names and self.scope.names[name] == own) or self.scope.family(name):
-                    raise reader.error(f"{name} is declared twice in one block", start)
+                if not self.scope.declare(name):
+                    raise reader.error(f"{shortened(name)[1:-1]} is declared twice in one block", start)
+                if name in CONSTANTS:
+                    raise reader.error(f"{name} is a constant", start)
                 self.scope.names[name] = own
                 if vector > 1:
                     self.vectors[own] = vector
@@ -258,13 +290,25 @@ class BodyReader:
                 if self.made.registers.get(own, ("",))[0] != "pred":
                     raise PtxError(f"{shortened(guard)} is not a predicate")
                 predicate = Register(own)
-        except PtxError as error:
+            spelled = known(opcode, len(operands) - 1, bool(operands) and isinstance(operands[0], Pair))
+            spelled.check(operands)
+        except ValueError as error:
             raise reader.error(f"{shortened(opcode)[1:-1]}: {error}", start) from None
+        version = (
+            spelled.version_of(operands, self.made.registers, self.module.target) if spelled.forms else spelled.version
+        )
+        reader.require(shortened(opcode)[1:-1], version, start)
+        for operand in operands:
+            if type(operand) is Special:
+                reader.require(f"%{operand.name}", since(operand.name), start)
         body = self.made.body
         if symbolic:
             self.pending.append((len(body), scope))
         line, column = reader.place(start)
-        body.append(Instruction(opcode, operands, line, column, predicate, negated == "!", self.source))
+        item = Instruction(spelled.opcode, operands, line, column, predicate, negated == "!", self.source)
+        if not symbolic and "param::func" in opcode:
+            self._placed(item)
+        body.append(item)
 
     def _operands(self, rest: str, scope: Scope) -> tuple[tuple[Operand, ...], bool]:
         """The operands of a list, and whether one of them names a symbol; a list is read once in a block."""
@@ -308,7 +352,12 @@ class BodyReader:
             found = self.made.body[index]
             if scope.parent is not None or self.made.labels:
                 operands = tuple(_resolved(operand, scope) for operand in found.operands)
-                self.made.body[index] = found._replace(operands=operands)
+                found = self.made.body[index] = found._replace(operands=operands)
+            self._placed(found)
+
+    def _placed(self, item: Instruction) -> None:
+        if complaint := misplaced(item, self.made, self.module):
+            raise PtxError(f"{item.opcode}: {complaint}", item.line, item.column)
 
 
 def _names_symbol(operand: Operand) -> bool:

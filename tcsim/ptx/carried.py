@@ -124,12 +124,7 @@ class Carriers:
         type = item.opcode.rpartition(".")[2]
         size = TYPE_BYTES.get(type, 0)
         parts: Sequence[Operand] = what.items if isinstance(what, Vector) else (what,)
-        if not size or (
-            stores
-            and not item.opcode.startswith(("st.shared", "st.volatile.shared"))
-            and "." in item.opcode
-            and _elsewhere(item)
-        ):
+        if not size or (stores and _elsewhere(item)):
             return None
         rows, offset, constant = list[int](), list[int](), list[int]()
         for place, own in enumerate(parts):

@@ -18,17 +18,14 @@ from tcsim.model.instruction import Instruction as Model
 from tcsim.model.operand import Operand as Slot
 from tcsim.model.registers import RegisterInstruction
 from tcsim.ptx.convergence import lanes_of, waits
+from tcsim.ptx.fitting import apart, fitting
 from tcsim.ptx.program import Compiler
 from tcsim.ptx.syntax import (
     Address,
     Immediate,
     Instruction,
-    Negated,
     Operand,
-    Pair,
     Register,
-    Sink,
-    Symbol,
     Tensor,
     Vector,
 )
@@ -149,52 +146,13 @@ def _bind(compiler: Compiler, item: Instruction, arch: str) -> list[str]:
         model = catalog.instruction(item.opcode, arch)
     except InstructionError as error:
         raise compiler.error(str(error)) from None
-    flat: list[tuple[Operand, bool]] = []
-    for operand in item.operands:
-        if isinstance(operand, Pair):
-            flat += [(operand.first, False), (operand.second, True)]
-        else:
-            flat.append((operand, False))
-    for form in model.row.forms:
-        if _fits(form, flat):
-            return [_line(compiler, item, model, form, [operand for operand, _ in flat])]
+    found = fitting(model.row.forms, item.operands, compiler.function.registers)
+    if found:
+        compiler.require(frozenset().union(*(form.targets for form in found)))
+        operands = [operand for operand, _ in apart(item.operands)]
+        return [_line(compiler, item, model, found[0], operands)]
     valid = " or ".join(form.statement(item.opcode) for form in model.row.forms[:3])
     raise compiler.error(f"no form takes these operands; valid: {valid}")
-
-
-def _fits(form: Form, operands: list[tuple[Operand, bool]]) -> bool:
-    slots = form.operands
-    if len(operands) > len(slots) or any(not slot.optional for slot in slots[len(operands) :]):
-        return False
-    return all(
-        _suits(slot, operand) and slot.joined == joined
-        for slot, (operand, joined) in zip(slots, operands, strict=False)
-    )
-
-
-def _suits(slot: Slot, operand: Operand) -> bool:
-    if slot.kind == "vector":
-        return (isinstance(operand, Vector) and len(operand.items) == slot.count) or (
-            slot.count == 1 and isinstance(operand, Register)
-        )
-    if slot.kind == "register":
-        alone = isinstance(operand, Vector) and len(operand.items) == 1
-        return (
-            alone
-            or isinstance(operand, (Register, Immediate, Symbol))
-            or (slot.role != "source" and isinstance(operand, Sink))
-        )
-    if slot.kind == "address":
-        return isinstance(operand, Address)
-    if slot.kind == "tensor":
-        return isinstance(operand, Tensor) and len(operand.coordinates) == slot.count
-    if slot.kind == "immediate":
-        return isinstance(operand, Immediate) and (
-            not slot.values or operand.value in slot.values or (len(slot.values) == 1 and slot.name == "groups")
-        )
-    if slot.kind == "predicate":
-        return isinstance(operand, (Register, Negated, Immediate))
-    return isinstance(operand, Sink)
 
 
 def _line(compiler: Compiler, item: Instruction, model: Model, form: Form, operands: list[Operand]) -> str:

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from tcsim.core.errors import listing, nearest
-from tcsim.isa.scalar.atomic import Atomic, atomics
 from tcsim.isa.scalar.table import CONTAINERS
+from tcsim.ptx.grammar import SPACES
 from tcsim.ptx.memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
+from tcsim.ptx.operands import DIMENSIONED
 from tcsim.ptx.program import Compiler
-from tcsim.ptx.spellings import SPACES, choosing
+from tcsim.ptx.spellings import atomic as row_of_atomic
 from tcsim.ptx.syntax import (
     TYPE_BYTES,
     Address,
@@ -63,6 +63,11 @@ def move(compiler: Compiler, item: Instruction) -> Lines:
     """Between registers, from constants, special registers and addresses; packing and unpacking of vectors."""
     type = _type(compiler, item.opcode.split("."))
     to, what = item.operands
+    count = next((int(word[1:]) for word in item.opcode.split(".") if word in ("v2", "v4")), 1)
+    if count > 1:
+        return _move_each(compiler, to, what, type, count)
+    if isinstance(what, Special) and what.name in DIMENSIONED:
+        raise compiler.error(f"%{what.name} is a vector; valid: %{what.name}.x, or mov.v4")
     if isinstance(to, Vector):
         if isinstance(what, Immediate):
             raise compiler.error("a vector is unpacked from a register")
@@ -83,9 +88,7 @@ def move(compiler: Compiler, item: Instruction) -> Lines:
     if isinstance(what, Special) and type == "pred":
         return [compiler.put(to, f"np.asarray(M.special({compiler.constant(what.name)})) != 0", type)]
     if isinstance(what, Special):
-        return [
-            compiler.put(to, f"M.special({compiler.constant(what.name)})", "u64" if TYPE_BYTES[type] == 8 else "u32")
-        ]
+        return [compiler.put(to, f"M.special({compiler.constant(what.name)})", type)]
     if type == "b128":
         return [_put_whole(compiler, to, _whole(compiler, what, type), type)]
     if isinstance(what, Symbol) and compiler.space_of(what.name) == "shared":
@@ -95,6 +98,21 @@ def move(compiler: Compiler, item: Instruction) -> Lines:
             )
         ]
     return [compiler.put(to, compiler.value(what, type), type)]
+
+
+def _move_each(compiler: Compiler, to: Operand, what: Operand, type: str, count: int) -> Lines:
+    """Vectors element by element, all read before one is written; the last of a special register is 0."""
+    if isinstance(what, Special) and what.name in DIMENSIONED and count == 4:
+        what = Vector((*(Special(f"{what.name}.{axis}") for axis in "xyz"), Immediate(0)))
+    if not isinstance(to, Vector) or not isinstance(what, Vector) or {len(to.items), len(what.items)} != {count}:
+        raise compiler.error(f"valid: two vectors of {count}")
+    found = [
+        f"M.special({compiler.constant(own.name)})" if isinstance(own, Special) else compiler.value(own, type)
+        for own in what.items
+    ]
+    copies = ", ".join(f"np.array({own})" for own in found)
+    puts = [compiler.put(own, f"x_[{place}]", type) for place, own in enumerate(to.items) if not isinstance(own, Sink)]
+    return [f"x_ = ({copies},)", *puts]
 
 
 def _whole(compiler: Compiler, operand: Operand, type: str) -> str:
@@ -245,7 +263,9 @@ def atomic(compiler: Compiler, item: Instruction) -> Lines:
     """Atomics and reductions: threads in the order of their numbers."""
     stem, *words = item.opcode.split(".")
     space = next((word for word in words if word in SPACES), "")
-    own = _atomic(compiler, words)
+    own = row_of_atomic(item.opcode)
+    if own is None:
+        raise compiler.error("no such operation")
     compiler.narrow(space, TYPE_BYTES[own.type] * own.count)
     operands = list(item.operands)
     to = operands.pop(0) if stem == "atom" else Sink()
@@ -275,15 +295,6 @@ def atomic(compiler: Compiler, item: Instruction) -> Lines:
         f"x_ = {call}",
         *(compiler.put(one, f"x_[{place}]", parts) for place, one in enumerate(targets) if not isinstance(one, Sink)),
     ]
-
-
-def _atomic(compiler: Compiler, words: list[str]) -> Atomic:
-    """The row of an atomic from its modifiers in any order."""
-    for item in atomics().values():
-        if choosing(words) == set(item.mnemonic.split(".")):
-            return item
-    close = nearest(".".join(words), atomics())
-    raise compiler.error(f"no such operation; nearest: {listing(close)}")
 
 
 # --- warps ----------------------------------------------------------------------------------------------------------
@@ -324,6 +335,8 @@ def match(compiler: Compiler, item: Instruction) -> Lines:
     words = item.opcode.split(".")
     to, what = item.operands[:2]
     type = "b64" if words[-1] == "b64" else "b32"
+    if words[1] == "any" and isinstance(to, Pair):
+        raise compiler.error("match.any has no predicate; valid: one destination")
     mask = compiler.value(item.operands[2], "u32")
     lines = [f"x_, y_ = M.match({compiler.constant(words[1])}, {compiler.value(what, type)}, {mask}, w)"]
     if isinstance(to, Pair):

@@ -39,6 +39,26 @@ SPECIAL_REGISTERS = frozenset(
 """Special registers, without the percent sign (PTX ISA 9.4, section Special Registers)."""
 
 
+_SINCE = {
+    "aggr_smem_size": "8.1",
+    "clock_hi": "5.0",
+    "current_graph_exec": "8.0",
+    "dynamic_smem_size": "4.1",
+    "total_smem_size": "4.1",
+}
+_SINCE_PREFIX = {"cluster": "7.8", "ncluster": "7.8", "is_explicit": "7.8", "reserved_smem": "7.6"}
+
+
+def since(special: str) -> str | None:
+    """The version of PTX ISA that a special register came with, if it came after 4.0 (read off with ptxas 13.5.37).
+
+    >>> since("cluster_ctaid.x"), since("tid.x")
+    ('7.8', None)
+    """
+    group = next((own for start, own in _SINCE_PREFIX.items() if special.startswith(start)), None)
+    return _SINCE.get(special, group)
+
+
 _NAME = r"(?:[A-Za-z][\w$]*+|[_$%][\w$]++)"
 _REGISTER = re.compile(rf"({_NAME})(?:\.(x|y|z|w|r|g|b|a))?", re.ASCII)
 _WORDS = re.compile(r"[%\w$.]+", re.ASCII)

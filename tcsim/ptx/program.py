@@ -27,7 +27,7 @@ from tcsim.ptx.convergence import MEMBERS, meeting, meetings, row_of, set_once, 
 from tcsim.ptx.landing import Held, Landings
 from tcsim.ptx.ledger import VARYING
 from tcsim.ptx.memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
-from tcsim.ptx.spellings import targets_of
+from tcsim.ptx.spellings import known
 from tcsim.ptx.syntax import (
     TYPE_BYTES,
     Address,
@@ -120,10 +120,11 @@ class Compiler:
         at = self.instruction
         return PtxError(f"{at.opcode if at else ''}: {message}", at.line if at else 0, at.column if at else 0)
 
-    def require(self, targets: frozenset[str]) -> None:
-        """Raise PtxError if the module's target is not one of those that have an instruction; of targets before sm_70 nothing is known."""
+    def require(self, targets: frozenset[str], number: int = 0) -> None:
+        """Raise PtxError if the module's target is not one of those that have an instruction, or, before sm_70, is older than a compute capability."""
         target = self.context.module.target
-        if target in TARGETS and target not in targets:
+        has = target in targets if target in TARGETS else int(target.removeprefix("sm_")) >= number
+        if not has:
             valid = listing(name for name in TARGETS if name in targets)
             raise self.error(f".target {target} does not have this instruction; valid: {valid}")
 
@@ -383,7 +384,8 @@ class Compiler:
 
     def _statement(self, item: Instruction, index: int) -> list[str]:
         stem = item.opcode.split(".")[0]
-        self.require(targets_of(item.opcode))
+        spelled = known(item.opcode)
+        self.require(spelled.targets, spelled.number)
         guard = self._guard(item)
         if stem in TERMINATORS:
             return TERMINATORS[stem](self, item, guard, index)

@@ -8,6 +8,7 @@ import numpy as np
 
 from tcsim.isa.scalar.catalog import scalar
 from tcsim.isa.scalar.table import CONTAINERS, Scalar
+from tcsim.isa.scalar.versions import version_of
 from tcsim.ptx.contraction import fused
 from tcsim.ptx.ledger import unmeasured
 from tcsim.ptx.syntax import Immediate, Instruction, Negated, Operand, Pair, Register
@@ -34,7 +35,7 @@ def statement(compiler: Compiler, item: Instruction) -> str | None:
     found = scalar(item.opcode, len(given), isinstance(first, Pair))
     if found is None or first is None:
         return None
-    _check(compiler, found, first, given)
+    compiler.require(found.targets, version_of(found.mnemonic)[1])
     sources = [
         _source(compiler, found, place, operand, type)
         for place, (operand, type) in enumerate(zip(given, found.sources, strict=True))
@@ -67,14 +68,6 @@ def statement(compiler: Compiler, item: Instruction) -> str | None:
         return f"x_ = {one}; M.contracted({named}, {other}, x_, w); {compiler.put(first, 'x_', type)}"
     note = f"M.note({compiler.constant(item.opcode)}, w); " if unmeasured(found, compiler.context.arch) else ""
     return note + _assigned(compiler, first, call, found.results[0])
-
-
-def _check(compiler: Compiler, found: Scalar, first: Operand, given: list[Operand]) -> None:
-    compiler.require(found.targets)
-    if isinstance(first, Pair) != (len(found.results) == 2):
-        raise compiler.error("one destination, not two" if isinstance(first, Pair) else "two destinations: a|b")
-    if len(given) != len(found.sources):
-        raise compiler.error(f"{len(given)} sources; valid: {len(found.sources)}")
 
 
 def _source(compiler: Compiler, found: Scalar, place: int, operand: Operand, type: str) -> str:

@@ -8,6 +8,7 @@ from functools import cached_property
 from math import prod
 
 from tcsim.core.errors import listing, nearest, shortened
+from tcsim.core.versions import PTX_ISA
 from tcsim.ptx.expressions import constant
 from tcsim.ptx.initial import initialised
 from tcsim.ptx.syntax import TYPE_BYTES, PtxError, Variable
@@ -31,6 +32,13 @@ FUNCTION_DIRECTIVES = {
     "language": 1,
 }  # fmt: skip
 """Directives between a function's parameters and its body, and how many numbers each takes at most."""
+SINCE = {
+    "abi_preserve": "9.0", "abi_preserve_control": "9.0", "alias": "6.3", "blocksareclusters": "9.0", "branchtargets": "5.1", "common": "5.0",
+    "explicitcluster": "7.8", "maxclusterrank": "7.8", "noreturn": "6.4", "reqnctapercluster": "7.8", "f16x2": "5.0", "b128": "8.3",
+}  # fmt: skip
+"""Directives, and types of variables, that came after version 4.0 of PTX ISA (read off with ptxas 13.5.37)."""
+DECLARED = tuple(type for type in TYPE_BYTES if type not in ("bf16", "bf16x2", "f32x2"))
+"""The types of registers and variables; the others are types of instructions alone."""
 BODY_DIRECTIVES = (
     "reg",
     "local",
@@ -50,7 +58,7 @@ SPACE = re.compile(r"\s*")
 NAME = r"(?:[A-Za-z][\w$]*+|[_$%][\w$]++)"
 WORD = re.compile(r"\.([A-Za-z_]\w*)", re.ASCII)
 LABEL = re.compile(rf"({NAME})\s*:(?!:)", re.ASCII)
-INSTRUCTION = re.compile(rf"(?:@(!?)\s*({NAME})\s+)?([a-z]\w*+(?:\s*+(?:\.|::)\w++)*+)\s*+([^;]*);", re.ASCII)
+INSTRUCTION = re.compile(rf"(?:@(!?)\s*({NAME})\s+)?([a-z]\w*+(?:\s*+(?:\.|::)\w++(?::\d++)?)*+)\s*+([^;]*);", re.ASCII)
 LOC = re.compile(
     rf"\.loc\s+(\d{{1,9}})\s+(\d{{1,9}})(?:\s+(\d{{1,9}}))?"
     rf"(?:\s*,\s*function_name\s+{NAME}(?:\s*\+\s*\d+)?\s*,\s*inlined_at\s+\d+\s+\d+\s+\d+)?",
@@ -87,6 +95,7 @@ class Scanner:
         self.nesting = nesting  # blocks in braces that may stand in each other
         self.text = COMMENT.sub(_blank, text)
         self.at = 0
+        self.version, self.versions = "", frozenset(PTX_ISA)  # the module's, and those up to it
         if self.text.endswith(UNCLOSED):
             self.at = len(self.text) - 1
             raise self.error("a comment /* does not end")
@@ -104,6 +113,11 @@ class Scanner:
     def error(self, message: str, at: int | None = None) -> PtxError:
         """An error here, or elsewhere."""
         return PtxError(message, *self.place(self.at if at is None else at))
+
+    def require(self, what: str, version: str | None, at: int) -> None:
+        """An error if something needs a later version of PTX ISA than the module has."""
+        if version is not None and version not in self.versions:
+            raise self.error(f"{what} needs .version {version} or later; the module has {self.version}", at)
 
     def skip(self) -> bool:
         """Go on to the next word; whether there is one."""
@@ -153,15 +167,16 @@ class Scanner:
                 continue
             elif word.split("::")[0] in (*SPACES, "reg") and not space:
                 space = word.split("::")[0]
-            elif word in ("v2", "v4", "v8"):
+            elif word in ("v2", "v4"):
                 vector = int(word[1:])
-            elif word in TYPE_BYTES and not type:
+            elif word in DECLARED and not type:
                 type = word
+                self.require(f".{word}", SINCE.get(word), start)
             elif word != "attribute":
-                near = listing(nearest(word, (*TYPE_BYTES, *SPACES, *PARAMETER_WORDS)))
+                near = listing(nearest(word, (*DECLARED, *SPACES, *PARAMETER_WORDS)))
                 raise self.error(f".{word[:60]} in a declaration; nearest: {near}", start)
         if not type or (type == "pred" and space != "reg"):
-            raise self.error(f"{shortened(match['name'])} has no type; valid: {listing(TYPE_BYTES)}", start)
+            raise self.error(f"{shortened(match['name'])} has no type; valid: {listing(DECLARED)}", start)
         extents = [None if not extent else self._constant(extent, start) for extent in EXTENT.findall(match["extents"])]
         if any(extent is None for extent in extents[1:]) or len(extents) > MOST_DIMENSIONS:
             raise self.error(
@@ -208,16 +223,23 @@ def _blank(match: re.Match[str]) -> str:
     return found if found[0] == '"' else re.sub(r"[^\n]", " ", found)
 
 
-def parameters(reader: Scanner) -> tuple[Variable, ...]:
-    """A list of parameters in parentheses."""
+def parameters(reader: Scanner, others: tuple[Variable, ...] = ()) -> tuple[Variable, ...]:
+    """A list of parameters in parentheses; others: those whose names are taken."""
     reader.expect("(")
     found: list[Variable] = []
+    taken = {own.name for own in others}
     while not reader.took(")"):
         if len(found) == MOST_PARAMETERS:
             raise reader.error(f"more than {MOST_PARAMETERS} parameters")
         if reader.took("_"):  # an empty list
             continue
+        reader.skip()
+        start = reader.at
         found.append(reader.declaration())
+        name = found[-1].name
+        if name in taken:
+            raise reader.error(f"{shortened(name)} is declared twice", start)
+        taken |= {name} - {"_"}  # the underscore of a prototype names nothing
         if not reader.took(","):
             reader.expect(")")
             break

@@ -126,7 +126,7 @@ class Location(NamedTuple):
 class Instruction(NamedTuple):
     """One instruction of a function's body."""
 
-    opcode: str  # with its modifiers, as written
+    opcode: str  # with its modifiers in the manual's order, however they are written
     operands: tuple[Operand, ...]
     line: int  # of the PTX text, from 1
     column: int

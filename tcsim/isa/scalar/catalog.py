@@ -6,6 +6,7 @@ from functools import cache, lru_cache
 
 from tcsim.isa.scalar import bits, compare, convert, floating, integer, special, video
 from tcsim.isa.scalar.table import Scalar
+from tcsim.model.spelling import Spelling, spelling
 
 
 @cache
@@ -19,15 +20,14 @@ def scalars() -> dict[str, Scalar]:
 
 
 @cache
-def _by_modifiers() -> dict[tuple[str, frozenset[str], str], str]:
-    """Mnemonics by stem, set of modifiers before the types, and what follows them: for orders that compilers choose."""
+def _by_spelling() -> dict[tuple[Spelling, str], str]:
+    """Mnemonics by what the order of their modifiers does not change, and what tells their lists of operands apart."""
     return {_key(name): name for name in scalars()}
 
 
-def _key(name: str) -> tuple[str, frozenset[str], str]:
-    stem, *words = name.split(".")
-    types = [word for word in words if word.rstrip("|/3x24")[1:].isdigit() or word.startswith(("bf16", "pred"))]
-    return stem, frozenset(word for word in words if word not in types), ".".join(types)
+def _key(name: str) -> tuple[Spelling, str]:
+    end = next((end for end in ("|", "/3") if name.endswith(end)), "")
+    return spelling(name.removesuffix(end)), end
 
 
 @lru_cache(maxsize=1 << 14)
@@ -39,7 +39,7 @@ def scalar(name: str, sources: int | None = None, pair: bool = False) -> Scalar 
     """
     first = "|" if pair else "/3" if sources == 3 else ""
     for own in (name + first, name, name + "|"):  # the last: some have two results always
-        known = own if own in scalars() else _by_modifiers().get(_key(own))
+        known = own if own in scalars() else _by_spelling().get(_key(own))
         if known:
             return scalars()[known]
     return None

@@ -204,6 +204,8 @@ def _loaded(record: Record, parts: int, thread: int, place: int, at: int) -> lis
 def _unpacked(record: Record, to: Operand, what: Operand, thread: int, place: int, at: int) -> list[Byte]:
     """mov, which may put registers into one or take one apart."""
     size = TYPE_BYTES.get(record.site.item.opcode.rpartition(".")[2], 4)
+    if isinstance(to, Vector) and isinstance(what, Vector):
+        return _bytes(record, what.items[place], thread, (at,))
     if isinstance(to, Vector):
         return _bytes(record, what, thread, (place * (size // len(to.items)) + at,))
     if isinstance(what, Vector):
