@@ -10,10 +10,14 @@ import numpy as np
 from tcsim.core.arguments import spread
 from tcsim.isa.scalar.atomic import Atomic, combination
 from tcsim.isa.scalar.table import CONTAINERS, Compute
-from tcsim.ptx.memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, Memory, MemoryFault, Segment
+from tcsim.ptx.memory import CONST_WINDOW, LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, Memory, MemoryFault, Segment
 from tcsim.ptx.threads import LANES, TYPED, Array, Mask, Stop, Threads
 
 RANK_SHIFT = 24
+_WINDOW_SHIFT = 48
+_WINDOWS = {"const": CONST_WINDOW, "shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}
+"""State spaces that have a window of generic addresses. Parameters lie in that of global memory too (PTX ISA 9.4, isspacep, notes); constants do
+not: ptxas 13.5 makes of `isspacep.global` "global, and not in the constant bank", and an H200 agrees."""
 
 
 def store_order(threads: Array, size: int) -> Array:
@@ -66,11 +70,13 @@ class Accesses(Threads):
 
     def is_space(self, address: Array, space: str) -> Array:
         """Whether generic addresses lie in a state space."""
-        window = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}.get(space.split("::")[0])
-        top = address >> np.uint64(48)
-        if window is None:
-            return top < np.uint64(SHARED_WINDOW >> 48)
-        return top == np.uint64(window >> 48)
+        top, (place, _, reach) = address >> np.uint64(_WINDOW_SHIFT), space.partition("::")
+        if place == "global":
+            return (top < np.uint64(CONST_WINDOW >> _WINDOW_SHIFT)) | self.is_space(address, "param")
+        inside: Array = top == np.uint64(_WINDOWS[place] >> _WINDOW_SHIFT)
+        if place != "shared" or reach == "cluster":
+            return inside
+        return inside & ((address >> np.uint64(RANK_SHIFT) & np.uint64(0xFF)) == np.uint64(self.rank))
 
     def _where(self, space: str, addresses: Array) -> list[tuple[Any, Segment, Array]]:
         """(which accesses, the memory, offsets in it) of addresses; a slice where it is all of them."""
@@ -243,7 +249,7 @@ class Accesses(Threads):
         outside = combination(item, space)
         if space:
             return outside
-        within, inside = combination(item, "shared"), ~self.is_space(addresses, "global")
+        within, inside = combination(item, "shared"), addresses >= np.uint64(SHARED_WINDOW)
         if within is outside or not inside.any():
             return outside
         return lambda *codes: np.where(inside, within(*codes), outside(*codes))
