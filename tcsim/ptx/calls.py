@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -112,9 +113,11 @@ class Calls(Accesses):
         """Count an instruction whose bits are not known."""
         self.inexact[instruction] += int(self._array(w).sum())
 
-    def contracted(self, instruction: str, type: str, one: Array, two: Array, w: Mask) -> None:
-        """Count the threads in which fusing a product with its sum gives different bits."""
-        wrong = np.broadcast_to(differ(type, one, two), (self.threads,)) & self._array(w)
+    def contracted(self, instruction: str, type: str, own: Array, others: Sequence[Array], w: Mask) -> None:
+        """Count the threads in which a sum has different bits if it is fused with a product, or another one, or not."""
+        wrong = self._array(w) & np.any(
+            [np.broadcast_to(differ(type, own, other), (self.threads,)) for other in others], axis=0
+        )
         if wrong.any():
             self.inexact[f"mul + {instruction}"] += int(wrong.sum())
 

@@ -115,6 +115,8 @@ class Context:
     stepped: bool = False  # whether blocks tell the machine of every instruction before they execute it
     traced: bool = False  # whether registers say where their elements come from
     carried: dict[int, tuple[int, int]] = field(default_factory=dict)
+    optimized: bool = True  # whether the assembler fuses products with sums, and computes functions of constants
+    handed: frozenset[str] = frozenset()  # types of products that functions hand to each other, or to local memory
     constants: list[Any] = field(default_factory=list)
     known: dict[Any, str] = field(default_factory=dict)
     registers: list[tuple[str, np.dtype[Any], int]] = field(default_factory=list)

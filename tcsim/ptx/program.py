@@ -18,10 +18,10 @@ from tcsim.core.errors import listing, nearest, shortened
 from tcsim.core.targets import TARGETS
 from tcsim.isa.scalar.catalog import scalars as spelled
 from tcsim.isa.scalar.table import CONTAINERS
-from tcsim.ptx import scalars
+from tcsim.ptx import contractions, scalars
 from tcsim.ptx.carried import Carriers
 from tcsim.ptx.compiled import SHARED_START, Compiled, Context, Site, layout
-from tcsim.ptx.contraction import choices
+from tcsim.ptx.contraction import Choices, choices
 from tcsim.ptx.control import TERMINATORS, begin, end_of, returns_values, site
 from tcsim.ptx.convergence import MEMBERS, meeting, meetings, row_of, set_once, waits
 from tcsim.ptx.landing import Held, Landings
@@ -85,7 +85,8 @@ class Compiler:
             str, Any
         ] = {}  # of lines of source: the instruction of the catalog that they run, and nothing else
         self.block_of: dict[int, int] = {}
-        self.choices = choices(function)
+        self.choices = choices(function, context.handed) if context.optimized else Choices()
+        self.factors = contractions.registers(self)
         self.sites: dict[int, int] = {}  # of calls with results, by instruction: the block that takes them
         self.narrowest = 4  # bytes of the narrowest load, store or atomic that may be one of shared memory, at most 4
         self.narrowest_global = 4  # the same of global memory
@@ -387,7 +388,7 @@ class Compiler:
         guard = self._guard(item)
         if stem in TERMINATORS:
             return TERMINATORS[stem](self, item, guard, index)
-        lines = self._plain(item, index)
+        lines = [*contractions.followed(self, item, index), *self._plain(item, index)]
         if self.carriers is not None:
             lines = self.carriers.lines(self, item, lines)
         if any(isinstance(own, Special) and own.name in VARYING for own in item.operands):
