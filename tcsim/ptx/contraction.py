@@ -25,8 +25,8 @@ from tcsim.isa.scalar.catalog import scalar
 from tcsim.isa.scalar.table import CONTAINERS, Scalar
 from tcsim.ptx.flow import BEFORE, Flow, written
 from tcsim.ptx.identities import EXPONENTS, SIGNS, identity
-from tcsim.ptx.ordinary import ROWS as ORDINARY
-from tcsim.ptx.syntax import Address, Function, Immediate, Instruction, Operand, Register, Symbol, Vector
+from tcsim.ptx.known import Known, moves
+from tcsim.ptx.syntax import Function, Instruction, Register, Vector
 
 _CUTS = frozenset(("membar", "fence", "setmaxnreg", "pmevent", "call", "alloca", "stacksave", "stackrestore"))
 """Stems behind which the assembler begins a basic block, besides branches and subroutines; of fences those of memory."""
@@ -81,10 +81,11 @@ class _Products:
     def __init__(self, function: Function, rows: Mapping[int, Scalar]) -> None:
         self.function, self.body, self.rows = function, function.body, rows
         self.flow = Flow(function)
+        self.known = Known(function, rows, self.flow)
         self.folded = frozenset(
             index
             for index, row in rows.items()
-            if row.folded and self.constant(self.body[index].operands[-1], index) == "number"
+            if row.folded and self.known.constant(self.body[index].operands[-1], index) == "number"
         )
         self.sums = {
             index for index, row in rows.items() if row.signs is not None and len(self.body[index].operands) == 3
@@ -98,49 +99,10 @@ class _Products:
         self._stays: dict[int, bool] = {}
         self._far: dict[int, bool] = {}
 
-    # --- constants
-
-    def constant(self, operand: Operand, index: int, depth: int = 6) -> str:
-        """Whether a source of an instruction is a "number" of the program, a "parameter" or constant of the kernel, or neither: ""."""
-        if isinstance(operand, Immediate):
-            return "number"
-        if not isinstance(operand, Register) or not depth:
-            return ""
-        places = self.flow.reaching(operand.name, index)
-        at = next(iter(places))
-        if len(places) > 1 or at == BEFORE or self.body[at].predicate is not None:
-            return ""
-        item = self.body[at]
-        stem, *words = item.opcode.split(".")
-        if stem == "ld" and "volatile" not in words and self._fixed(item):
-            return "parameter"
-        if self._moves(item) or (at in self.rows and self.rows[at].passes):
-            return self.constant(item.operands[1], at, depth - 1)
-        if stem == "mov" and isinstance(item.operands[0], Vector):
-            return self.constant(item.operands[1], at, depth - 1)
-        if stem == "mov" and isinstance(item.operands[1], Vector):
-            found = {self.constant(own, at, depth - 1) for own in item.operands[1].items}
-            return "" if "" in found else "parameter" if "parameter" in found else "number"
-        return ""
-
-    def _fixed(self, item: Instruction) -> bool:
-        """Whether a load is one of a parameter of the kernel, or of a constant, at an address that the assembler knows."""
-        address, names = item.operands[-1], [own.name for own in self.function.params]
-        if not isinstance(address, Address) or not isinstance(address.base, Symbol):
-            return False
-        words = item.opcode.split(".")
-        return "const" in words or (self.function.entry and address.base.name in names)
-
-    def _all_numbers(self, index: int) -> bool:
-        return all(self.constant(own, index) == "number" for own in self.body[index].operands[1:])
-
     # --- what hands a value on
 
-    def _moves(self, item: Instruction) -> bool:
-        own = ORDINARY.get(item.opcode.partition(".")[0])
-        return own is not None and own.path == "move" and len(item.operands) == 2 and not any(
-            isinstance(operand, Vector) for operand in item.operands
-        )  # fmt: skip
+    def _all_numbers(self, index: int) -> bool:
+        return all(self.known.constant(own, index) == "number" for own in self.body[index].operands[1:])
 
     def passes(self, index: int) -> tuple[str, int] | None:
         """The register whose value an instruction gives, and 1, or -1 if negated; None if it gives something else."""
@@ -150,7 +112,7 @@ class _Products:
 
     def _passed(self, index: int) -> tuple[str, int] | None:
         item, row = self.body[index], self.rows.get(index)
-        if self._moves(item):
+        if moves(item):
             return (item.operands[1].name, 1) if isinstance(item.operands[1], Register) else None
         if row is None or len(row.results) != 1 or len(item.operands) != len(row.sources) + 1:
             return None
@@ -160,39 +122,42 @@ class _Products:
         places: dict[Any, int] = {}
         pattern = tuple(places.setdefault(own, len(places)) if isinstance(own, str) else own for own in names)
         for name, number in places.items():
-            if isinstance(name, str) and (sign := identity(item.opcode, pattern, number)):
+            sign = identity(item.opcode, pattern, number) if isinstance(name, str) else None
+            if sign is not None:
                 return name, sign
         return None
 
     # --- from sums back to products
 
-    def origins(self, register: str, index: int) -> tuple[set[tuple[int, int]], bool, bool]:
-        """The products that a register may hold at an instruction and their signs, whether it is one for certain, and whether it may come from elsewhere."""
-        found, sure, away, seen = set[tuple[int, int]](), True, False, set[tuple[str, int, int]]()
-        pending = [(register, index, 1)]
+    def origins(self, register: str, index: int) -> tuple[dict[int, int], bool, bool]:
+        """The products that a register may hold at an instruction, with their signs, whether it is one for certain, and whether it may come from elsewhere."""
+        found, sure, away, seen = dict[int, int](), True, False, set[tuple[str, int, int, bool]]()
+        pending = [(register, index, 1, False)]
         while pending:
-            key = pending.pop()
+            name, place, sign, magnitude = key = pending.pop()
             if key in seen:
                 continue
             seen.add(key)
-            for at in self.flow.reaching(*key[:2]):
+            for at in self.flow.reaching(name, place):
                 if at == BEFORE:
                     sure, away = False, away or not self.function.entry
                     continue
                 item = self.body[at]
                 sure &= item.predicate is None
                 passed = self.passes(at)
-                if at in self.products and passed is None:
-                    if key[2] or item.operands[1] == item.operands[2]:
-                        found.add((at, key[2] or 1))
-                        sure &= key[2] != 0
-                elif passed is not None:
-                    pending.append((passed[0], at, key[2] * passed[1]))
-                elif (element := self._unpacked(key[0], at)) is not None:
-                    pending.append((element, at, key[2]))
+                if passed is not None:
+                    sure &= not magnitude and (passed[1] != 0 or sign > 0)  # of magnitudes only a square's own is fused
+                    turned = 1 if magnitude or not passed[1] else passed[1]
+                    pending.append((passed[0], at, sign * turned, magnitude or not passed[1]))
+                elif at in self.products:
+                    if not magnitude or item.operands[1] == item.operands[2]:
+                        sure &= found.get(at, sign) == sign
+                        found[at] = sign
+                elif (element := self._unpacked(name, at)) is not None:
+                    pending.append((element, at, sign, magnitude))
                 else:
                     sure = False
-                    away |= _gives(item) and not self._fixed(item)
+                    away |= _gives(item) and not self.known.fixed(item)
         return found, sure and len(found) == 1, away
 
     def _unpacked(self, name: str, index: int) -> str | None:
@@ -226,24 +191,39 @@ class _Products:
 
     # --- from products on to sums
 
-    def _goes(self, index: int, seen: set[int]) -> Iterator[int]:
-        """The instructions that read a product, looking through what hands it on."""
-        names = set(written(self.body[index]))
-        for place in self.flow.uses(index):
-            if place in seen:
-                continue
+    def _goes(self, index: int, name: str, seen: set[tuple[int, str]]) -> Iterator[int]:
+        """The instructions that read what one writes to a register, looking through what hands it on."""
+        for place in self.flow.uses(index, name):
             passed = self.passes(place)
-            if passed is not None and passed[0] in names:
-                seen.add(place)
-                yield from self._goes(place, seen)
-            else:
+            given = (
+                [(place, own) for own in written(self.body[place])]
+                if passed and passed[0] == name
+                else self._parts(place, name)
+            )
+            if not given:
                 yield place
+            for own in given:
+                if own not in seen:
+                    seen.add(own)
+                    yield from self._goes(*own, seen)
+
+    def _parts(self, place: int, name: str) -> list[tuple[int, str]]:
+        """Where a register comes out again that a mov puts into a vector, if that vector is only taken apart."""
+        item = self.body[place]
+        if not item.opcode.startswith("mov") or not isinstance(item.operands[1], Vector):
+            return []
+        users = [own for to in written(item) for own in self.flow.uses(place, to)]
+        found = [[(own, to) for to in written(self.body[own]) if self._unpacked(to, own) is not None] for own in users]
+        return [own for each in found for own in each if self._unpacked(own[1], own[0]) == name] if all(found) else []
 
     def users(self, product: int) -> list[int]:
         """The instructions that need a product, looking through what hands it on."""
         if product not in self._users:
             self._users[product] = [
-                place for place in dict.fromkeys(self._goes(product, set())) if place in self.flow.live
+                place
+                for name in set(written(self.body[product]))
+                for place in dict.fromkeys(self._goes(product, name, set()))
+                if place in self.flow.live
             ]
         return self._users[product]
 
@@ -253,7 +233,7 @@ class _Products:
         Of parameters and numbers alone the assembler makes it again where it is needed.
         """
         if product not in self._stays:
-            known = all(self.maybe_constant(own, product) for own in self.body[product].operands[1:])
+            known = all(self.known.maybe(own, product) for own in self.body[product].operands[1:])
             self._stays[product] = not known and (
                 any(self._needs(place, product) and self.flow.surely(product, place) for place in self.users(product))
                 or any(self._apart(product, place) for place in self.users(product))
@@ -271,46 +251,20 @@ class _Products:
         cuts = self._cuts[bisect_right(self._cuts, product) : bisect_left(self._cuts, place)]
         return any(
             at in self.flow.live and self.body[at].predicate is None and not self._known(at) for at in cuts
-        ) and not any(self.maybe_constant(own, product) for own in self.body[product].operands[1:])
+        ) and not any(self.known.maybe(own, product) for own in self.body[product].operands[1:])
 
     def _known(self, index: int) -> bool:
         """Whether the assembler may know the result of an instruction."""
-        return index in self.rows and all(self.maybe_constant(own, index) for own in self.body[index].operands[1:])
-
-    def maybe_constant(self, operand: Operand, index: int, depth: int = 6) -> bool:
-        """Whether the assembler may find out that a source is a constant."""
-        if not isinstance(operand, Register):
-            return True
-        places = self.flow.reaching(operand.name, index) - {BEFORE}
-        for at in places if depth else ():
-            item = self.body[at]
-            arithmetic = at in self.rows or item.opcode.startswith(("mov.", "cvta"))
-            if not arithmetic and not self._fixed(item):
-                return False
-            if arithmetic and not all(self._parts_known(own, at, depth - 1) for own in item.operands[1:]):
-                return False
-        return True
-
-    def _parts_known(self, operand: Operand, index: int, depth: int) -> bool:
-        parts = operand.items if isinstance(operand, Vector) else (operand,)
-        return all(self.maybe_constant(own, index, depth) for own in parts)
+        return index in self.rows and all(self.known.maybe(own, index) for own in self.body[index].operands[1:])
 
     def _needs(self, place: int, product: int) -> bool:
         item = self.body[place]
         if place in self.sums and self.like(product, place):
             sources = [own for own in item.operands[1:] if isinstance(own, Register)]
             return len(sources) == 2 and all(
-                {at for at, _ in self.origins(own.name, place)[0]} == {product} for own in sources
+                set(self.origins(own.name, place)[0]) == {product} for own in sources
             )  # x + x
-        if item.opcode.startswith("mov") and any(isinstance(own, Vector) for own in item.operands):
-            return any(
-                next(iter(written(self.body[own])), "") == "" or self._unpacks_otherwise(place, own)
-                for own in self.flow.uses(place)
-            )
         return not _keeps(item)
-
-    def _unpacks_otherwise(self, place: int, user: int) -> bool:
-        return not any(self._unpacked(name, user) for name in written(self.body[user]))
 
     def far(self, product: int) -> bool:
         """Whether a product has no constant factor and a basic block of the assembler ends between it and a sum."""
@@ -324,7 +278,7 @@ class _Products:
         """Whether what a product multiplies by is a constant: of a quotient the reciprocal of a number."""
         if self.rows[product].folded:
             return product in self.folded
-        return any(self.constant(own, product) for own in self.body[product].operands[1:])
+        return any(self.known.constant(own, product) for own in self.body[product].operands[1:])
 
     @cached_property
     def _cuts(self) -> list[int]:
@@ -334,10 +288,12 @@ class _Products:
     def _cut(self, index: int, item: Instruction) -> bool:
         stem, *words = item.opcode.split(".")
         row = self.rows.get(index)
-        if item.predicate is not None and (row is None or row.subroutine) and not self._moves(item):
+        if item.predicate is not None and (row is None or row.subroutine) and not moves(item):
             return True
         if row is not None:
-            constant = row.subroutine and len(row.sources) == 1 and self.constant(item.operands[1], index) == "number"
+            constant = (
+                row.subroutine and len(row.sources) == 1 and self.known.constant(item.operands[1], index) == "number"
+            )
             return row.subroutine and not constant
         return stem in _CUTS and not (stem == "fence" and (words[0] in ("proxy", "mbarrier_init")))
 
@@ -352,7 +308,7 @@ class _Products:
         if any(place not in self.sums for place in users):
             return False
         return len(users) < 2 or not any(
-            {at for at, _ in self.origins(own.name, place)[0]} - {product}
+            set(self.origins(own.name, place)[0]) - {product}
             for place in users for own in self.body[place].operands[1:] if isinstance(own, Register)
         )  # fmt: skip
 
@@ -372,7 +328,7 @@ class _Products:
             factors = self.rows[index].factors
             assert factors is not None
             made.factors[index] = partial(factors, index in self.folded)
-        for index in sorted(self.sums & self.flow.live):
+        for index in sorted(self.sums):
             own = self._sum(index, away)
             if own is not None:
                 made.sums[index] = own
@@ -385,12 +341,13 @@ class _Products:
             if not isinstance(operand, Register):
                 continue
             products, sure, elsewhere = self.origins(operand.name, index)
-            products = {(own, sign) for own, sign in products if self.like(own, index) and not self.stays(own)}
+            products = {own: sign for own, sign in products.items() if self.like(own, index) and not self.stays(own)}
             unknown |= elsewhere and _words(item.opcode)[1] in away
             if products:
-                (own, sign), *_ = sorted(products)
+                own = min(products)
                 fused = sure and not self.far(own) and self.alone(own) and not self.needed(own)
-                found.append(Source(place, operand.name, fused, own if sure and self._kept(own, index) else None, sign))
+                kept = own if sure and self._kept(own, index) else None
+                found.append(Source(place, operand.name, fused, kept, products[own]))
         return Sum(tuple(found), unknown) if found or unknown else None
 
     def _follow(self, made: Choices) -> None:
@@ -450,7 +407,7 @@ def choices(function: Function, handed: frozenset[str] = frozenset()) -> Choices
     own = _products(function)
     if own is None:
         return Choices()
-    return own.choose(handed) if own.sums and own.products else Choices(folded=own.folded)
+    return own.choose(handed) if own.sums and (own.products or handed) else Choices(folded=own.folded)
 
 
 def handed_over(functions: Sequence[Function]) -> frozenset[str]:
@@ -466,7 +423,7 @@ def handed_over(functions: Sequence[Function]) -> frozenset[str]:
 def _products(function: Function) -> _Products | None:
     found = [(index, scalar(item.opcode, len(item.operands) - 1)) for index, item in enumerate(function.body)]
     rows = {index: row for index, row in found if row is not None}
-    return _Products(function, rows) if any(row.factors or row.folded for row in rows.values()) else None
+    return _Products(function, rows) if any(row.factors or row.folded or row.signs for row in rows.values()) else None
 
 
 def fused(item: Instruction, source: Source) -> Callable[..., Any]:

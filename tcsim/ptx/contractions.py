@@ -45,7 +45,10 @@ def followed(compiler: Compiler, item: Instruction, index: int) -> Iterator[str]
             source, sign = choices.passes[index]
             a, b, there = compiler.factors[source]
             kind = item.opcode.rpartition(".")[2]
-            a = f"{a} ^ {compiler.constant(CONTAINERS[kind].type(SIGNS[kind]))}" if sign < 0 and kind in SIGNS else a
+            if sign < 0 and kind in SIGNS:
+                a = f"{a} ^ {compiler.constant(CONTAINERS[kind].type(SIGNS[kind]))}"
+            if not sign and kind in SIGNS:  # of a square
+                a, b = (f"{own} & ~{compiler.constant(CONTAINERS[kind].type(SIGNS[kind]))}" for own in (a, b))
             yield f"copyto({one}, {a}, where=w); copyto({two}, {b}, where=w); copyto({holds}, {there}, where=w)"
         else:
             yield f"copyto({holds}, False, where=w)"

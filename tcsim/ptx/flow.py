@@ -58,6 +58,7 @@ class Flow:
         self.starts = sorted(start for start in starts if start < len(self.body))
         self.labels = function.labels
         self.targets = function.targets
+        self.returns = [own.name for own in function.returns]
         self.before: list[list[int]] = [[] for _ in self.starts]  # of each block: those that it may follow
         self.after = list(self._followers())  # of each block: those that may follow it
         for block, after in enumerate(self.after):
@@ -166,21 +167,24 @@ class Flow:
             for at in places
         )  # fmt: skip
 
-    def uses(self, index: int) -> Iterator[int]:
-        """The instructions that may read what one writes."""
-        for name in set(written(self.body[index])):
-            for place in self.reads.get(name, ()):
-                if index in self.reaching(name, place):
-                    yield place
+    def uses(self, index: int, name: str) -> Iterator[int]:
+        """The instructions that may read what one writes to a register."""
+        for place in self.reads.get(name, ()):
+            if index in self.reaching(name, place):
+                yield place
 
     @cached_property
     def live(self) -> frozenset[int]:
-        """The instructions that something depends on: those that do more than arithmetic, and what they are computed from."""
+        """The instructions that something depends on: those that do more than arithmetic, what they are computed from, branches around them."""
+        branches = {index for index, item in enumerate(self.body) if item.opcode.partition(".")[0] in ("bra", "brx")}
         pending = [
             index
             for index, item in enumerate(self.body)
-            if scalar(item.opcode, len(item.operands) - 1) is None and ordinary(item.opcode).path != "move"
+            if index not in branches
+            and scalar(item.opcode, len(item.operands) - 1) is None
+            and ordinary(item.opcode).path not in ("move", "load")
         ]
+        pending += [at for own in self.returns for at in self.writes.get(own, ())]
         found = set(pending)
         while pending:
             index = pending.pop()
@@ -190,4 +194,18 @@ class Flow:
                     if own not in found and own != BEFORE:
                         found.add(own)
                         pending.append(own)
+            if not pending:
+                pending = [own for own in branches - found if self._around(own, found)]
+                found.update(pending)
         return frozenset(found)
+
+    def _around(self, index: int, live: set[int]) -> bool:
+        """Whether something that matters lies between a branch and where it goes."""
+        places = [
+            self.labels[name]
+            for operand in self.body[index].operands
+            if isinstance(operand, Symbol)
+            for name in self.targets.get(operand.name, (operand.name,))
+            if name in self.labels
+        ]
+        return any(own in live for at in places for own in range(min(index + 1, at), max(index, at)))
