@@ -241,8 +241,10 @@ class Accesses(Threads):
                 else:
                     segment.views[unit][segment.index(at[turns], unit)] = part[turns]
 
-    def summed(self, item: Atomic, space: str, places: Array, before: Array, values: Array, returns: bool) -> None:
-        """Told of additions to memory: a hook for whoever keeps account of floating-point sums."""
+    def took_turns(
+        self, item: Atomic, space: str, places: Array, threads: Array, before: Array, after: Array, value: Array, needed: int
+    ) -> None:  # fmt: skip
+        """Told of atomics: a hook for whoever keeps account of what depends on their order."""
 
     def _combination(self, item: Atomic, space: str, addresses: Array) -> Compute:
         """What an atomic makes of the old values of all threads: of a generic address that of the memory it lies in."""
@@ -255,9 +257,9 @@ class Accesses(Threads):
         return lambda *codes: np.where(inside, within(*codes), outside(*codes))
 
     def atomic(
-        self, space: str, addresses: Array, item: Atomic, sources: Any, w: Mask, returns: bool = True
+        self, space: str, addresses: Array, item: Atomic, sources: Any, w: Mask, needed: int
     ) -> list[Array]:  # fmt: skip
-        """Atomics, thread after thread; the old values of each element. returns: whether the instruction takes them."""
+        """Atomics, thread after thread; the old values of each element. needed: the bits of them that something depends on."""
         container = CONTAINERS[item.type]
         size, combine = container.itemsize, self._combination(item, space, addresses)
         threads = self.numbers if w is True else np.nonzero(w)[0]
@@ -280,10 +282,11 @@ class Accesses(Threads):
                 before = self.load(space, places, size, mask, False)
                 before = before if before.ndim == 1 else before.view(container)[:, 0]
                 old[now] = before[now]
-                self.summed(item, space, places[now], before[now], given[0][now], returns)
                 after, changed = combine(before, *given), self.changed
+                left_there = np.broadcast_to(after, before.shape)[now]
+                self.took_turns(item, space, places[now], now, before[now], left_there, given[-1][now], needed)
                 self.store(space, places, after, size, mask, False)
-                self.changed = changed or not np.array_equal(np.broadcast_to(after, before.shape)[now], before[now])
+                self.changed = changed or not np.array_equal(left_there, before[now])
                 left = np.setdiff1d(left, now, assume_unique=True)
             results.append(old)
         return results

@@ -12,7 +12,7 @@ from tcsim.ptx.accesses import Accesses
 from tcsim.ptx.contraction import differ
 from tcsim.ptx.ledger import Sums, halves
 from tcsim.ptx.limits import Limits
-from tcsim.ptx.memory import Segment
+from tcsim.ptx.memory import SHARED_WINDOW, Segment
 from tcsim.ptx.native import NATIVE
 from tcsim.ptx.threads import Array, Mask, Stop
 
@@ -121,15 +121,25 @@ class Calls(Accesses):
         if wrong.any():
             self.inexact[f"mul + {instruction}"] += int(wrong.sum())
 
-    def summed(self, item: Atomic, space: str, places: Array, before: Array, values: Array, returns: bool) -> None:
-        """Keep account of floating-point sums in memory."""
-        if self.sums is None or item.operation != "add" or item.type[0] not in "fb":
+    def took_turns(
+        self, item: Atomic, space: str, places: Array, threads: Array, before: Array, after: Array, value: Array, needed: int
+    ) -> None:  # fmt: skip
+        """Keep account of what depends on the order of atomics: sums of floating-point numbers, old values."""
+        if self.sums is None or not (self.program.tells_order or item.type[0] in "fb"):
             return
-        where = "" if space == "global" else (self.index, space)
-        for number, ((first, type), (value, _)) in enumerate(
-            zip(halves(before, item.type), halves(values, item.type), strict=True)
+        if space.startswith("shared"):
+            places = (places & np.uint64(0xFFFFFFFF)) + np.uint64(SHARED_WINDOW)
+        where = self.blocks[0].index  # of the cluster, whose shared memory it may be
+        if item.operation != "add" or item.type[0] not in "fb":
+            own = [(self.index, thread) for thread in threads.tolist()]
+            self.sums.turns.add(f"atom.{item.mnemonic}", item, where, places, own, before, after, value, needed)
+            return
+        for number, ((first, type), (addend, _)) in enumerate(
+            zip(halves(before, item.type), halves(value, item.type), strict=True)
         ):
-            self.sums.add(f"atom.{item.mnemonic}", type, where, places + np.uint64(2 * number), first, value, returns)
+            self.sums.add(
+                f"atom.{item.mnemonic}", type, where, places + np.uint64(2 * number), first, addend, needed != 0
+            )
 
     # --- the stack
 

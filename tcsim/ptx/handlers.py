@@ -30,6 +30,7 @@ from tcsim.ptx.syntax import (
     Symbol,
     Vector,
 )
+from tcsim.ptx.turns import COMMUTING
 
 Lines = list[str]
 HANDLERS: dict[str, Callable[[Compiler, Instruction], Lines]] = {}
@@ -265,9 +266,12 @@ def atomic(compiler: Compiler, item: Instruction) -> Lines:
         sources = "((" + ", ".join(_whole(compiler, one, own.type) for one in given) + ",),)"
     else:
         sources = "((" + ", ".join(compiler.value(one, parts) for one in given) + ",),)"
-    call = f"M.atomic({compiler.constant(space)}, {address}, {compiler.constant(own)}, {sources}, w)"
+    needed = compiler.needed(to)
+    compiler.context.tells_order |= own.type[0] not in "fb" and (needed != 0 or own.operation not in COMMUTING)
+    compiler.context.tells_order |= needed != 0 and own.operation != "add"
+    call = f"M.atomic({compiler.constant(space)}, {address}, {compiler.constant(own)}, {sources}, w, {needed})"
     if stem == "red" or isinstance(to, Sink):
-        return [call.removesuffix(")") + ", False)"]
+        return [call]
     if own.type == "b128":
         return [f"x_ = {call}", _put_whole(compiler, to, "x_[0]", own.type)]
     targets = to.items if isinstance(to, Vector) else (to,)

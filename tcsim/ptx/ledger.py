@@ -12,6 +12,8 @@ import numpy as np
 
 from tcsim.arithmetic import mufu
 from tcsim.isa.scalar.table import Array, Scalar
+from tcsim.ptx.memory import SHARED_WINDOW
+from tcsim.ptx.turns import Turns
 
 VARYING = frozenset(
     (
@@ -53,16 +55,18 @@ class Sums:
 
     type_of: dict[str, str] = field(default_factory=dict)
     sums: dict[tuple[object, int], Sum] = field(default_factory=dict)
+    turns: Turns = field(default_factory=Turns)
 
     def add(
         self, instruction: str, type: str, where: object, addresses: Array, before: Array, values: Array, old: bool
     ) -> None:
-        """Additions of some threads: the addresses, what was there, what was added."""
+        """Additions of some threads: the addresses, of shared memory those of the cluster `where`, what was there, what was added."""
         self.type_of[instruction] = type
         for address, first, value in zip(addresses.tolist(), before.tolist(), values.tolist(), strict=True):
-            own = self.sums.get((where, address))
+            key = where if address >= SHARED_WINDOW else "", address
+            own = self.sums.get(key)
             if own is None:
-                own = self.sums[where, address] = Sum(instruction)
+                own = self.sums[key] = Sum(instruction)
                 self._count(own, type, first)
                 own.started_at_zero = own.magnitude == 0
             own.count += 1
@@ -80,8 +84,8 @@ class Sums:
             own.unit = min(own.unit, _lowest_bit(number))
 
     def inexact(self) -> Counter[str]:
-        """By instruction, the additions to addresses whose sum depends on the order."""
-        found: Counter[str] = Counter()
+        """By instruction, the additions to addresses whose sum depends on the order, and other atomics of which something does."""
+        found = self.turns.inexact()
         for own in self.sums.values():
             limit = Fraction(2) ** (max(own.unit, -3000) + _PRECISION[self.type_of[own.instruction]])
             exact = own.magnitude <= limit

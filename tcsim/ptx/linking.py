@@ -176,7 +176,7 @@ def link(
         {addresses[name]: block for name, block in context.enters.items() if name in addresses}, context.local_bytes,
         [lanes for _, _, _, lanes in parts], [size for _, _, size, _ in parts], [lines for _, lines, _, _ in parts],
         texts, names,
-        carried=context.carried, traced=traced, narrowest=min(compiler.narrowest for compiler in compilers),
+        tells_order=context.tells_order, carried=context.carried, traced=traced, narrowest=min(compiler.narrowest for compiler in compilers),
         narrowest_global=min(compiler.narrowest_global for compiler in compilers),
     )  # fmt: skip
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,8 @@ from tcsim.ptx.compiled import SHARED_START, Compiled, Context, Site, layout
 from tcsim.ptx.contraction import Choices, choices
 from tcsim.ptx.control import TERMINATORS, begin, end_of, returns_values, site
 from tcsim.ptx.convergence import MEMBERS, meeting, meetings, row_of, set_once, waits
-from tcsim.ptx.landing import Held, Landings
+from tcsim.ptx.demand import Demand
+from tcsim.ptx.landing import Held, Landings, registers_in
 from tcsim.ptx.ledger import VARYING
 from tcsim.ptx.memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
 from tcsim.ptx.spellings import targets_of
@@ -143,6 +145,18 @@ class Compiler:
         if self.framed and isinstance(operand, Symbol) and operand.name in self.local:
             return f"({self.base}+{self.constant(np.uint64(self.address(operand)))}).astype({self.constant(container)})"
         return self.constant(self.number(operand, type))
+
+    @cached_property
+    def demand(self) -> Demand:
+        """Which bits of registers matter."""
+        return Demand(self.function)
+
+    def needed(self, to: Operand) -> int:
+        """The bits that matter of what an instruction writes to an operand, of any of its registers."""
+        found = 0
+        for name in registers_in(to):
+            found |= self.demand.bits(self.index, name)
+        return found
 
     def number(self, operand: Operand, type: str) -> Any:
         """An immediate or an address known now, as a code of a type."""
