@@ -34,6 +34,14 @@ class Barriers(Performer):
 
     # --- lanes of a warp
 
+    def active(self, w: Mask) -> Array:
+        """activemask: the lanes of each warp that execute. Which of those that live come together is the machine's own."""
+        found = self._ballot(self._array(w))
+        apart = found != self._ballot(self.alive)
+        if apart.any():
+            self.note("activemask.b32", self._array(w) & apart)
+        return found
+
     def missing(self, members: Array, w: Mask, here: int) -> Any:
         """None if all members that live are there for every lane that executes; else who goes on and who waits."""
         mask = self._array(w)

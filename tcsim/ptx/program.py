@@ -30,6 +30,7 @@ from tcsim.ptx.landing import Held, Landings, registers_in
 from tcsim.ptx.ledger import VARYING
 from tcsim.ptx.memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
 from tcsim.ptx.spellings import targets_of
+from tcsim.ptx.spins import Spins
 from tcsim.ptx.syntax import (
     TYPE_BYTES,
     Address,
@@ -145,6 +146,11 @@ class Compiler:
         if self.framed and isinstance(operand, Symbol) and operand.name in self.local:
             return f"({self.base}+{self.constant(np.uint64(self.address(operand)))}).astype({self.constant(container)})"
         return self.constant(self.number(operand, type))
+
+    @cached_property
+    def spins(self) -> Spins:
+        """The loops that wait."""
+        return Spins(self.function)
 
     @cached_property
     def demand(self) -> Demand:
@@ -401,12 +407,17 @@ class Compiler:
         self.require(targets_of(item.opcode))
         guard = self._guard(item)
         if stem in TERMINATORS:
-            return TERMINATORS[stem](self, item, guard, index)
+            turns = (
+                [f"M.note({self.constant(f'{stem} of a loop that waits')}, w)"] if index in self.spins.visible else []
+            )
+            return [*turns, *TERMINATORS[stem](self, item, guard, index)]
         lines = [*contractions.followed(self, item, index), *self._plain(item, index)]
         if self.carriers is not None:
             lines = self.carriers.lines(self, item, lines)
         if any(isinstance(own, Special) and own.name in VARYING for own in item.operands):
             lines.insert(0, f"M.note({self.constant(f'{item.opcode} %{self._varying(item)}')}, w)")
+        if index in self.spins.told:
+            lines.insert(0, f"M.note({self.constant(item.opcode)}, w)")
         if guard and lines[-1].startswith("return "):
             after = self._next(index + 1)
             return [

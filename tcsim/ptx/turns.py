@@ -7,6 +7,7 @@ in every order: those of grid.sync, which takes the top bit of a word in which b
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -77,7 +78,7 @@ class Turns:
     widths: dict[tuple[object, int], int] = field(default_factory=dict)
 
     def add(
-        self, instruction: str, item: Atomic, where: object, addresses: Array, threads: list[Thread], before: Array, after: Array,
+        self, instruction: str, item: Atomic, where: object, addresses: Array, threads: Sequence[Thread], before: Array, after: Array,
         operands: Array, needed: int,
     ) -> None:  # fmt: skip
         """Atomics of some threads: what was there, what is there now, the last operand, and which bits of the old value matter."""
