@@ -242,7 +242,7 @@ class Accesses(Threads):
                     segment.views[unit][segment.index(at[turns], unit)] = part[turns]
 
     def took_turns(
-        self, item: Atomic, space: str, places: Array, threads: Array, before: Array, after: Array, value: Array, needed: int
+        self, item: Atomic, space: str, places: Array, threads: Array, before: Array, after: Array, values: list[Array], needed: int
     ) -> None:  # fmt: skip
         """Told of atomics: a hook for whoever keeps account of what depends on their order."""
 
@@ -284,7 +284,9 @@ class Accesses(Threads):
                 old[now] = before[now]
                 after, changed = combine(before, *given), self.changed
                 left_there = np.broadcast_to(after, before.shape)[now]
-                self.took_turns(item, space, places[now], now, before[now], left_there, given[-1][now], needed)
+                self.took_turns(
+                    item, space, places[now], now, before[now], left_there, [own[now] for own in given], needed
+                )
                 self.store(space, places, after, size, mask, False)
                 self.changed = changed or not np.array_equal(left_there, before[now])
                 left = np.setdiff1d(left, now, assume_unique=True)

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from tcsim.isa.scalar.atomic import Atomic
+from tcsim.isa.scalar.table import CONTAINERS
+from tcsim.model.effects import Access
 from tcsim.ptx.accesses import Accesses
 from tcsim.ptx.contraction import differ
 from tcsim.ptx.ledger import Sums, halves
@@ -122,24 +124,37 @@ class Calls(Accesses):
             self.inexact[f"mul + {instruction}"] += int(wrong.sum())
 
     def took_turns(
-        self, item: Atomic, space: str, places: Array, threads: Array, before: Array, after: Array, value: Array, needed: int
+        self, item: Atomic, space: str, places: Array, threads: Array, before: Array, after: Array, values: list[Array], needed: int
     ) -> None:  # fmt: skip
         """Keep account of what depends on the order of atomics: sums of floating-point numbers, old values."""
-        if self.sums is None or not (self.program.tells_order or item.type[0] in "fb"):
+        if self.sums is None or not (self.program.tells_order or item.rounds):
             return
         if space.startswith("shared"):
             places = (places & np.uint64(0xFFFFFFFF)) + np.uint64(SHARED_WINDOW)
         where = self.blocks[0].index  # of the cluster, whose shared memory it may be
-        if item.operation != "add" or item.type[0] not in "fb":
+        if not item.rounds:
             own = [(self.index, thread) for thread in threads.tolist()]
-            self.sums.turns.add(f"atom.{item.mnemonic}", item, where, places, own, before, after, value, needed)
+            self.sums.turns.add(f"atom.{item.mnemonic}", item, where, places, own, before, after, values, needed)
             return
         for number, ((first, type), (addend, _)) in enumerate(
-            zip(halves(before, item.type), halves(value, item.type), strict=True)
+            zip(halves(before, item.type), halves(values[0], item.type), strict=True)
         ):
             self.sums.add(
                 f"atom.{item.mnemonic}", type, where, places + np.uint64(2 * number), first, addend, needed != 0
             )
+
+    def added(self, instruction: str, type: str, at: Access, before: Array, data: Array) -> None:
+        """Keep account of sums of floating-point numbers that a copy makes in memory."""
+        if self.sums is None or at.space not in ("global", "generic"):
+            return
+        container = CONTAINERS[type]
+        shape = np.broadcast_shapes(before.shape, data.shape, (*at.address.shape, at.size))
+        places = np.broadcast_to(at.address[..., None] + np.arange(at.size), shape).reshape(-1)[:: container.itemsize]
+        there = np.broadcast_to(True if at.mask is None else at.mask, shape).reshape(-1)[:: container.itemsize]
+        old, new = (
+            np.ascontiguousarray(np.broadcast_to(own, shape)).reshape(-1).view(container) for own in (before, data)
+        )
+        self.sums.bring(instruction, type, places[there].astype(np.uint64), old[there], new[there])
 
     # --- the stack
 

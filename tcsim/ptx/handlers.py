@@ -267,8 +267,7 @@ def atomic(compiler: Compiler, item: Instruction) -> Lines:
     else:
         sources = "((" + ", ".join(compiler.value(one, parts) for one in given) + ",),)"
     needed = compiler.needed(to)
-    compiler.context.tells_order |= own.type[0] not in "fb" and (needed != 0 or own.operation not in COMMUTING)
-    compiler.context.tells_order |= needed != 0 and own.operation != "add"
+    compiler.context.tells_order |= not own.rounds and (needed != 0 or own.operation not in COMMUTING)
     call = f"M.atomic({compiler.constant(space)}, {address}, {compiler.constant(own)}, {sources}, w, {needed})"
     if stem == "red" or isinstance(to, Sink):
         return [call]
@@ -319,7 +318,7 @@ def vote(compiler: Compiler, item: Instruction) -> Lines:
 @handles("activemask")
 def active_mask(compiler: Compiler, item: Instruction) -> Lines:
     """The lanes of the warp that execute together."""
-    return [compiler.put(item.operands[0], "M.active(w)", "u32")]
+    return [compiler.put(item.operands[0], f"M.active(w, {compiler.number_of_block})", "u32")]
 
 
 @handles("match")

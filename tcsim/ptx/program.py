@@ -84,6 +84,7 @@ class Compiler:
         context.local_bytes = context.local_bytes if self.framed else end
         self.instruction: Instruction | None = None
         self.index = 0
+        self.number_of_block = 0
         self.bounds: dict[
             str, Any
         ] = {}  # of lines of source: the instruction of the catalog that they run, and nothing else
@@ -313,6 +314,7 @@ class Compiler:
         own: list[Instruction | None] = []
         terminated = False
         landed: set[int] = set()
+        self.number_of_block = number
         for index in range(start, end):
             self.index, self.instruction = index, self.function.body[index]
             late = self.landings.before(index, self.instruction, landed)

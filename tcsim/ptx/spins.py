@@ -15,7 +15,7 @@ from tcsim.ptx.landing import registers_in
 from tcsim.ptx.ordinary import row_of
 from tcsim.ptx.syntax import Address, Function, Instruction, Symbol
 
-_BRANCHES = ("bra", "brx")
+_BRANCHES = ("bra", "brx", "trap")
 
 
 def asks(item: Instruction) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +30,7 @@ class Place:
     round: set[Thread] = field(default_factory=set)
     operations: set[str] = field(default_factory=set)  # of the round
     start: int = 0  # what was there when the round began
-    operands: list[int] = field(default_factory=list)
+    operands: list[Any] = field(default_factory=list)  # of cas both
     needed: int = 0  # bits of old values that somebody depends on
     changes: bool = False
     open: bool = False  # whether a round's result depends on the order
@@ -37,23 +38,26 @@ class Place:
     def end(self, width: int) -> None:
         """Judge a round."""
         if len(self.round) > 1 and self.changes:
-            commutes = len(self.operations) == 1 and self.operations <= set(COMMUTING)
-            same = self.operations == {"exch"} and len(set(self.operands)) == 1
-            self.open |= bool(self.needed & self._varying(width)) or not (commutes or same or self._counts(width))
+            self.open |= bool(self.needed & self._varying(width)) or not self._commutes()
         self.round, self.operations, self.operands, self.needed, self.changes = set(), set(), [], 0, False
 
-    def _counts(self, width: int) -> bool:
+    def _commutes(self) -> bool:
+        """Whether a round leaves the same in every order: one operation that commutes, or one that is the same for all who come."""
+        if len(self.operations) > 1:
+            return False
+        alike = len(set(self.operands)) == 1
+        if self.operations <= {"inc", "dec"}:
+            return alike and self.start <= self.operands[0]
+        return self.operations <= set(COMMUTING) or alike
+
+    def _counts(self) -> bool:
         """Whether all count up to one bound, and none starts again."""
-        return (
-            self.operations == {"inc"}
-            and len(set(self.operands)) == 1
-            and self.start + len(self.round) <= self.operands[0]
-        )
+        return self.operations == {"inc"} and self._commutes() and self.start + len(self.round) <= self.operands[0]
 
     def _varying(self, width: int) -> int:
         """The bits of what is there between the first and the last of a round that may depend on the order."""
         every = (1 << width) - 1
-        if len(self.operations) > 1:
+        if len(self.operations) > 1 or not self.operations <= {"add", "or", "xor", "and", "inc"}:
             return every
         (operation,) = self.operations
         joined = int(np.bitwise_or.reduce(np.array(self.operands, object)))
@@ -63,7 +67,7 @@ class Place:
             return joined
         if operation == "and":
             return self.start & ~int(np.bitwise_and.reduce(np.array(self.operands, object)))
-        if operation in ("add", "inc") and (operation == "add" or self._counts(width)):
+        if operation in ("add", "inc") and (operation == "add" or self._counts()):
             addends = self.operands if operation == "add" else [1] * len(self.operands)
             most = self.start + sum(addends) - min(addends)  # all but the least
             return (1 << (self.start ^ most).bit_length()) - 1 if most <= every else every
@@ -79,15 +83,13 @@ class Turns:
 
     def add(
         self, instruction: str, item: Atomic, where: object, addresses: Array, threads: Sequence[Thread], before: Array, after: Array,
-        operands: Array, needed: int,
+        operands: Sequence[Array], needed: int,
     ) -> None:  # fmt: skip
-        """Atomics of some threads: what was there, what is there now, the last operand, and which bits of the old value matter."""
-        if item.type == "b128":
-            before, after, operands = (
-                (own.view(np.uint64).reshape(-1, 2) != 0).any(1).astype(np.uint64) for own in (before, after, operands)
-            )
-        for address, thread, first, last, operand in zip(
-            addresses.tolist(), threads, before.tolist(), after.tolist(), operands.tolist(), strict=True
+        """Atomics of some threads: what was there, what is there now, the operands, and which bits of the old value matter."""
+        values = [own.tolist() for own in operands]
+        given = values[0] if len(values) == 1 else list(zip(*values, strict=True))
+        for address, thread, changed, first, operand in zip(
+            addresses.tolist(), threads, (before != after).tolist(), before.tolist(), given, strict=True
         ):
             key = where if address >= SHARED_WINDOW else "", address
             own = self.places.setdefault(key, Place())
@@ -101,7 +103,7 @@ class Turns:
             own.operations.add(item.operation)
             own.operands.append(operand)
             own.needed |= needed
-            own.changes |= first != last
+            own.changes |= changed
             if needed or item.operation not in COMMUTING:
                 own.counts[instruction] += 1
 
