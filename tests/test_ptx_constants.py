@@ -125,12 +125,12 @@ def test_a_quotient_is_fused_with_its_sum() -> None:
     ],
 )
 def test_what_is_not_fused(between: str) -> None:
-    """A subroutine or a branch keeps a product and its sum apart, as it does in the recorded launches of `cuda_functions`."""
-    lines = [
-        "mov.f32 %f1, %f0; div.full.f32 %f300, %f0, 0f40400000",
-        f"{between}{'' if between.endswith(':') else ';'} sub.f32 %f2, %f300, 0f3F800000",
-    ]
-    x = np.float32(3.1)
-    assert computed(module(lines), 2, x).view(np.float32)[1] == np.float32(
-        x * (np.float32(1) / np.float32(3))
-    ) - np.float32(1)
+    """A subroutine or a branch keeps a quotient of registers and its sum apart; one by a number is a product by a constant, and is fused."""
+    x, dots = np.float32(3.1), "" if between.endswith(":") else ";"
+    for divisor, fuses in (("%f303", False), ("0f40400000", True)):
+        first = f"mov.f32 %f1, %f0; add.rn.f32 %f303, %f0, 0f40000000; div.full.f32 %f300, %f0, {divisor}"
+        once, twice = (
+            computed(module([first, f"{between}{dots} sub{rounding}.f32 %f2, %f300, 0f3F800000"]), 2, x)[1]
+            for rounding in ("", ".rn")
+        )
+        assert (once != twice) == fuses, divisor

@@ -59,6 +59,7 @@ FUSED = [  # as ptxas 13.5 fuses them for sm_90a
     (PRODUCT + f"add.sat.f32 %f9, %f4, {TENTH};", "add.sat.f32"),
     (f"mul.ftz.f32 %f4, %f1, %f1; add.ftz.f32 %f9, %f4, {TENTH};", "add.ftz.f32"),
     (PRODUCT + f"add.f32 %f8, %f4, %f1; add.f32 %f9, %f4, {TENTH};", "add.f32"),
+    (PRODUCT + f"abs.f32 %f5, %f4; add.f32 %f9, %f5, {TENTH};", "add.f32"),  # of a square
     (PRODUCT + f"bra L; L: add.f32 %f9, %f4, {TENTH};", "add.f32"),
     ("mov.f32 %f9, %f1; mov.u32 %r4, 0; L: mul.f32 %f4, %f9, %f1; add.f32 %f9, %f4, %f1; add.u32 %r4, %r4, 1; setp.lt.u32 %p2, %r4, 4; @%p2 bra L;", "add.f32"),
 ]  # fmt: skip
@@ -68,7 +69,7 @@ APART = [
     f"mul.ftz.f32 %f4, %f1, %f1; add.f32 %f9, %f4, {TENTH};",
     PRODUCT + f"add.ftz.f32 %f9, %f4, {TENTH};",
     f"mul.sat.f32 %f4, %f1, %f1; add.f32 %f9, %f4, {TENTH};",
-    PRODUCT + f"abs.f32 %f5, %f4; add.f32 %f9, %f5, {TENTH};",
+    f"mul.f32 %f4, %f1, {TENTH}; abs.f32 %f5, %f4; add.f32 %f9, %f5, {TENTH};",
     PRODUCT + f"add.f32 %f9, %f4, {TENTH}; st.global.f32 [%rd1+128], %f4;",
     PRODUCT + "add.f32 %f9, %f4, %f4;",
     f"mov.f32 %f4, %f1; setp.eq.u32 %p1, %r1, 99; @%p1 mul.f32 %f4, %f1, %f1; add.f32 %f9, %f4, {TENTH};",

@@ -31,8 +31,12 @@ def test_memory_is_the_hardwares(name: str, schedule: str | int) -> None:
     assert own.compared >= 2_000 and own.differing == 0, f"{own.differing} of {own.compared} bytes differ"
 
 
-ORDERED = {"cuda_atomics", "triton_atomics"}
-"""Launches in which atom.add.f32 tells old values that depend on the order, and nobody uses them. The sums are of whole numbers."""
+INEXACT = {
+    "cuda_atomics": {"atom.cas.b32"}, "cuda_functions": {"mul + sub.f32"}, "cuda_spin_lock": {"atom.cas.b32", "atom.exch.b32"},
+    "cuda_votes": {"activemask.b32"}, "triton_layer_norm_backward": {"atom.cas.b32", "atom.exch.b32"},
+}  # fmt: skip
+"""What launches that ran as on an H200 cannot claim: who takes a lock, or swaps, first; which lanes of a warp that parted come together; a product that
+is needed on one side of a branch on an integer, where the assembler could know that nobody goes there."""
 
 
 @pytest.mark.parametrize("name", KEPT)
@@ -40,7 +44,7 @@ def test_our_own_launches(name: str) -> None:
     own = replayed(from_fields(KEPT[name], name))
     assert own.run.completed and own.errors == DEFECTS.get(name, set()) and own.printed
     assert own.compared > 0 and own.differing == 0, f"{own.differing} of {own.compared} bytes differ"
-    assert not own.run.inexact or (KEPT[name]["case"] in ORDERED and set(own.run.inexact) == {"atom.add.f32"})
+    assert set(own.run.inexact) <= INEXACT.get(KEPT[name]["case"], set())
 
 
 @pytest.mark.parametrize("name", LAUNCHED)

@@ -61,6 +61,9 @@ class Write:
     data: Array
     combine: Callable[[Array, Array], Array] | None = None  # (old, data) -> new, on landing: atomics and reductions
     old: str | None = None  # the register that gets the previous value
+    adds: tuple[str, str] | None = (
+        None  # of a sum of floating-point numbers: the instruction, and the type of an element
+    )
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,14 @@ import numpy as np
 from tcsim.core.arguments import spread
 from tcsim.isa.scalar.atomic import Atomic, combination
 from tcsim.isa.scalar.table import CONTAINERS, Compute
-from tcsim.ptx.memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, Memory, MemoryFault, Segment
+from tcsim.ptx.memory import CONST_WINDOW, LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, Memory, MemoryFault, Segment
 from tcsim.ptx.threads import LANES, TYPED, Array, Mask, Stop, Threads
 
 RANK_SHIFT = 24
+_WINDOW_SHIFT = 48
+_WINDOWS = {"const": CONST_WINDOW, "shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}
+"""State spaces that have a window of generic addresses. Parameters lie in that of global memory too (PTX ISA 9.4, isspacep, notes); constants do
+not: ptxas 13.5 makes of `isspacep.global` "global, and not in the constant bank", and an H200 agrees."""
 
 
 def store_order(threads: Array, size: int) -> Array:
@@ -66,11 +70,13 @@ class Accesses(Threads):
 
     def is_space(self, address: Array, space: str) -> Array:
         """Whether generic addresses lie in a state space."""
-        window = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}.get(space.split("::")[0])
-        top = address >> np.uint64(48)
-        if window is None:
-            return top < np.uint64(SHARED_WINDOW >> 48)
-        return top == np.uint64(window >> 48)
+        top, (place, _, reach) = address >> np.uint64(_WINDOW_SHIFT), space.partition("::")
+        if place == "global":
+            return (top < np.uint64(CONST_WINDOW >> _WINDOW_SHIFT)) | self.is_space(address, "param")
+        inside: Array = top == np.uint64(_WINDOWS[place] >> _WINDOW_SHIFT)
+        if place != "shared" or reach == "cluster":
+            return inside
+        return inside & ((address >> np.uint64(RANK_SHIFT) & np.uint64(0xFF)) == np.uint64(self.rank))
 
     def _where(self, space: str, addresses: Array) -> list[tuple[Any, Segment, Array]]:
         """(which accesses, the memory, offsets in it) of addresses; a slice where it is all of them."""
@@ -235,23 +241,25 @@ class Accesses(Threads):
                 else:
                     segment.views[unit][segment.index(at[turns], unit)] = part[turns]
 
-    def summed(self, item: Atomic, space: str, places: Array, before: Array, values: Array, returns: bool) -> None:
-        """Told of additions to memory: a hook for whoever keeps account of floating-point sums."""
+    def took_turns(
+        self, item: Atomic, space: str, places: Array, threads: Array, before: Array, after: Array, values: list[Array], needed: int
+    ) -> None:  # fmt: skip
+        """Told of atomics: a hook for whoever keeps account of what depends on their order."""
 
     def _combination(self, item: Atomic, space: str, addresses: Array) -> Compute:
         """What an atomic makes of the old values of all threads: of a generic address that of the memory it lies in."""
         outside = combination(item, space)
         if space:
             return outside
-        within, inside = combination(item, "shared"), ~self.is_space(addresses, "global")
+        within, inside = combination(item, "shared"), addresses >= np.uint64(SHARED_WINDOW)
         if within is outside or not inside.any():
             return outside
         return lambda *codes: np.where(inside, within(*codes), outside(*codes))
 
     def atomic(
-        self, space: str, addresses: Array, item: Atomic, sources: Any, w: Mask, returns: bool = True
+        self, space: str, addresses: Array, item: Atomic, sources: Any, w: Mask, needed: int
     ) -> list[Array]:  # fmt: skip
-        """Atomics, thread after thread; the old values of each element. returns: whether the instruction takes them."""
+        """Atomics, thread after thread; the old values of each element. needed: the bits of them that something depends on."""
         container = CONTAINERS[item.type]
         size, combine = container.itemsize, self._combination(item, space, addresses)
         threads = self.numbers if w is True else np.nonzero(w)[0]
@@ -274,10 +282,13 @@ class Accesses(Threads):
                 before = self.load(space, places, size, mask, False)
                 before = before if before.ndim == 1 else before.view(container)[:, 0]
                 old[now] = before[now]
-                self.summed(item, space, places[now], before[now], given[0][now], returns)
                 after, changed = combine(before, *given), self.changed
+                left_there = np.broadcast_to(after, before.shape)[now]
+                self.took_turns(
+                    item, space, places[now], now, before[now], left_there, [own[now] for own in given], needed
+                )
                 self.store(space, places, after, size, mask, False)
-                self.changed = changed or not np.array_equal(np.broadcast_to(after, before.shape)[now], before[now])
+                self.changed = changed or not np.array_equal(left_there, before[now])
                 left = np.setdiff1d(left, now, assume_unique=True)
             results.append(old)
         return results

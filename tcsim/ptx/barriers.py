@@ -31,8 +31,20 @@ class Barriers(Performer):
         self.cluster_phase = np.zeros(self.threads, np.int64)  # phases of the cluster's barrier that threads arrived in
         self.pool: RegisterPool | None = None
         self.sleeps = 0
+        self.exited = np.full(self.threads, -1)  # of each thread that has: the basic block
 
     # --- lanes of a warp
+
+    def active(self, w: Mask, here: int) -> Array:
+        """activemask: the lanes of each warp that execute. Which of those that live come together is the machine's own.
+
+        here: the basic block. Lanes that exited before it never come.
+        """
+        found, exited = self._ballot(self._array(w)), (self.exited >= 0) & (self.exited < here)
+        apart = found != self._ballot((self.numbers < self.launched) & ~exited)
+        if apart.any():
+            self.note("activemask.b32", self._array(w) & apart)
+        return found
 
     def missing(self, members: Array, w: Mask, here: int) -> Any:
         """None if all members that live are there for every lane that executes; else who goes on and who waits."""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from tcsim.isa.scalar.atomic import Atomic
+from tcsim.isa.scalar.table import CONTAINERS
+from tcsim.model.effects import Access
 from tcsim.ptx.accesses import Accesses
 from tcsim.ptx.contraction import differ
 from tcsim.ptx.ledger import Sums, halves
 from tcsim.ptx.limits import Limits
-from tcsim.ptx.memory import Segment
+from tcsim.ptx.memory import SHARED_WINDOW, Segment
 from tcsim.ptx.native import NATIVE
 from tcsim.ptx.threads import Array, Mask, Stop
 
@@ -112,21 +115,46 @@ class Calls(Accesses):
         """Count an instruction whose bits are not known."""
         self.inexact[instruction] += int(self._array(w).sum())
 
-    def contracted(self, instruction: str, type: str, one: Array, two: Array, w: Mask) -> None:
-        """Count the threads in which fusing a product with its sum gives different bits."""
-        wrong = np.broadcast_to(differ(type, one, two), (self.threads,)) & self._array(w)
+    def contracted(self, instruction: str, type: str, own: Array, others: Sequence[Array], w: Mask) -> None:
+        """Count the threads in which a sum has different bits if it is fused with a product, or another one, or not."""
+        wrong = self._array(w) & np.any(
+            [np.broadcast_to(differ(type, own, other), (self.threads,)) for other in others], axis=0
+        )
         if wrong.any():
             self.inexact[f"mul + {instruction}"] += int(wrong.sum())
 
-    def summed(self, item: Atomic, space: str, places: Array, before: Array, values: Array, returns: bool) -> None:
-        """Keep account of floating-point sums in memory."""
-        if self.sums is None or item.operation != "add" or item.type[0] not in "fb":
+    def took_turns(
+        self, item: Atomic, space: str, places: Array, threads: Array, before: Array, after: Array, values: list[Array], needed: int
+    ) -> None:  # fmt: skip
+        """Keep account of what depends on the order of atomics: sums of floating-point numbers, old values."""
+        if self.sums is None or not (self.program.tells_order or item.rounds):
             return
-        where = "" if space == "global" else (self.index, space)
-        for number, ((first, type), (value, _)) in enumerate(
-            zip(halves(before, item.type), halves(values, item.type), strict=True)
+        if space.startswith("shared"):
+            places = (places & np.uint64(0xFFFFFFFF)) + np.uint64(SHARED_WINDOW)
+        where = self.blocks[0].index  # of the cluster, whose shared memory it may be
+        if not item.rounds:
+            own = [(self.index, thread) for thread in threads.tolist()]
+            self.sums.turns.add(f"atom.{item.mnemonic}", item, where, places, own, before, after, values, needed)
+            return
+        for number, ((first, type), (addend, _)) in enumerate(
+            zip(halves(before, item.type), halves(values[0], item.type), strict=True)
         ):
-            self.sums.add(f"atom.{item.mnemonic}", type, where, places + np.uint64(2 * number), first, value, returns)
+            self.sums.add(
+                f"atom.{item.mnemonic}", type, where, places + np.uint64(2 * number), first, addend, needed != 0
+            )
+
+    def added(self, instruction: str, type: str, at: Access, before: Array, data: Array) -> None:
+        """Keep account of sums of floating-point numbers that a copy makes in memory."""
+        if self.sums is None or at.space not in ("global", "generic"):
+            return
+        container = CONTAINERS[type]
+        shape = np.broadcast_shapes(before.shape, data.shape, (*at.address.shape, at.size))
+        places = np.broadcast_to(at.address[..., None] + np.arange(at.size), shape).reshape(-1)[:: container.itemsize]
+        there = np.broadcast_to(True if at.mask is None else at.mask, shape).reshape(-1)[:: container.itemsize]
+        old, new = (
+            np.ascontiguousarray(np.broadcast_to(own, shape)).reshape(-1).view(container) for own in (before, data)
+        )
+        self.sums.bring(instruction, type, places[there].astype(np.uint64), old[there], new[there])
 
     # --- the stack
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,7 @@ class Cluster:
         kind: type[Block] = Block,
     ) -> None:  # fmt: skip
         self.cancel: Callable[[], tuple[int, int, int] | None] = lambda: None  # a cluster that has not started
+        self.others = prod(grid) > prod(cluster)  # whether the grid has more clusters
         self.queue, self.arch = Queue(schedule), arch
         self.blocks: list[Block] = []
         self.phase = 0  # of the cluster's barrier

@@ -49,6 +49,7 @@ class Compiled:
     shared_names: list[tuple[int, int, int, str]] = field(
         repr=False, default_factory=list
     )  # of static shared variables: where, bytes, bytes of an element, name
+    tells_order: bool = False  # whether atomics tell or leave what may depend on the order of threads
     carried: Mapping[int, tuple[int, int]] = field(
         repr=False, default_factory=dict
     )  # by register: its rows (`tcsim.ptx.carried`)
@@ -115,6 +116,9 @@ class Context:
     stepped: bool = False  # whether blocks tell the machine of every instruction before they execute it
     traced: bool = False  # whether registers say where their elements come from
     carried: dict[int, tuple[int, int]] = field(default_factory=dict)
+    tells_order: bool = False  # whether atomics tell or leave what may depend on the order of threads
+    optimized: bool = True  # whether the assembler fuses products with sums, and computes functions of constants
+    handed: frozenset[str] = frozenset()  # types of products that functions hand to each other, or to local memory
     constants: list[Any] = field(default_factory=list)
     known: dict[Any, str] = field(default_factory=dict)
     registers: list[tuple[str, np.dtype[Any], int]] = field(default_factory=list)

@@ -1,41 +1,72 @@
 """What the assembler makes of PTX that leaves it open: products fused with the sums that they go into, and functions of constants.
 
-As ptxas 13.5 does for sm_90a, found by assembling pairs and reading the machine code. A product becomes part of an add or sub of
-the same type if neither has a rounding modifier, both or neither have .ftz, the product does not saturate, and it goes only into such
-sums, itself, negated or through a mov. It does so for f32, f64, f16 and bf16, packed or not, and not with --fmad=false. Both are in one basic block,
-without a subroutine as that of div.rn between them; across blocks it is done for products by constants, and not for others that we tried.
+As ptxas 13.5 does, found by assembling small programs and reading the machine code, of which `tests/data/fused.toml` keeps what was
+found. A product becomes part of an add or sub of the same type if neither has a rounding modifier, both or neither have .ftz, the product does not
+saturate, and all that reads it is such sums: itself, negated, through mov, or through an instruction that gives its source back. It does so for f32, f64, f16
+and bf16, packed or not, and not with -O0 or --fmad=false. A product with a constant factor is fused wherever the sums are; an
+immediate, a parameter of the kernel and a .const variable at a fixed address are constants. Others are fused if they and their sums are in one basic block, as the assembler
+sees it: subroutines, calls, memory fences and most predicated instructions cut it. Of two products in a sum the first is fused.
 The product is a mul, or the last step of div.approx, div.full or rcp.approx. Special functions of constants: `tcsim.isa.special.folding`.
+
+Wherever a sum may have a product the machine computes both, and counts where they differ.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
 from tcsim.isa.scalar.catalog import scalar
 from tcsim.isa.scalar.table import CONTAINERS, Scalar
-from tcsim.ptx.control import TERMINATORS
-from tcsim.ptx.ordinary import ROWS as ORDINARY
-from tcsim.ptx.syntax import Address, Function, Group, Immediate, Instruction, Operand, Pair, Register, Tensor, Vector
+from tcsim.ptx.flow import BEFORE, Flow, written
+from tcsim.ptx.identities import EXPONENTS, SIGNS, identity
+from tcsim.ptx.known import Known, moves
+from tcsim.ptx.syntax import Function, Instruction, Register, Vector
 
-_SIGNS = {"f32": 1 << 31, "f64": 1 << 63, "f16": 1 << 15, "bf16": 1 << 15, "f16x2": 0x80008000, "bf16x2": 0x80008000}
-_EXPONENTS = {"f32": 0x7F800000, "f64": 0x7FF << 52, "f16": 0x7C00, "bf16": 0x7F80}
+_CUTS = frozenset(("membar", "fence", "setmaxnreg", "pmevent", "call", "alloca", "stacksave", "stackrestore"))
+"""Stems behind which the assembler begins a basic block, besides branches and subroutines; of fences those of memory."""
+_AWAY = ("local", "param")
+"""State spaces through which the assembler follows values, as it does through calls: a product may come back from there."""
 
 
 @dataclass(frozen=True)
-class Product:
-    """A product in a sum: its sources, how they give the factors, which source of the sum it is, and whether it is negated on its way there."""
+class Source:
+    """A source of a sum that is a product, or may be one."""
 
-    sources: tuple[Operand, ...]
-    factors: Callable[..., tuple[Any, Any]]
-    place: int
-    negated: bool
-    block: bool  # whether both are in one basic block: else they are fused in some cases only, and not here
+    place: int  # which source of the sum it is
+    register: str  # through which it comes
+    fused: bool  # whether the assembler fuses it, as far as is known
+    product: int | None  # the instruction, if what it multiplies is still there
+    sign: int  # of the product on its way, if so
+
+
+@dataclass(frozen=True)
+class Sum:
+    """A sum with sources that are products, or may be."""
+
+    sources: tuple[Source, ...]
+    unknown: bool = False  # whether a product may come from where the function cannot tell
+
+
+@dataclass
+class Choices:
+    """What the assembler does with a function, by the index of the instruction."""
+
+    sums: dict[int, Sum] = field(default_factory=dict)
+    factors: dict[int, Callable[..., tuple[Any, Any]]] = field(
+        default_factory=dict
+    )  # of products: (*sources) -> what is multiplied
+    followed_products: set[int] = field(default_factory=set)  # whose factors registers have to keep
+    passes: dict[int, tuple[str, int]] = field(
+        default_factory=dict
+    )  # what hands a product on: of which register, and 1 or -1
+    followed: frozenset[str] = frozenset()  # registers that may hold a product
+    folded: frozenset[int] = frozenset()  # functions whose last source it knows
 
 
 def _words(opcode: str) -> tuple[frozenset[str], str]:
@@ -44,180 +75,359 @@ def _words(opcode: str) -> tuple[frozenset[str], str]:
     return frozenset(words[:-1]), words[-1] if words else ""
 
 
-def _written(item: Instruction) -> Iterator[str]:
-    """The registers that an instruction may write: those of its first operand."""
-    first = item.operands[:1]
-    for operand in first:
-        for one in (
-            operand.items
-            if isinstance(operand, Vector)
-            else (operand.first, operand.second)
-            if isinstance(operand, Pair)
-            else (operand,)
-        ):
-            if isinstance(one, Register):
-                yield one.name
-
-
-def _read(item: Instruction) -> Iterator[str]:
-    """The registers that an instruction reads, its predicate apart."""
-    first = 0 if isinstance(item.operands[0], Address) else 1
-    pending: list[Operand] = list(item.operands[first:])
-    pending += [item.operands[0]] * (first == 1 and not list(_written(item)))
-    while pending:
-        operand = pending.pop()
-        if isinstance(operand, Register):
-            yield operand.name
-        elif isinstance(operand, (Vector, Group)):
-            pending += operand.items
-        elif isinstance(operand, Address):
-            pending.append(operand.base)
-        elif isinstance(operand, Tensor):
-            pending += [operand.base, *operand.coordinates]
-
-
-def _between(places: list[int], first: int, last: int) -> bool:
-    return bisect_right(places, first) < bisect_left(places, last)
-
-
-class _Flow:
-    """Where the registers of a function are written and read."""
+class _Products:
+    """The products and sums of a function."""
 
     def __init__(self, function: Function, rows: Mapping[int, Scalar]) -> None:
-        self.branches = [
-            index for index, item in enumerate(function.body) if item.opcode.partition(".")[0] in TERMINATORS
-        ]
-        self.rows = rows
-        self.subroutines = [index for index, row in rows.items() if row.subroutine]
-        self.body, self.labels = function.body, sorted(function.labels.values())
-        self.writes: dict[str, list[int]] = {}
-        self.reads: dict[str, list[int]] = {}
-        for index, item in enumerate(self.body):
-            for name in _written(item):
-                self.writes.setdefault(name, []).append(index)
-            for name in _read(item) if item.operands else ():
-                self.reads.setdefault(name, []).append(index)
-
-    def writer(self, name: str, index: int) -> int | None:
-        """The one instruction whose value a register has at an instruction, or None if that cannot be told."""
-        every = self.writes.get(name, [])
-        place = bisect_left(every, index) - 1
-        if place < 0 or (len(every) > 1 and not self.straight(every[place], index)):
-            return None
-        return every[place] if self.body[every[place]].predicate is None else None
-
-    def passes(self, index: int) -> int:
-        """1 or -1 if an instruction's result is its one source, or that negated; else 0."""
-        item = self.body[index]
-        if len(item.operands) != 2:
-            return 0
-        own = ORDINARY.get(item.opcode.partition(".")[0])
-        return 1 if own is not None and own.path == "move" else self.rows[index].passes if index in self.rows else 0
-
-    def goes_only_into(self, name: str, sums: set[int], depth: int = 4) -> bool:
-        """Whether a register is read by sums alone, itself, moved or negated."""
-        for index in self.reads.get(name, ()):
-            if index in sums:
-                continue
-            if not depth or not self.passes(index):
-                return False
-            if not all(self.goes_only_into(own, sums, depth - 1) for own in _written(self.body[index])):
-                return False
-        return True
-
-    def constant(self, operand: Operand, index: int) -> bool:
-        """Whether a source of an instruction is an immediate, itself or through mov."""
-        for _ in range(4):
-            if isinstance(operand, Immediate):
-                return True
-            at = self.writer(operand.name, index) if isinstance(operand, Register) else None
-            if at is None or self.passes(at) != 1:
-                return False
-            operand, index = self.body[at].operands[1], at
-        return False
-
-    def straight(self, first: int, last: int) -> bool:
-        """Whether no label lies between two instructions."""
-        return bisect_right(self.labels, first) == bisect_right(self.labels, last)
-
-    def in_block(self, first: int, last: int) -> bool:
-        """Whether nothing between two instructions branches."""
-        return self.straight(first, last) and not _between(self.branches, first, last)
-
-    def kept(self, operand: Operand, first: int, last: int) -> bool:
-        """Whether a register is not written between two instructions."""
-        return not isinstance(operand, Register) or not any(
-            first < own < last for own in self.writes.get(operand.name, ())
+        self.function, self.body, self.rows = function, function.body, rows
+        self.flow = Flow(function)
+        self.known = Known(function, rows, self.flow)
+        self.folded = frozenset(
+            index
+            for index, row in rows.items()
+            if row.folded and self.known.constant(self.body[index].operands[-1], index) == "number"
         )
+        self.sums = {
+            index for index, row in rows.items() if row.signs is not None and len(self.body[index].operands) == 3
+        }
+        self.products = {
+            index for index, row in rows.items()
+            if row.factors is not None and "sat" not in _words(self.body[index].opcode)[0] and not self._all_numbers(index)
+        }  # fmt: skip
+        self._passes: dict[int, tuple[str, int] | None] = {}
+        self._users: dict[int, list[int]] = {}
+        self._stays: dict[int, bool] = {}
+        self._far: dict[int, bool] = {}
+
+    # --- what hands a value on
+
+    def _all_numbers(self, index: int) -> bool:
+        return all(self.known.constant(own, index) == "number" for own in self.body[index].operands[1:])
+
+    def passes(self, index: int) -> tuple[str, int] | None:
+        """The register whose value an instruction gives, and 1, or -1 if negated; None if it gives something else."""
+        if index not in self._passes:
+            self._passes[index] = self._passed(index)
+        return self._passes[index]
+
+    def _passed(self, index: int) -> tuple[str, int] | None:
+        item, row = self.body[index], self.rows.get(index)
+        if moves(item):
+            return (item.operands[1].name, 1) if isinstance(item.operands[1], Register) else None
+        if row is None or len(row.results) != 1 or len(item.operands) != len(row.sources) + 1:
+            return None
+        names = [own.name if isinstance(own, Register) else own for own in item.operands[1:]]
+        if len(names) > 1 and len(set(names)) == len(names) and all(isinstance(own, str) for own in names):
+            return None  # a function of several registers
+        places: dict[Any, int] = {}
+        pattern = tuple(places.setdefault(own, len(places)) if isinstance(own, str) else own for own in names)
+        for name, number in places.items():
+            sign = identity(item.opcode, pattern, number) if isinstance(name, str) else None
+            if sign is not None:
+                return name, sign
+        return None
+
+    # --- from sums back to products
+
+    def origins(self, register: str, index: int) -> tuple[dict[int, int], bool, bool]:
+        """The products that a register may hold at an instruction, with their signs, whether it is one for certain, and whether it may come from elsewhere."""
+        found, sure, away, seen = dict[int, int](), True, False, set[tuple[str, int, int, bool]]()
+        pending = [(register, index, 1, False)]
+        while pending:
+            name, place, sign, magnitude = key = pending.pop()
+            if key in seen:
+                continue
+            seen.add(key)
+            for at in self.flow.reaching(name, place):
+                if at == BEFORE:
+                    sure, away = False, away or not self.function.entry
+                    continue
+                item = self.body[at]
+                sure &= item.predicate is None
+                passed = self.passes(at)
+                if passed is not None:
+                    sure &= not magnitude and (passed[1] != 0 or sign > 0)  # of magnitudes only a square's own is fused
+                    turned = 1 if magnitude or not passed[1] else passed[1]
+                    pending.append((passed[0], at, sign * turned, magnitude or not passed[1]))
+                elif at in self.products:
+                    if not magnitude or item.operands[1] == item.operands[2]:
+                        sure &= found.get(at, sign) == sign
+                        found[at] = sign
+                elif (element := self._unpacked(name, at)) is not None:
+                    pending.append((element, at, sign, magnitude))
+                else:
+                    sure = False
+                    away |= _gives(item) and not self.known.fixed(item)
+        return found, sure and len(found) == 1, away
+
+    def _unpacked(self, name: str, index: int) -> str | None:
+        """Of a vector that a mov takes apart just as another one put it together: the register that one of its parts was."""
+        item = self.body[index]
+        if (
+            not item.opcode.startswith("mov")
+            or not isinstance(item.operands[0], Vector)
+            or not isinstance(item.operands[1], Register)
+        ):
+            return None
+        places = self.flow.reaching(item.operands[1].name, index)
+        first = self.body[next(iter(places))] if len(places) == 1 and BEFORE not in places else None
+        if (
+            first is None
+            or first.predicate is not None
+            or not isinstance(first.operands[-1], Vector)
+            or not first.opcode.startswith("mov")
+        ):
+            return None
+        parts = [own.name if isinstance(own, Register) else "" for own in item.operands[0].items]
+        whole = first.operands[1].items  # type: ignore[union-attr]
+        source = whole[parts.index(name)] if name in parts and len(whole) == len(parts) else None
+        return source.name if isinstance(source, Register) else None
+
+    def like(self, product: int, sum_at: int) -> bool:
+        """Whether a product and a sum have one type, and both or neither flush."""
+        words, type = _words(self.body[product].opcode)
+        others, other = _words(self.body[sum_at].opcode)
+        return type == other and ("ftz" in words) == ("ftz" in others)
+
+    # --- from products on to sums
+
+    def _goes(self, index: int, name: str, seen: set[tuple[int, str]]) -> Iterator[int]:
+        """The instructions that read what one writes to a register, looking through what hands it on."""
+        for place in self.flow.uses(index, name):
+            passed = self.passes(place)
+            given = (
+                [(place, own) for own in written(self.body[place])]
+                if passed and passed[0] == name
+                else self._parts(place, name)
+            )
+            if not given:
+                yield place
+            for own in given:
+                if own not in seen:
+                    seen.add(own)
+                    yield from self._goes(*own, seen)
+
+    def _parts(self, place: int, name: str) -> list[tuple[int, str]]:
+        """Where a register comes out again that a mov puts into a vector, if that vector is only taken apart."""
+        item = self.body[place]
+        if not item.opcode.startswith("mov") or not isinstance(item.operands[1], Vector):
+            return []
+        users = [own for to in written(item) for own in self.flow.uses(place, to)]
+        found = [[(own, to) for to in written(self.body[own]) if self._unpacked(to, own) is not None] for own in users]
+        return [own for each in found for own in each if self._unpacked(own[1], own[0]) == name] if all(found) else []
+
+    def users(self, product: int) -> list[int]:
+        """The instructions that need a product, looking through what hands it on."""
+        if product not in self._users:
+            self._users[product] = [
+                place
+                for name in set(written(self.body[product]))
+                for place in dict.fromkeys(self._goes(product, name, set()))
+                if place in self.flow.live
+            ]
+        return self._users[product]
+
+    def stays(self, product: int) -> bool:
+        """Whether a product is fused with nothing: something else than sums needs it as it is, or a sum is surely too far.
+
+        Of parameters and numbers alone the assembler makes it again where it is needed.
+        """
+        if product not in self._stays:
+            known = all(self.known.maybe(own, product) for own in self.body[product].operands[1:])
+            self._stays[product] = not known and (
+                any(self._needs(place, product) and self.flow.surely(product, place) for place in self.users(product))
+                or any(self._apart(product, place) for place in self.users(product))
+            )
+        return self._stays[product]
+
+    def needed(self, product: int) -> bool:
+        """Whether something else than sums needs a product."""
+        return any(self._needs(place, product) for place in self.users(product))
+
+    def _apart(self, product: int, place: int) -> bool:
+        """Whether something that the assembler cannot take away lies between a product of two registers and a sum in one block."""
+        if not product < place or self.flow.block(product) != self.flow.block(place):
+            return False
+        cuts = self._cuts[bisect_right(self._cuts, product) : bisect_left(self._cuts, place)]
+        return any(
+            at in self.flow.live and self.body[at].predicate is None and not self._known(at) for at in cuts
+        ) and not any(self.known.maybe(own, product) for own in self.body[product].operands[1:])
+
+    def _known(self, index: int) -> bool:
+        """Whether the assembler may know the result of an instruction."""
+        return index in self.rows and all(self.known.maybe(own, index) for own in self.body[index].operands[1:])
+
+    def _needs(self, place: int, product: int) -> bool:
+        item = self.body[place]
+        if place in self.sums and self.like(product, place):
+            sources = [own for own in item.operands[1:] if isinstance(own, Register)]
+            return len(sources) == 2 and all(
+                set(self.origins(own.name, place)[0]) == {product} for own in sources
+            )  # x + x
+        return not _keeps(item)
+
+    def far(self, product: int) -> bool:
+        """Whether a product has no constant factor and a basic block of the assembler ends between it and a sum."""
+        if product not in self._far:
+            self._far[product] = not self._by_constant(product) and any(
+                not self._together(product, place) for place in self.users(product)
+            )
+        return self._far[product]
+
+    def _by_constant(self, product: int) -> bool:
+        """Whether what a product multiplies by is a constant: of a quotient the reciprocal of a number."""
+        if self.rows[product].folded:
+            return product in self.folded
+        return any(self.known.constant(own, product) for own in self.body[product].operands[1:])
+
+    @cached_property
+    def _cuts(self) -> list[int]:
+        """The instructions behind which the assembler begins a basic block."""
+        return [index for index, item in enumerate(self.body) if self._cut(index, item)]
+
+    def _cut(self, index: int, item: Instruction) -> bool:
+        stem, *words = item.opcode.split(".")
+        row = self.rows.get(index)
+        if item.predicate is not None and (row is None or row.subroutine) and not moves(item):
+            return True
+        if row is not None:
+            constant = (
+                row.subroutine and len(row.sources) == 1 and self.known.constant(item.operands[1], index) == "number"
+            )
+            return row.subroutine and not constant
+        return stem in _CUTS and not (stem == "fence" and (words[0] in ("proxy", "mbarrier_init")))
+
+    def _together(self, product: int, place: int) -> bool:
+        if not product < place or self.flow.block(product) != self.flow.block(place):
+            return False
+        return bisect_right(self._cuts, product) == bisect_left(self._cuts, place)
+
+    def alone(self, product: int) -> bool:
+        """Whether a product goes into sums alone, and, if into several, into none with another product: else what is fused is not known."""
+        users = self.users(product)
+        if any(place not in self.sums for place in users):
+            return False
+        return len(users) < 2 or not any(
+            set(self.origins(own.name, place)[0]) - {product}
+            for place in users for own in self.body[place].operands[1:] if isinstance(own, Register)
+        )  # fmt: skip
+
+    def _kept(self, product: int, place: int) -> bool:
+        """Whether an instruction of one block comes after a product, and what it multiplies is not written between them."""
+        if not product < place or self.flow.block(product) != self.flow.block(place):
+            return False
+        names = {own.name for own in self.body[product].operands[1:] if isinstance(own, Register)}
+        return not any(product <= at < place for name in names for at in self.flow.writes.get(name, ()))
+
+    # --- all together
+
+    def choose(self, away: frozenset[str]) -> Choices:
+        """away: types of products that the functions of the module hand to each other, or to local memory."""
+        made = Choices(folded=self.folded)
+        for index in self.products:
+            factors = self.rows[index].factors
+            assert factors is not None
+            made.factors[index] = partial(factors, index in self.folded)
+        for index in sorted(self.sums):
+            own = self._sum(index, away)
+            if own is not None:
+                made.sums[index] = own
+        self._follow(made)
+        return made
+
+    def _sum(self, index: int, away: frozenset[str]) -> Sum | None:
+        item, found, unknown = self.body[index], list[Source](), False
+        for place, operand in enumerate(item.operands[1:]):
+            if not isinstance(operand, Register):
+                continue
+            products, sure, elsewhere = self.origins(operand.name, index)
+            products = {own: sign for own, sign in products.items() if self.like(own, index) and not self.stays(own)}
+            unknown |= elsewhere and _words(item.opcode)[1] in away
+            if products:
+                own = min(products)
+                fused = sure and not self.far(own) and self.alone(own) and not self.needed(own)
+                kept = own if sure and self._kept(own, index) else None
+                found.append(Source(place, operand.name, fused, kept, products[own]))
+        return Sum(tuple(found), unknown) if found or unknown else None
+
+    def _follow(self, made: Choices) -> None:
+        """Which registers hold products on their way to sums, and who writes them."""
+        pending = [
+            (source.register, index)
+            for index, own in made.sums.items()
+            for source in own.sources
+            if source.product is None
+        ]
+        seen = set(pending)
+        while pending:
+            register, index = pending.pop()
+            for at in self.flow.reaching(register, index):
+                if at == BEFORE:
+                    continue
+                passed, element = self.passes(at), self._unpacked(register, at)
+                if at in self.products and passed is None:
+                    made.followed_products.add(at)
+                    continue
+                if passed is None and element is None:
+                    continue
+                made.passes[at] = passed or (element or "", 1)
+                following = made.passes[at][0], at
+                if following not in seen:
+                    seen.add(following)
+                    pending.append(following)
+        made.followed = frozenset(name for name, _ in seen)
+
+    def handed_out(self) -> Iterator[str]:
+        """The types of products that go to local memory, to parameters, to other functions."""
+        for index in self.products:
+            for place in self.users(index):
+                item = self.body[place]
+                if _keeps(item):
+                    yield _words(self.body[index].opcode)[1]
+            if not self.function.entry and set(written(self.body[index])) & {own.name for own in self.function.returns}:
+                yield _words(self.body[index].opcode)[1]
 
 
-@dataclass(frozen=True)
-class Choices:
-    """What the assembler does with a function, by the index of the instruction."""
-
-    products: dict[int, Product]  # that it fuses with a sum
-    folded: frozenset[int]  # functions whose last source it knows
+def _keeps(item: Instruction) -> bool:
+    """Whether an instruction puts something where the assembler follows it: into a thread's own memory, or a call."""
+    return item.opcode.startswith("call") or (item.opcode.startswith("st.") and _by_thread(item.opcode))
 
 
-def choices(function: Function) -> Choices:
-    """Sums that are fused with a product, and functions of constants."""
+def _gives(item: Instruction) -> bool:
+    """Whether an instruction takes something from there."""
+    return item.opcode.startswith("call") or (item.opcode.startswith("ld.") and _by_thread(item.opcode))
+
+
+def _by_thread(opcode: str) -> bool:
+    return any(word.split("::")[0] in _AWAY for word in opcode.split("."))
+
+
+def choices(function: Function, handed: frozenset[str] = frozenset()) -> Choices:
+    """Sums that may be fused with products, and functions of constants. handed: what `handed_over` says of all functions of a program."""
+    own = _products(function)
+    if own is None:
+        return Choices()
+    return own.choose(handed) if own.sums and (own.products or handed) else Choices(folded=own.folded)
+
+
+def handed_over(functions: Sequence[Function]) -> frozenset[str]:
+    """The types of products that leave registers for local memory, or a function for another one: the assembler may follow them there."""
+    found = [
+        _products(function)
+        for function in functions
+        if len(functions) > 1 or any(_keeps(item) for item in function.body)
+    ]
+    return frozenset(type for own in found if own is not None for type in own.handed_out())
+
+
+def _products(function: Function) -> _Products | None:
     found = [(index, scalar(item.opcode, len(item.operands) - 1)) for index, item in enumerate(function.body)]
     rows = {index: row for index, row in found if row is not None}
-    if not any(row.factors or row.folded for row in rows.values()):
-        return Choices({}, frozenset())
-    flow = _Flow(function, rows)
-    folded = frozenset(
-        index for index, row in rows.items() if row.folded and flow.constant(function.body[index].operands[-1], index)
-    )
-    sums = {index for index, row in rows.items() if row.signs is not None}
-    products: dict[int, Product] = {}
-    for index in sorted(sums):
-        for place in (1, 0):
-            product = _product(flow, index, place, sums, rows, folded)
-            if product is not None:
-                products[index] = product
-    return Choices(products, folded)
+    return _Products(function, rows) if any(row.factors or row.folded or row.signs for row in rows.values()) else None
 
 
-def _product(
-    flow: _Flow, sum_at: int, place: int, sums: set[int], rows: dict[int, Scalar], folded: frozenset[int]
-) -> Product | None:
-    """The product that a source of a sum is, followed back through mov and neg."""
-    item, index, negated = flow.body[sum_at], sum_at, False
-    words, type = _words(item.opcode)
-    flushes = "ftz" in words
-    if len(item.operands) != 3 or item.operands[1] == item.operands[2]:
-        return None
-    operand = item.operands[1 + place]
-    for _ in range(4):
-        at = flow.writer(operand.name, index) if isinstance(operand, Register) else None
-        if at is None or not isinstance(operand, Register):
-            return None
-        if not flow.goes_only_into(operand.name, sums):
-            return None
-        index, item = at, flow.body[at]
-        words, own_type = _words(item.opcode)
-        row = rows.get(at)
-        if row is not None and row.factors is not None:
-            sources = item.operands[1:]
-            if "sat" in words or ("ftz" in words) != flushes or own_type != type:
-                return None
-            if not all(flow.kept(own, at, sum_at) for own in sources) or _between(flow.subroutines, at, sum_at):
-                return None
-            if all(isinstance(own, Immediate) for own in sources):
-                return None
-            return Product(
-                tuple(sources), partial(row.factors, at in folded), place, negated, flow.in_block(at, sum_at)
-            )
-        if not flow.passes(at):
-            return None
-        negated ^= flow.passes(at) < 0
-        operand = item.operands[1]
-    return None
-
-
-def fused(item: Instruction, product: Product) -> Callable[..., Any]:
-    """(other source of the sum, *sources of the product) -> the bits that one rounding gives."""
+def fused(item: Instruction, source: Source) -> Callable[..., Any]:
+    """(other source of the sum, factor, factor) -> the bits that one rounding gives."""
     words, type = _words(item.opcode)
     sum, found = (
         scalar(item.opcode),
@@ -225,11 +435,10 @@ def fused(item: Instruction, product: Product) -> Callable[..., Any]:
     )
     if sum is None or sum.signs is None or found is None:
         raise ValueError(item.opcode)
-    compute, sign = found.compute, CONTAINERS[type].type(_SIGNS[type])
-    flips_product, flips_other = product.negated ^ (sum.signs[product.place] < 0), sum.signs[1 - product.place] < 0
+    compute, sign = found.compute, CONTAINERS[type].type(SIGNS[type])
+    flips_product, flips_other = source.sign * sum.signs[source.place] < 0, sum.signs[1 - source.place] < 0
 
-    def both(other: Any, *sources: Any) -> Any:
-        a, b = product.factors(*sources)
+    def both(other: Any, a: Any, b: Any) -> Any:
         return compute(a ^ sign if flips_product else a, b, other ^ sign if flips_other else other)
 
     return both
@@ -240,10 +449,10 @@ def differ(type: str, one: Any, two: Any) -> Any:
     if type.endswith("x2"):
         half = type.removesuffix("x2")
         parts = [
-            differ(half, *(np.ascontiguousarray(own).view(np.uint16)[place::2] for own in (one, two)))
+            differ(half, *(np.ascontiguousarray(own).view(CONTAINERS[half])[place::2] for own in (one, two)))
             for place in (0, 1)
         ]
         return parts[0] | parts[1]
-    top = one.dtype.type(_EXPONENTS[type])
-    below = one.dtype.type(_SIGNS[type] - 1)
+    top = one.dtype.type(EXPONENTS[type])
+    below = one.dtype.type(SIGNS[type] - 1)
     return (one != two) & ~(((one & below) > top) & ((two & below) > top))

@@ -30,6 +30,7 @@ from tcsim.ptx.syntax import (
     Symbol,
     Vector,
 )
+from tcsim.ptx.turns import COMMUTING
 
 Lines = list[str]
 HANDLERS: dict[str, Callable[[Compiler, Instruction], Lines]] = {}
@@ -285,9 +286,11 @@ def atomic(compiler: Compiler, item: Instruction) -> Lines:
         sources = "((" + ", ".join(_whole(compiler, one, own.type) for one in given) + ",),)"
     else:
         sources = "((" + ", ".join(compiler.value(one, parts) for one in given) + ",),)"
-    call = f"M.atomic({compiler.constant(space)}, {address}, {compiler.constant(own)}, {sources}, w)"
+    needed = compiler.needed(to)
+    compiler.context.tells_order |= not own.rounds and (needed != 0 or own.operation not in COMMUTING)
+    call = f"M.atomic({compiler.constant(space)}, {address}, {compiler.constant(own)}, {sources}, w, {needed})"
     if stem == "red" or isinstance(to, Sink):
-        return [call.removesuffix(")") + ", False)"]
+        return [call]
     if own.type == "b128":
         return [f"x_ = {call}", _put_whole(compiler, to, "x_[0]", own.type)]
     targets = to.items if isinstance(to, Vector) else (to,)
@@ -326,7 +329,7 @@ def vote(compiler: Compiler, item: Instruction) -> Lines:
 @handles("activemask")
 def active_mask(compiler: Compiler, item: Instruction) -> Lines:
     """The lanes of the warp that execute together."""
-    return [compiler.put(item.operands[0], "M.active(w)", "u32")]
+    return [compiler.put(item.operands[0], f"M.active(w, {compiler.number_of_block})", "u32")]
 
 
 @handles("match")

@@ -12,6 +12,8 @@ import numpy as np
 
 from tcsim.arithmetic import mufu
 from tcsim.isa.scalar.table import Array, Scalar
+from tcsim.ptx.memory import SHARED_WINDOW
+from tcsim.ptx.turns import Turns
 
 VARYING = frozenset(
     (
@@ -53,21 +55,40 @@ class Sums:
 
     type_of: dict[str, str] = field(default_factory=dict)
     sums: dict[tuple[object, int], Sum] = field(default_factory=dict)
+    turns: Turns = field(default_factory=Turns)
+    brought: list[tuple[str, str, Array, Array, Array]] = field(default_factory=list)  # by copies that add
 
     def add(
         self, instruction: str, type: str, where: object, addresses: Array, before: Array, values: Array, old: bool
     ) -> None:
-        """Additions of some threads: the addresses, what was there, what was added."""
+        """Additions of some threads: the addresses, of shared memory those of the cluster `where`, what was there, what was added."""
         self.type_of[instruction] = type
         for address, first, value in zip(addresses.tolist(), before.tolist(), values.tolist(), strict=True):
-            own = self.sums.get((where, address))
+            key = where if address >= SHARED_WINDOW else "", address
+            own = self.sums.get(key)
             if own is None:
-                own = self.sums[where, address] = Sum(instruction)
+                own = self.sums[key] = Sum(instruction)
                 self._count(own, type, first)
                 own.started_at_zero = own.magnitude == 0
             own.count += 1
             own.old |= old
             self._count(own, type, value)
+
+    def bring(self, instruction: str, type: str, addresses: Array, before: Array, values: Array) -> None:
+        """Additions of a copy, in global memory."""
+        self.brought.append((instruction, type, addresses, before, values))
+
+    def _count_brought(self) -> None:
+        """Count the additions of copies to addresses that something else adds to as well."""
+        if not self.brought:
+            return
+        every, counts = np.unique(np.concatenate([own[2] for own in self.brought]), return_counts=True)
+        alone = np.array([address for where, address in self.sums if where == ""], np.uint64)
+        often = np.union1d(every[counts > 1], np.intersect1d(every, alone))
+        for instruction, type, addresses, before, values in self.brought:
+            chosen = np.isin(addresses, often)
+            self.add(instruction, type, "", addresses[chosen], before[chosen], values[chosen], False)
+        self.brought = []
 
     @staticmethod
     def _count(own: Sum, type: str, code: int) -> None:
@@ -80,8 +101,9 @@ class Sums:
             own.unit = min(own.unit, _lowest_bit(number))
 
     def inexact(self) -> Counter[str]:
-        """By instruction, the additions to addresses whose sum depends on the order."""
-        found: Counter[str] = Counter()
+        """By instruction, the additions to addresses whose sum depends on the order, and other atomics of which something does."""
+        self._count_brought()
+        found = self.turns.inexact()
         for own in self.sums.values():
             limit = Fraction(2) ** (max(own.unit, -3000) + _PRECISION[self.type_of[own.instruction]])
             exact = own.magnitude <= limit

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tcsim.ptx.compiled import SOURCE_NAME, Compiled, Context
+from tcsim.ptx.contraction import handed_over
 from tcsim.ptx.control import Signature, room
 from tcsim.ptx.guarded import branched
 from tcsim.ptx.program import NAMES, Compiler
@@ -160,9 +161,10 @@ def link(
     context.local_bytes = (
         context.results + -(-max((room(returned) for returned, _ in signatures), default=0) // 16) * 16
     )
-    compilers = [
-        Compiler(branched(function), context, shared[function.name], handlers, families) for function in found.order
-    ]
+    functions = [branched(function) for function in found.order]
+    context.optimized = "debug" not in module.target_options
+    context.handed = handed_over(functions) if context.optimized else frozenset()
+    compilers = [Compiler(function, context, shared[function.name], handlers, families) for function in functions]
     for compiler in compilers:
         compiler.partition()
     parts = [part for compiler in compilers for part in compiler.generate()]
@@ -174,7 +176,7 @@ def link(
         {addresses[name]: block for name, block in context.enters.items() if name in addresses}, context.local_bytes,
         [lanes for _, _, _, lanes in parts], [size for _, _, size, _ in parts], [lines for _, lines, _, _ in parts],
         texts, names,
-        carried=context.carried, traced=traced, narrowest=min(compiler.narrowest for compiler in compilers),
+        tells_order=context.tells_order, carried=context.carried, traced=traced, narrowest=min(compiler.narrowest for compiler in compilers),
         narrowest_global=min(compiler.narrowest_global for compiler in compilers),
     )  # fmt: skip
 

@@ -93,7 +93,7 @@ class Block(Meeting):
         found = self.execute(fiber.block, self, mask)
         if type(found) is int:
             if found == EXIT:
-                self._exit(mask)
+                self._exit(mask, fiber.block)
             else:
                 self.fibers.add(mask, found, turns + self.sleeps)
         else:
@@ -101,7 +101,7 @@ class Block(Meeting):
                 if isinstance(where, Wait):
                     self.fibers.put(own, where, turns)
                 elif where == EXIT:
-                    self._exit(own)
+                    self._exit(own, fiber.block)
                 else:
                     self.fibers.add(own, where, turns + self.sleeps)
             self.settle()
@@ -129,11 +129,12 @@ class Block(Meeting):
         found: Array = ~np.repeat(lacking, lanes)[: self.threads]
         return found
 
-    def _exit(self, mask: Array) -> None:
+    def _exit(self, mask: Array, block: int) -> None:
         """Threads end: those that waited for their lanes look again."""
         if self.observer is not None:
             self.observer.exited(self, mask)
         self.alive &= ~mask
+        self.exited[mask] = block
         self.changed = True
         for fiber in [own for own in self.fibers.waiting if own.waits and own.waits.kind in ("lanes", "warp")]:
             self.fibers.wake(fiber)

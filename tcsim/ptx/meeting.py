@@ -68,7 +68,7 @@ class Meeting(Barriers):
         """Run a basic block's source."""
         raise NotImplementedError
 
-    def _exit(self, mask: Array) -> None:
+    def _exit(self, mask: Array, block: int) -> None:
         """Threads end."""
         raise NotImplementedError
 
@@ -135,7 +135,7 @@ class Meeting(Barriers):
             if not own.fiber.mask.any():
                 self.fibers.waiting.remove(own.fiber)
             if after == EXIT:
-                self._exit(on)
+                self._exit(on, own.fiber.block)
             else:
                 self.fibers.add(on, after, own.fiber.turns)
         return moved

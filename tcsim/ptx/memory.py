@@ -13,6 +13,8 @@ from tcsim.core.errors import OperandError, TcsimError, listing, nearest, shorte
 Bytes = npt.NDArray[np.uint8]
 Addresses = npt.NDArray[np.uint64]
 
+CONST_WINDOW = 0x00EF_0000_0000_0000
+"""Where .const variables lie: their generic addresses are those of global memory, in a window of their own."""
 SHARED_WINDOW = 0x00F0_0000_0000_0000
 """Generic address of shared memory: this and the 32 bits of an address in .shared::cluster."""
 LOCAL_WINDOW = 0x00F1_0000_0000_0000
@@ -92,8 +94,8 @@ class Memory:
 
         Raises OperandError for an address that is not one, for data that are not bytes, and where other memory lies.
         """
-        if not isinstance(address, (int, np.integer)) or not 0 < int(address) < SHARED_WINDOW:
-            raise OperandError(f"Memory.map: address={address!r}; valid: integers from 1 to {SHARED_WINDOW - 1:#x}")
+        if not isinstance(address, (int, np.integer)) or not 0 < int(address) < CONST_WINDOW:
+            raise OperandError(f"Memory.map: address={address!r}; valid: integers from 1 to {CONST_WINDOW - 1:#x}")
         self._insert(Segment(int(address), as_bytes(data, "Memory.map: data")))
 
     def share(self, data: Bytes) -> int:
@@ -143,11 +145,16 @@ class Memory:
             data = np.zeros(int(size_or_data), np.uint8)
         else:
             data = as_bytes(size_or_data, "Memory.allocate: data")
-        address = -(-self._next // alignment) * alignment
+        address = self._put(data, self._next, alignment)
+        self._next = address + -(-max(len(data), 1) // ALIGNMENT) * ALIGNMENT
+        return address
+
+    def _put(self, data: Bytes, start: int, alignment: int) -> int:
+        """Map data at the first free address from `start`; returns it."""
+        address = -(-start // alignment) * alignment
         while (after := self._blocking(address, max(len(data), 1))) is not None:
             address = -(-after // alignment) * alignment
         self._insert(Segment(address, data))
-        self._next = address + -(-max(len(data), 1) // ALIGNMENT) * ALIGNMENT
         return address
 
     def _blocking(self, address: int, size: int) -> int | None:
@@ -235,7 +242,10 @@ class Memory:
                 data = np.zeros(max(item.size, 1), np.uint8)
                 if item.initial:
                     data[: len(item.initial.data)] = np.frombuffer(item.initial.data, np.uint8)
-                found[item.name] = self.allocate(data, max(item.align, ALIGNMENT))
+                align = max(item.align, ALIGNMENT)
+                found[item.name] = (
+                    self._put(data, CONST_WINDOW, align) if item.space == "const" else self.allocate(data, align)
+                )
             for item in variables:
                 for place in item.initial.addresses if item.initial else ():
                     target = found.get(place.symbol)

@@ -69,7 +69,12 @@ class Octets(Calls):
                 for turn in alone:  # what comes to one place comes one after the other
                     self.apply(replace(write, at=_part(at, turn), data=write.data.reshape(-1, at.size)[turn]), threads)
                 continue
-            data = write.data if write.combine is None else write.combine(self.read(at), write.data)
+            data = write.data
+            if write.combine is not None:
+                before = self.read(at)
+                data = write.combine(before, data)
+                if write.adds is not None:
+                    self.added(*write.adds, at, before, write.data)
             if data.shape != (*at.address.shape, at.size):
                 data = np.broadcast_to(data, (*np.broadcast_shapes(at.address.shape, data.shape[:-1]), at.size))
             data = data.reshape(-1, at.size)

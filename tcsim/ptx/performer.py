@@ -298,6 +298,9 @@ class Performer(Octets):
         if resource.kind == "tmem":
             return self._columns(resource)
         if resource.kind == "launch":
+            self.inexact["clusterlaunchcontrol.try_cancel"] += (
+                self.cluster.others
+            )  # who comes first is the machine's own
             return encode_response(self.cluster.cancel())
         return 0
 

@@ -189,6 +189,8 @@ def _merge(grid: Grid, results: list[Result]) -> None:
         grid.inexact.update(own.inexact)
         grid.sums.sums.update(own.sums.sums)  # no two ranges add to the same address
         grid.sums.type_of.update(own.sums.type_of)
+        grid.sums.turns.update(own.sums.turns)
+        grid.sums.brought += own.sums.brought
         grid.output += own.output
         for written in own.written:
             segment = grid.launch.memory.segment(written.segment)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,16 +19,18 @@ from tcsim.core.errors import listing, nearest, shortened
 from tcsim.core.targets import TARGETS
 from tcsim.isa.scalar.catalog import scalars as spelled
 from tcsim.isa.scalar.table import CONTAINERS
-from tcsim.ptx import scalars
+from tcsim.ptx import contractions, scalars
 from tcsim.ptx.carried import Carriers
 from tcsim.ptx.compiled import SHARED_START, Compiled, Context, Site, layout
-from tcsim.ptx.contraction import choices
+from tcsim.ptx.contraction import Choices, choices
 from tcsim.ptx.control import TERMINATORS, begin, end_of, returns_values, site
 from tcsim.ptx.convergence import MEMBERS, meeting, meetings, row_of, set_once, waits
-from tcsim.ptx.landing import Held, Landings
+from tcsim.ptx.demand import Demand
+from tcsim.ptx.landing import Held, Landings, registers_in
 from tcsim.ptx.ledger import VARYING
 from tcsim.ptx.memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
 from tcsim.ptx.spellings import known
+from tcsim.ptx.spins import Spins
 from tcsim.ptx.syntax import (
     TYPE_BYTES,
     Address,
@@ -81,11 +84,13 @@ class Compiler:
         context.local_bytes = context.local_bytes if self.framed else end
         self.instruction: Instruction | None = None
         self.index = 0
+        self.number_of_block = 0
         self.bounds: dict[
             str, Any
         ] = {}  # of lines of source: the instruction of the catalog that they run, and nothing else
         self.block_of: dict[int, int] = {}
-        self.choices = choices(function)
+        self.choices = choices(function, context.handed) if context.optimized else Choices()
+        self.factors = contractions.registers(self)
         self.sites: dict[int, int] = {}  # of calls with results, by instruction: the block that takes them
         self.narrowest = 4  # bytes of the narrowest load, store or atomic that may be one of shared memory, at most 4
         self.narrowest_global = 4  # the same of global memory
@@ -143,6 +148,23 @@ class Compiler:
         if self.framed and isinstance(operand, Symbol) and operand.name in self.local:
             return f"({self.base}+{self.constant(np.uint64(self.address(operand)))}).astype({self.constant(container)})"
         return self.constant(self.number(operand, type))
+
+    @cached_property
+    def spins(self) -> Spins:
+        """The loops that wait."""
+        return Spins(self.function)
+
+    @cached_property
+    def demand(self) -> Demand:
+        """Which bits of registers matter."""
+        return Demand(self.function)
+
+    def needed(self, to: Operand) -> int:
+        """The bits that matter of what an instruction writes to an operand, of any of its registers."""
+        found = 0
+        for name in registers_in(to):
+            found |= self.demand.bits(self.index, name)
+        return found
 
     def number(self, operand: Operand, type: str) -> Any:
         """An immediate or an address known now, as a code of a type."""
@@ -293,6 +315,7 @@ class Compiler:
         own: list[Instruction | None] = []
         terminated = False
         landed: set[int] = set()
+        self.number_of_block = number
         for index in range(start, end):
             self.index, self.instruction = index, self.function.body[index]
             late = self.landings.before(index, self.instruction, landed)
@@ -388,12 +411,17 @@ class Compiler:
         self.require(spelled.targets, spelled.number)
         guard = self._guard(item)
         if stem in TERMINATORS:
-            return TERMINATORS[stem](self, item, guard, index)
-        lines = self._plain(item, index)
+            turns = (
+                [f"M.note({self.constant(f'{stem} of a loop that waits')}, w)"] if index in self.spins.visible else []
+            )
+            return [*turns, *TERMINATORS[stem](self, item, guard, index)]
+        lines = [*contractions.followed(self, item, index), *self._plain(item, index)]
         if self.carriers is not None:
             lines = self.carriers.lines(self, item, lines)
         if any(isinstance(own, Special) and own.name in VARYING for own in item.operands):
             lines.insert(0, f"M.note({self.constant(f'{item.opcode} %{self._varying(item)}')}, w)")
+        if index in self.spins.told:
+            lines.insert(0, f"M.note({self.constant(item.opcode)}, w)")
         if guard and lines[-1].startswith("return "):
             after = self._next(index + 1)
             return [

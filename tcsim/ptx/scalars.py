@@ -9,7 +9,7 @@ import numpy as np
 from tcsim.isa.scalar.catalog import scalar
 from tcsim.isa.scalar.table import CONTAINERS, Scalar
 from tcsim.isa.scalar.versions import version_of
-from tcsim.ptx.contraction import fused
+from tcsim.ptx import contractions
 from tcsim.ptx.ledger import unmeasured
 from tcsim.ptx.syntax import Immediate, Instruction, Negated, Operand, Pair, Register
 
@@ -58,14 +58,9 @@ def statement(compiler: Compiler, item: Instruction) -> str | None:
             for operand, value, type in zip((first.first, first.second), ("x_", "y_"), found.results, strict=True)
         )
         return f"x_, y_ = {call}; {one}; {two}"
-    product = compiler.choices.products.get(compiler.index) if own else None
-    if product is not None:
-        type = found.results[0]
-        factors = ", ".join([sources[1 - product.place], *(compiler.value(one, type) for one in product.sources)])
-        fusion = f"{compiler.constant(fused(item, product))}({factors})"
-        named = f"{compiler.constant(item.opcode)}, {compiler.constant(type)}"
-        one, other = (fusion, call) if product.block else (call, fusion)
-        return f"x_ = {one}; M.contracted({named}, {other}, x_, w); {compiler.put(first, 'x_', type)}"
+    summed = compiler.choices.sums.get(compiler.index) if own else None
+    if summed is not None:
+        return contractions.sum(compiler, item, summed, sources, call, found.results[0])
     note = f"M.note({compiler.constant(item.opcode)}, w); " if unmeasured(found, compiler.context.arch) else ""
     return note + _assigned(compiler, first, call, found.results[0])
 

@@ -230,10 +230,6 @@ class Threads:
         bits = self._warped(flags, bool).astype(np.uint64) << np.arange(LANES, dtype=np.uint64)
         return np.repeat(bits.sum(1).astype(np.uint32), LANES)
 
-    def active(self, w: Mask) -> Array:
-        """The lanes of each warp that execute."""
-        return self._ballot(self._array(w))
-
     def vote(self, mode: str, predicate: Array, mask: Any, w: Mask) -> Array:
         """all, any, uni, or the ballot, of the lanes that each lane's member mask names; without a mask of those that execute."""
         now = self._array(w)

@@ -42,7 +42,7 @@ REDUCTIONS: MappingProxyType[str, tuple[str, ...]] = MappingProxyType(
 Of add and and every type was tried there but TFLOAT32_FTZ; of the others not UINT8, UINT16, FLOAT64, FLOAT32_FTZ, TFLOAT32.
 """
 
-_FORMATS = {
+FLOATING = {
     "FLOAT16": "f16", "BFLOAT16": "bf16", "FLOAT32": "f32", "FLOAT32_FTZ": "f32", "TFLOAT32": "f32", "FLOAT64": "f64",
 }  # fmt: skip
 """How numbers are added: TFLOAT32 as f32, without rounding to tf32."""
@@ -80,7 +80,7 @@ def reduce_codes(op: str, data_type: TensorType, old: Codes, source: Codes) -> C
         return np.where(old >= source, 0, old + old.dtype.type(1)).astype(old.dtype)
     if op == "dec":
         return np.where((old == 0) | (old > source), source, old - old.dtype.type(1)).astype(old.dtype)
-    if data_type.name in _FORMATS:
+    if data_type.name in FLOATING:
         return _floating(op, data_type, old, source)
     if op == "add":
         return old + source
@@ -99,7 +99,7 @@ _BITWISE: dict[str, Callable[[Codes, Codes], Codes]] = {
 
 
 def _floating(op: str, data_type: TensorType, old: Codes, source: Codes) -> Codes:
-    format = FORMATS[_FORMATS[data_type.name]]
+    format = FORMATS[FLOATING[data_type.name]]
     if op == "add":
         if data_type.name == "FLOAT32_FTZ":
             total = ieee.add(flush(old), flush(source), (format, format), format)

@@ -118,13 +118,19 @@ class BulkInstruction(CopyInstruction):
         signals: tuple[Signal, ...] = ()
         if "barrier" in form:
             signals = (completion(barrier_access(form["barrier"], operands["barrier"], lanes), size, ranks),)
-        combine = self._combination
+        combine, reduction = self._combination, self.row.reduction
+        adds = (
+            (self.mnemonic, reduction.type)
+            if reduction is not None and reduction.float and reduction.operation == "add"
+            else None
+        )
 
         def fetch(view: View) -> Bytes:
             return view.read(source)
 
         def finish(data: Bytes) -> Outcome:
-            write = Write(in_each(target, ranks), data if ranks is None else np.tile(data, (len(ranks), 1)), combine)
+            brought = data if ranks is None else np.tile(data, (len(ranks), 1))
+            write = Write(in_each(target, ranks), brought, combine, adds=adds)
             return Outcome(writes=(write,) if kept else (), signals=signals, undefined=lost)
 
         reads, writes = ((source,), (in_each(target, ranks),)) if kept else ((), ())

@@ -21,6 +21,7 @@ from tcsim.model.row import Row
 from tcsim.tma.bits import BYTES
 from tcsim.tma.copy import CoordinateError, check_start, combination, one_tensor_side, require_fits
 from tcsim.tma.map import TensorMap
+from tcsim.tma.reduce import FLOATING
 from tcsim.tma.transfer import Pieces, Runs, converted, filling, narrowed, packed, shared_runs
 from tcsim.tma.types import SWIZZLE_MODES, NotModelledError, TensorMapError
 
@@ -306,6 +307,8 @@ class TensorStore(TensorCopy):
             units = tensor.inside[:, :: tmap.unit.global_bytes]
             source = replace(source, mask=runs.gathered(np.repeat(units, tmap.unit.shared_bytes, axis=1)))
         combine = combination(tmap, op) if op else None
+        format = FLOATING.get(tmap.type.name) if op == "add" else None
+        adds = (self.mnemonic, format) if format is not None else None
 
         def fetch(view: View) -> Bytes:
             return view.read(source)
@@ -315,7 +318,7 @@ class TensorStore(TensorCopy):
             if not len(rows):
                 return Outcome()
             kept = box if tensor.inside is None else np.ascontiguousarray(box[rows, window])
-            return Outcome(writes=(Write(target, kept, combine),))
+            return Outcome(writes=(Write(target, kept, combine, adds=adds),))
 
         return (Pending((source,), _some(target), fetch, finish, "bulk", threads=np.array([lane])),)
 

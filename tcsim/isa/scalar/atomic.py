@@ -40,6 +40,11 @@ class Atomic:
         return ".".join(word for word in words if word)
 
     @property
+    def rounds(self) -> bool:
+        """Whether it adds floating-point numbers, whose sum depends on their order."""
+        return self.operation == "add" and self.type.startswith(("f", "bf"))
+
+    @property
     def loops(self) -> bool:
         """Whether ptxas makes of it in shared memory a loop around a compare and swap of 8 bytes (read off its machine code for sm_90a)."""
         return CONTAINERS[self.type].itemsize == 8 and self.operation not in ("exch", "cas")

@@ -88,7 +88,7 @@ def _sums() -> Iterator[Scalar]:
             if not _exists(type, ftz, sat):
                 continue
             compute = _in_format(operation, type, ROUNDINGS[rounding], bool(ftz), _saturating(type, sat))
-            own, open_ = SINCE[_FIRST.get(type, 70)], not rounding and type != "f32x2"
+            own, open_ = SINCE[_FIRST.get(type, 70)], not rounding
             yield Scalar(
                 name, (type,), (type,) * 2, compute, signs=_SIGNS.get(stem) if open_ else None, factors=_factors if open_ and stem == "mul" else None, targets=own,
             )  # fmt: skip

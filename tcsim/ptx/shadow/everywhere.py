@@ -139,9 +139,7 @@ class Everywhere:
             return np.zeros(0, np.int64)
         addresses = block.places(access)[0]
         if access.space == "generic":
-            addresses = addresses[
-                block.is_space(addresses.astype(np.uint64), "global") & (addresses >> 48 != SHARED_WINDOW >> 48)
-            ]
+            addresses = addresses[addresses.view(np.uint64) < np.uint64(SHARED_WINDOW)]
         return addresses
 
     # --- tensor maps
