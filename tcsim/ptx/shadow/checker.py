@@ -235,7 +235,7 @@ class Checker(Observer):
         """Judge an access; what is to be noted of it, once all that the instruction accesses is judged."""
         line, notes = self.findings.number(block.here), []
         if self.everywhere.active or self.everywhere.party is not None:
-            self.everywhere.instruction(block, access, threads, kind)
+            self.everywhere.instruction(block, bound, access, threads, kind)
         space = "tmem" if access.space == "tmem" else "shared"
         for own in EXTENTS.of(block, bound, access, threads, threads, self.words):
             if not len(own.at):
@@ -348,7 +348,9 @@ class Checker(Observer):
         for accesses, writes in ((pending.reads, False), (pending.writes, True)):
             for access in accesses:
                 if access.space in ("global", "generic"):
-                    self.everywhere.reached(block, access, writes, next(iter(made.values())))
+                    self.everywhere.reached(
+                        block, bound, access, threads, flight.asked, writes, made.values()
+                    )
                 if access.space in ("shared", "generic", "tmem") and (writes or id(access) not in written):
                     self._work(flight, access, id(access) in read, writes, made, line, together)
         self.origins.issued(flight, line)
