@@ -141,7 +141,7 @@ class Blocks:
         by = operations.issue("", line, block.rank, warps, threads[:1], np.zeros(1, np.int64), "async")
         by.unit = CANCEL
         for signal in outcome.signals:
-            checker.objects.told(by, checker.keys(block, signal.at), checker.index(block))
+            checker.objects.told(by, checker.signals.keys(block, signal, threads, warps), checker.index(block))
         for at in (each for write in outcome.writes for each in block.copies(write.at)):
             address = block.places(at)[0]
             for rank in np.unique(address >> 24 & 0xFF).tolist():
@@ -151,7 +151,7 @@ class Blocks:
                 if found:
                     checker.naming.report(Use(block, words, places, by.threads, line, "write", rank, by), found)
                 words.note_landing(places, by)
-        checker.following_now = [Work([by], 1, checker.clocks.published(warps))]
+        checker.following_now = [Work([by], 1, checker.clocks.published(warps), frozenset(warps.tolist()))]
 
     def grouped(self, block: Threads, group: int, thread: int) -> None:
         """An instruction with .cta_group: all of a kernel have to have the same."""

@@ -30,7 +30,7 @@ from tcsim.ptx.shadow.strength import order_of, scope_of
 from tcsim.ptx.shadow.traced import Traced
 from tcsim.ptx.shadow.words import Words
 from tcsim.ptx.tensor_memory import COLUMNS
-from tcsim.ptx.threads import LANES, Array, each_once
+from tcsim.ptx.threads import LANES, Array
 
 if TYPE_CHECKING:
     from tcsim.ptx.barriers import Barriers
@@ -224,11 +224,6 @@ class Checker(Observer):
                 self.signals.given(block, bound, signal, threads)
         self.origins.performed(block, bound, effects, threads, mask)
 
-    @staticmethod
-    def keys(block: Performer, at: Access) -> list[int]:
-        """The mbarriers of an access, in every block that it is for."""
-        return [key for each in block.copies(at) for key in each_once(block._keys(each).reshape(-1))]
-
     def _instruction(
         self, block: Performer, bound: Bound, access: Access, threads: Array, kind: str
     ) -> list[tuple[Words, Array, Array, int, str, Array]]:
@@ -335,22 +330,22 @@ class Checker(Observer):
             made[first].each = bound.lanes == 1
             for signal in pending.tells:
                 made[first].box = box_of(bound, pending, signal)
-                self.objects.told(made[first], self.keys(block, signal.at), self.index(block))
+                self.objects.told(made[first], self.signals.keys(block, signal, flight.asked, warps), self.index(block))
             if flight.kind == "wgmma":
                 made[first].published = self.clocks.published(made[first].warps)
                 self.registers.issued(block, made[first])
             if flight.kind in _SIGNALLED:
                 self.histories.setdefault((flight.kind, first), []).append(made[first])
         self.flights[id(flight)] = [
-            Work([own], 1, self.clocks.published(own.warps)) for own in made.values() if not flight.kind
+            Work([own], 1, self.clocks.published(own.warps), frozenset(own.warps.tolist()))
+            for own in made.values()
+            if not flight.kind
         ]
         read, written = ({id(access) for access in accesses} for accesses in (pending.reads, pending.writes))
         for accesses, writes in ((pending.reads, False), (pending.writes, True)):
             for access in accesses:
                 if access.space in ("global", "generic"):
-                    self.everywhere.reached(
-                        block, bound, access, threads, flight.asked, writes, made.values()
-                    )
+                    self.everywhere.reached(block, bound, access, threads, flight.asked, writes, made.values())
                 if access.space in ("shared", "generic", "tmem") and (writes or id(access) not in written):
                     self._work(flight, access, id(access) in read, writes, made, line, together)
         self.origins.issued(flight, line)
@@ -434,16 +429,7 @@ class Checker(Observer):
 
     def tracking(self, tracker: Tracker, kind: str) -> None:
         """A signal will follow all that these threads have issued."""
-        found = []
-        for warp in self.some(tracker.block, tracker.threads).tolist():
-            history = self.histories.get((kind, warp), [])
-            found.append(Work(history, len(history), self.clocks.published(np.array([warp]))))
-            keys = [key for signal in tracker.signals for key in self.keys(tracker.block, signal.at)]
-            for own in reversed(history):
-                if own.tells:
-                    break
-                self.objects.told(own, keys, self.index(tracker.block))
-        self.trackers[id(tracker)] = found
+        self.trackers[id(tracker)] = self.signals.tracking(tracker, kind)
 
     def following(self, tracker: Tracker) -> None:
         """Signals of a tracker."""

@@ -62,7 +62,9 @@ class Everywhere:
         self.party = Party(races, checker) if races is not None else None
         self.active = reaches_global(checker.cluster.blocks[0].program)
         self.memories: dict[int, Words] = {}  # by the address of the segment
-        self.maps: list[tuple[Words, Array, Array]] = []  # tensor maps that the instruction now uses: their words, and the warps
+        self.maps: list[
+            tuple[Words, Array, Array]
+        ] = []  # tensor maps that the instruction now uses: their words, and the warps
         self.released = np.zeros(
             checker.clocks.warps, np.int64
         )  # of each warp: its clock at its last release of tensor maps

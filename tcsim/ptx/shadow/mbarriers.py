@@ -28,6 +28,7 @@ class Work:
     operations: list[Operation]
     count: int
     published: Array  # what who issued it, or asked for the signal, knew then
+    warps: frozenset[int]  # that did
 
 
 @dataclass(frozen=True)
