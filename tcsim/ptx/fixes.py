@@ -41,7 +41,7 @@ FIXES: MappingProxyType[str, str] = MappingProxyType({
     # asynchronous copies
     "PROXY_FENCE_MISSING": "Let the threads that wrote execute fence.proxy.async.shared::cta after their last write and before the barrier that hands over to the issuer.",
     "PROXY_FENCE_CP_ASYNC": "Let the threads that issued cp.async execute fence.proxy.async after their wait and before the barrier.",
-    "TMA_MISALIGNED": "Align the address: global and shared addresses of bulk copies to 16 bytes, boxes in shared memory to 128, or to where their swizzle begins anew.",
+    "TMA_MISALIGNED": "Align the address: global and shared addresses of bulk copies to 16 bytes, boxes in shared memory to 128, or to where their swizzle begins anew, tensor maps to 64.",
     "ASYNC_DST_READ": _WAIT,
     "ASYNC_DST_WRITTEN": _WAIT,
     "ASYNC_SRC_MODIFIED": _WAIT,
@@ -55,6 +55,7 @@ FIXES: MappingProxyType[str, str] = MappingProxyType({
     "PROXY_FENCE_WAR": "Let the threads that read or wrote the slot execute fence.proxy.async.shared::cta before they release it.",
     "PROXY_FENCE_GLOBAL": "Let the threads that wrote execute fence.proxy.async.global after their last write and before the release, or the reader before the copy.",
     "TMA_STORE_NOT_VISIBLE": "Execute cp.async.bulk.wait_group, without .read, in the thread that issued the copy, and then a barrier.",
+    "TENSORMAP_SPACE": "Pass the map as a const __grid_constant__ parameter, or keep it in constant or global memory; one that is changed in shared memory is copied to global memory with tensormap.cp_fenceproxy first.",
     "TENSORMAP_FENCE": "Execute fence.proxy.tensormap::generic.release after the map was written, and ::generic.acquire on it in the warp that issues the copy.",
     "TENSORMAP_MODIFIED": "Wait for the copies that use the map before it is changed, or use another map.",
     # mbarriers

@@ -43,6 +43,7 @@ MAP = Kernel(
     add.u32 %r2, %r1, 1024; mov.u32 %r4, 48; setp.eq.u32 %p3, %r0, 32;
     @%p3 mbarrier.init.shared::cta.b64 [%r2], 1;
     @%p3 fence.mbarrier_init.release.cluster;
+                                        //+ TENSORMAP_SPACE: mov.b64 %rd3, smem; cvta.shared.u64 %rd3, %rd3; prefetch.tensormap [%rd3];
     {_STORED}
     @%p1 fence.proxy.tensormap::generic.release.gpu;                            //- TENSORMAP_FENCE
     bar.sync 0;

@@ -130,3 +130,100 @@ def test_each_warp_stores_through_a_map_of_its_own(change: str, names: set[str],
     )  # fmt: skip
     assert run.completed and {own.name for own in run.hazards} == names, [str(own) for own in run.hazards]
     assert memory.read(target, 512).view(np.uint32).tolist() == list(range(128))
+
+
+TENSOR = 0x7000_0000_0000
+"""Where the first array of a launch lies."""
+BOX = tcsim.TensorMap("UINT32", (32, 8), (128,), (32, 8), swizzle="NONE")
+ROW = tcsim.TensorMap("UINT32", (32, 8), (128,), (32, 1), swizzle="NONE")
+_HEAD = """
+.const .align 64 .b64 kept[16] = WORDS;
+.func (.reg .b64 %at) copied (.reg .b64 %from) {
+    .local .align 64 .b8 stack[128]; .reg .b64 %d<2>;
+    COPY
+    mov.b64 %d1, stack; cvta.local.u64 %at, %d1;
+    ret; }
+"""
+"""A map in constant memory, and a function that copies a map to its own stack."""
+
+
+def copied(where: str, source: str = "[map+{}]", register: str = "%rd2", space: str = ".param") -> str:
+    """A map is copied, word by word; where: a state space, and an address without its offset."""
+    to, at = where.split()
+    return " ".join(
+        f"ld{space}.b64 {register}, {source.format(8 * word)}; st.{to}.b64 {at.format(8 * word)}, {register};"
+        for word in range(16)
+    )
+
+
+PLACES = {
+    "param": ("mov.b64 %rd1, map; cvta.param.u64 %rd1, %rd1;", ""),
+    "const": ("mov.b64 %rd1, kept; cvta.const.u64 %rd1, %rd1;", ""),
+    "global": ("ld.param.u64 %rd1, [slots];", ""),
+    "global64": ("ld.param.u64 %rd1, [slots]; add.u64 %rd1, %rd1, 64;", ""),
+    "global32": ("ld.param.u64 %rd1, [slots]; add.u64 %rd1, %rd1, 32;", "TMA_MISALIGNED"),
+    "global16": ("ld.param.u64 %rd1, [slots]; add.u64 %rd1, %rd1, 16;", "TMA_MISALIGNED"),
+    "local": (copied("local [stack+{}]") + "mov.b64 %rd1, stack; cvta.local.u64 %rd1, %rd1;", "TENSORMAP_SPACE"),
+    "local16": (copied("local [%rd1+{}]").join(("mov.b64 %rd1, stack; add.u64 %rd1, %rd1, 16;", "cvta.local.u64 %rd1, %rd1;")), "TENSORMAP_SPACE"),
+    "called": ("mov.b64 %rd3, map; cvta.param.u64 %rd3, %rd3; call (%rd1), copied, (%rd3);", "TENSORMAP_SPACE"),
+    "shared": (copied("shared [smem+{}]") + "mov.b64 %rd1, smem; cvta.shared.u64 %rd1, %rd1;", "TENSORMAP_SPACE"),
+}  # fmt: skip
+"""Code that makes %rd1 the generic address of a map, and what is wrong with it."""
+_TOLD = ".shared::cluster.global.{}.mbarrier::complete_tx::bytes [%r1], [%rd1, {{{}}}], [%r2];"
+_GROUP = "cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;"
+_OUT = ".global.shared::cta.{}bulk_group [%rd1, {{{}}}], [%r1]; " + _GROUP
+_TWO, _FIVE = "%r3, %r3", "%r3, %r3, %r4, %r5, %r6"
+USES = {
+    "load": (BOX, "cp.async.bulk.tensor.2d" + _TOLD.format("tile", _TWO), "sm_90a"),
+    "gather": (ROW, "cp.async.bulk.tensor.2d" + _TOLD.format("tile::gather4", _FIVE), "sm_100a"),
+    "store": (BOX, "cp.async.bulk.tensor.2d" + _OUT.format("tile.", _TWO), "sm_90a"),
+    "scatter": (ROW, "cp.async.bulk.tensor.2d" + _OUT.format("tile::scatter4.", _FIVE), "sm_100a"),
+    "reduce": (BOX, "cp.reduce.async.bulk.tensor.2d" + _OUT.format("add.tile.", _TWO), "sm_90a"),
+    "prefetch": (BOX, f"cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%rd1, {{{_TWO}}}];", "sm_90a"),
+    "prefetch_map": (BOX, "prefetch.tensormap [%rd1];", "sm_90a"),
+    "acquire": (BOX, "fence.proxy.tensormap::generic.acquire.gpu [%rd1], 128;", "sm_90a"),
+}  # fmt: skip
+
+
+def used(place: str, action: str, tensor_map: tcsim.TensorMap, target: str, schedule: str | int) -> Run:
+    """A launch that does something with a map in some place."""
+    image = tensor_map.encode(TENSOR)
+    words = ", ".join(map(str, np.frombuffer(image, "<u8").tolist()))
+    head = _HEAD.replace("WORDS", f"{{{words}}}").replace("COPY", copied("local [stack+{}]", "[%from+{}]", "%d0", ""))
+    body = f"""
+    .local .align 64 .b8 stack[192];
+    {PLACES[place][0]}
+    mov.u32 %r1, smem; add.u32 %r1, %r1, 4096; add.u32 %r2, %r1, 4096; mov.u32 %r3, 0; mov.u32 %r4, 1; mov.u32 %r5, 2; mov.u32 %r6, 3; st.shared.u32 [%r1], %r3;
+    mbarrier.init.shared::cta.b64 [%r2], 1; fence.mbarrier_init.release.cluster; fence.proxy.async;
+    {action}
+    """
+    memory, offset = Memory(), int(place.removeprefix("global") or 0) if place.startswith("global") else 0
+    tensor = memory.allocate(1024)
+    slots = memory.allocate(np.frombuffer(bytes(offset) + image + bytes(128), np.uint8))
+    assert tensor == TENSOR
+    return parse(text(PARAMS, body, target).replace(".visible", head + ".visible")).kernel().launch(
+        memory, [(tensor_map, tensor), tensor, slots, slots], block=(1, 1, 1), schedule=schedule
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("use", USES)
+def test_a_map_has_to_lie_where_copies_find_maps(use: str, place: str, schedule: str | int) -> None:
+    """The fence is for global memory alone, and needs no boundary."""
+    tensor_map, action, target = USES[use]
+    wanted = PLACES[place][1]
+    if use == "acquire":
+        wanted = "" if place.startswith("global") or place == "const" else "TENSORMAP_SPACE"
+    run = used(place, action, tensor_map, target, schedule)
+    found = {own.name for own in run.hazards} & {"TENSORMAP_SPACE", "TMA_MISALIGNED"}
+    assert run.completed and found == ({wanted} if wanted else set()), [str(own) for own in run.hazards]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize(
+    ("place", "wanted"), [("global", ""), ("shared", ""), ("local", "TENSORMAP_SPACE"), ("called", "TENSORMAP_SPACE")]
+)
+def test_a_map_is_changed_in_shared_or_global_memory(place: str, wanted: str, schedule: str | int) -> None:
+    run = used(place, "tensormap.replace.tile.global_dim.b1024.b32 [%rd1], 1, %r2;", BOX, "sm_90a", schedule)
+    assert run.completed and {own.name for own in run.hazards} == ({wanted} if wanted else set())

@@ -229,7 +229,7 @@ class Checker(Observer):
     ) -> list[tuple[Words, Array, Array, int, str, Array]]:
         """Judge an access; what is to be noted of it, once all that the instruction accesses is judged."""
         line, notes = self.findings.number(block.here), []
-        if self.everywhere.active or self.everywhere.party is not None:
+        if access.space in ("global", "generic"):
             self.everywhere.instruction(block, bound, access, threads, kind)
         space = "tmem" if access.space == "tmem" else "shared"
         for own in EXTENTS.of(block, bound, access, threads, threads, self.words):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tcsim.core.errors import listing
 from tcsim.model.effects import Access, Order
 from tcsim.ptx.convergence import row_of
 from tcsim.ptx.memory import Segment
@@ -117,11 +118,15 @@ class Everywhere:
 
     def instruction(self, block: Performer, bound: Bound, access: Access, threads: Array, kind: str) -> None:
         """An access of an instruction of the catalog; that of a tensor map by a copy is kept for the copy."""
+        line = self.checker.findings.number(block.here)
+        if kind == "read" and access.operand in bound.form and bound.form[access.operand].within:
+            self._placed(block, bound, access, threads, line)
+        if not self.active and self.party is None or (access.mask is not None and not access.mask.any()):
+            return
         addresses, which = self._within(block, access)
         if not len(addresses):
             return
         who = accessors(access, bound, threads, threads, access.address.size)[which]
-        line = self.checker.findings.number(block.here)
         if access.proxy != "tensormap":
             if self.party is not None:
                 self.party.accessed(block, kind, addresses, access.size, self.checker.warps(block, who), WEAK)
@@ -150,6 +155,34 @@ class Everywhere:
         return addresses[which], which
 
     # --- tensor maps
+
+    def _placed(self, block: Performer, bound: Bound, access: Access, threads: Array, line: int) -> None:
+        """An operand names a tensor map: it has to lie in a state space that has maps, at a multiple of what they need."""
+        if access.space != "generic":
+            return
+        checker, operand = self.checker, bound.form[access.operand]
+        addresses = block.places(access)[0].astype(np.uint64)
+        inside = np.logical_or.reduce([block.is_space(addresses, space) for space in operand.within])
+        fitting = addresses % np.uint64(operand.boundary) == 0
+        if (inside & fitting).all():
+            return
+        place = int(np.argmin(inside & fitting))
+        who = accessors(access, bound, threads, threads, len(addresses))
+        what = f"{checker.findings.opcode(line)} takes the tensor map at {int(addresses[place]):#x}"
+        rule, valid = "TMA_MISALIGNED", f"multiples of {operand.boundary}"
+        if not inside.all():
+            space = next(own for own in ("shared", "local", "param", "global") if block.is_space(addresses, own)[place])
+            rule, valid = "TENSORMAP_SPACE", listing(own.partition("::")[0] for own in operand.within)
+            what += f", in {space} memory"
+        checker.findings.report(
+            rule,
+            f"{what}; valid: {valid}",
+            line,
+            0,
+            checker.index(block),
+            int(who[place]),
+            address=int(addresses[place]),
+        )
 
     def ordered(self, order: Order, warps: Array) -> None:
         """A fence between the generic and the tensormap proxy, or one half of it."""
