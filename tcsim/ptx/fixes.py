@@ -127,10 +127,13 @@ FIXES: MappingProxyType[str, str] = MappingProxyType({
     "CLUSTER_SMEM_REUSED": "Let the other block arrive at an mbarrier, or at the cluster's barrier, when it is done with its shared memory.",
     "CLUSTER_BARRIER_RELAXED": "Leave .relaxed out, or execute fence.acq_rel.cluster before the arrival.",
     "CLUSTER_BARRIER_TWICE": "Execute barrier.cluster.wait between two arrivals.",
+    "SETMAXNREG_DIVERGED": "Let all four warps of the warpgroup execute setmaxnreg, with the same count.",
+    "SETMAXNREG_UNORDERED": "Put a barrier of the four warps between two setmaxnreg: bar.sync with 128 threads.",
     "SETMAXNREG_DIRECTION": "Use .dec to give registers back and .inc to ask for more.",
     "BARRIER_COUNT": "Give every bar.sync and bar.arrive of a phase the same number of threads, a multiple of 32.",
     "BARRIER_WARP_DIVERGENCE": "Let all threads of the warp execute the same bar.sync, or use barrier.sync without .aligned.",
     "BARRIER_ROLE_DIVERGENCE": "Move __syncthreads out of the branch, or use a named barrier for the warps that take it.",
+    "WARP_INCOMPLETE": "Let threads that are done skip the work and not return, so that whole warps execute the instruction; launch a multiple of 32 threads.",
     "WARP_SYNC_MASK": "Give the member mask of the lanes that execute the instruction, or let the others execute it too.",
     # performance, and what ptxas changed
     "BARRIER_ORDERS_NOTHING": "Leave the barrier out, if it orders nothing with other inputs either.",

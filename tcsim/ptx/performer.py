@@ -195,6 +195,8 @@ class Performer(Octets):
                 )
             warps = np.repeat(groups, 4)[: self.warps]
         found = self.numbers if warps.all() else np.nonzero(np.repeat(warps, LANES))[0]
+        if self.observer is not None and np.count_nonzero(mask) != len(found):
+            self.observer.incomplete(self, bound, found[~mask[found]])
         return found
 
     def _ask(self, bound: Bound, given: dict[str, Any], threads: Array, mask: Array) -> Effects:

@@ -163,10 +163,13 @@ BLOCKS = (
     Rule("CLUSTER_SMEM_REUSED", "error", "A copy writes shared memory of another block that this one still uses.", "Conflict and Data-races", _PTX),
     Rule("CLUSTER_BARRIER_RELAXED", "error", "Shared memory is used that only barrier.cluster.arrive.relaxed orders with the earlier access.", "barrier.cluster", _PTX),
     Rule("CLUSTER_BARRIER_TWICE", "error", "A thread arrives twice in one phase of the cluster's barrier.", "barrier.cluster", _PTX),
+    Rule("SETMAXNREG_DIVERGED", "error", "The warps of a warpgroup execute different setmaxnreg, or some of them none.", "setmaxnreg", _PTX),
+    Rule("SETMAXNREG_UNORDERED", "error", "A warp executes another setmaxnreg, and nothing orders that after the one before in the other warps of its warpgroup.", "setmaxnreg", _PTX),
     Rule("SETMAXNREG_DIRECTION", "error", "setmaxnreg.dec asks for more registers than the warp has, or .inc for fewer.", "setmaxnreg", _PTX),
     Rule("BARRIER_COUNT", "error", "A barrier's thread count differs between arrivals, is not a multiple of 32, is exceeded by the threads that arrive, or is more than the threads still running.", "Barrier instructions: bar, barrier", _PTX),
     Rule("BARRIER_WARP_DIVERGENCE", "error", "Threads of one warp arrive at a barrier at different .aligned instructions.", "Barrier instructions: bar, barrier", _PTX),
     Rule("BARRIER_ROLE_DIVERGENCE", "strict", "Warps meet at a barrier for the whole block at different instructions, as after __syncthreads in a branch that not all take, or wait at different ones for ever.", "Synchronization Functions", _CUDA),
+    Rule("WARP_INCOMPLETE", "error", "A thread does not execute an instruction that all threads of its warp or warpgroup have to execute (.sync.aligned): it has ended, its predicate is false, or the block has too few threads for the fragments of a matrix.", "Multiply-and-Accumulate Instruction: mma", _PTX),
     Rule("WARP_SYNC_MASK", "error", "Some lanes execute an instruction that others of the warp have to execute with them, and these never come.", "Parallel Synchronization and Communication Instructions: bar.warp.sync", _PTX),
 )  # fmt: skip
 """Blocks and clusters."""

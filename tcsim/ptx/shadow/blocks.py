@@ -1,4 +1,4 @@
-"""What blocks own and when they are there: Tensor Memory, work in flight at exit, shared memory of other blocks, register pools."""
+"""What blocks own and when they are there: Tensor Memory, work in flight at exit, shared memory of other blocks."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tcsim.model.effects import Outcome, Resource
-from tcsim.ptx.convergence import row_of
 from tcsim.ptx.shadow.clocks import EXECUTED, KINDS
 from tcsim.ptx.shadow.mbarriers import Work
 from tcsim.ptx.shadow.naming import CANCEL, Use
 from tcsim.ptx.shadow.operations import READ, Operation
 from tcsim.ptx.tensor_memory import COLUMNS
-from tcsim.ptx.threads import LANES, Array, distinct
+from tcsim.ptx.threads import Array, distinct
 
 if TYPE_CHECKING:
     from tcsim.ptx.barriers import Barriers
@@ -42,7 +41,6 @@ class Blocks:
         self._allocations: set[int] = set()  # instructions that take Tensor Memory
         self._paired: dict[int, tuple[int, int, int]] = {}  # by rank: warp, time and instruction of its alloc of a pair
         self._group = (0, 0)  # .cta_group of the first tcgen05 instruction, and that instruction
-        self._owned: dict[int, Array] = {}  # by rank: registers that each warp has asked for
 
     def is_allocation(self, line: int) -> bool:
         """Whether an instruction is one that takes Tensor Memory."""
@@ -112,7 +110,7 @@ class Blocks:
         checker = self.checker
         line = checker.findings.number(block.here)
         if resource.kind == "registers":
-            self._registers(block, resource.delta, threads, line)
+            checker.together.registers(block, resource.delta, threads, line)
         if resource.kind == "launch" and outcome is not None:
             self._answered(block, outcome, threads, line)
         if resource.kind != "tmem":
@@ -162,19 +160,6 @@ class Blocks:
         elif self._group[0] != group:
             said = f"{checker.findings.opcode(line)} in a kernel with {checker.findings.opcode(self._group[1])}"
             checker.findings.report("CTA_GROUP_MISMATCH", said, line, self._group[1], checker.index(block), thread)
-
-    def _registers(self, block: Performer, count: int, threads: Array, line: int) -> None:
-        """setmaxnreg: .dec to no more than the warp has, .inc to no less."""
-        checker, launched = self.checker, block.program.registers_at_launch
-        row = row_of(block.here.opcode) if block.here is not None else None
-        if not launched or row is None:
-            return
-        owned = self._owned.setdefault(block.rank, np.full(block.warps, launched))
-        for warp in np.unique(threads // LANES).tolist():
-            if (count > owned[warp]) if row.arithmetic == "dec" else (count < owned[warp]):
-                said = f"{checker.findings.opcode(line)} asks for {count} registers, and the warp has {owned[warp]}"
-                checker.findings.report("SETMAXNREG_DIRECTION", said, line, 0, checker.index(block), warp * LANES)
-            owned[warp] = count
 
     def _peer(self, block: Performer, threads: Array, line: int) -> None:
         """A pair's columns are given back: the peer's alloc has to come before."""

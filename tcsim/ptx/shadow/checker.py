@@ -27,6 +27,7 @@ from tcsim.ptx.shadow.races import Races
 from tcsim.ptx.shadow.registers import Registers
 from tcsim.ptx.shadow.signals import Signals
 from tcsim.ptx.shadow.strength import order_of, scope_of
+from tcsim.ptx.shadow.together import Together
 from tcsim.ptx.shadow.traced import Traced
 from tcsim.ptx.shadow.words import Words
 from tcsim.ptx.tensor_memory import COLUMNS
@@ -67,7 +68,7 @@ class Checker(Observer):
         self.blocks = Blocks(self)
         self.deadlocks = Deadlocks(self)
         self.everywhere, self.dependents = Everywhere(self, races), Dependents(self, ledger, before)
-        self.registers = Registers(self)
+        self.registers, self.together = Registers(self), Together(self)
         self.ranks = {id(block.shared): rank for rank, block in enumerate(blocks)}
         self.unit = blocks[0].program.narrowest
         self.origins = Traced(self) if blocks[0].program.traced else Origins(self)
@@ -223,6 +224,10 @@ class Checker(Observer):
             if signal.kind not in ("init", "inval"):
                 self.signals.given(block, bound, signal, threads)
         self.origins.performed(block, bound, effects, threads, mask)
+
+    def incomplete(self, block: Performer, bound: Bound, missing: Array) -> None:
+        """Threads of a warp or warpgroup do not execute what all of it has to."""
+        self.together.incomplete(block, bound, missing)
 
     def _instruction(
         self, block: Performer, bound: Bound, access: Access, threads: Array, kind: str
@@ -476,6 +481,7 @@ class Checker(Observer):
         """The cluster has ended."""
         if stop is None:
             self.meetings.ended()
+            self.together.ended()
             for key, found in self.objects.live.items():
                 self.objects.over(key, found, self.index(self.cluster.blocks[key >> 24 & 0xFF]))
         self.deadlocks.ended(stop)

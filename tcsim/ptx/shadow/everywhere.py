@@ -121,7 +121,7 @@ class Everywhere:
         line = self.checker.findings.number(block.here)
         if kind == "read" and access.operand in bound.form and bound.form[access.operand].within:
             self._placed(block, bound, access, threads, line)
-        if not self.active and self.party is None or (access.mask is not None and not access.mask.any()):
+        if (not self.active and self.party is None) or (access.mask is not None and not access.mask.any()):
             return
         addresses, which = self._within(block, access)
         if not len(addresses):
