@@ -95,7 +95,7 @@ MBARRIERS = (
     Rule("MBAR_TX_RANGE", "error", "The bytes of one operation, or the transaction count, go beyond 2**20 - 1.", "Tracking asynchronous operations by the mbarrier object", _PTX),
     Rule("MBAR_ARRIVE_MISSING", "error", "A phase has got bytes or arrivals, but not all arrivals, and never ends.", "Phase completion of the mbarrier object", _PTX),
     Rule("MBAR_PARITY", "error", "A wait is for the wrong phase: one that was complete before, or one that nothing completes.", "mbarrier.test_wait / mbarrier.try_wait", _PTX),
-    Rule("MBAR_PHASE_ALIAS", "error", "A wait comes two phases late: the parity that it asks for is that of the phase under way again.", "mbarrier.test_wait / mbarrier.try_wait", _PTX),
+    Rule("MBAR_PHASE_ALIAS", "error", "A wait comes two phases late, or may come so late, since nothing orders it before the arrivals that end the next phase: the parity that it asks for is that of the phase under way again.", "mbarrier.test_wait / mbarrier.try_wait", _PTX),
     Rule("MBAR_PHASE_UNOBSERVED", "strict", "A thread arrives in a phase, and no wait has found the phase before complete.", "Phase of the mbarrier object", _PTX),
     Rule("MBAR_SCOPE", "strict", "A thread arrives at an mbarrier of another block with the scope .cta, the default, so that it releases nothing to it; CUTLASS leaves the scope out.", "mbarrier.arrive", _PTX),
     Rule("MBAR_RELAXED", "error", "Shared memory is used that only a .relaxed arrival or wait orders with the earlier access.", "mbarrier.arrive", _PTX),

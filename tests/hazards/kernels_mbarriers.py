@@ -47,9 +47,11 @@ TURNS = Kernel(
     @%p1 st.shared.u32 [%r1], 1;
     @%p1 mbarrier.arrive.shared::cta.b64 _, [%r2];                              //~ MBAR_RELAXED: @%p1 mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [%r2];   //+ MBAR_PHASE_ALIAS: @%p1 mbarrier.arrive.shared::cta.b64 _, [%r2];
     bar.warp.sync -1;                                                           //~ MBAR_PHASE_ALIAS: bar.sync 0;
+    setp.ge.u32 %p3, %r0, 32; setp.eq.u32 %p4, %r0, 32;                         //~ MBAR_PHASE_ALIAS.2: setp.ge.u32 %p3, %r0, 0; setp.eq.u32 %p4, %r0, 32;
+    @!%p3 bra WRITER;
     {wait("FIRST", "%r2", "0")}
     ld.shared.u32 %r5, [%r1];
-    setp.ge.u32 %p3, %r0, 32; setp.eq.u32 %p4, %r0, 32;
+    WRITER:
     @%p4 st.shared.u32 [%r1+4], %r5;
     @%p4 mbarrier.arrive.shared::cta.b64 _, [%r2];
     {wait("SECOND", "%r2", "1")}
