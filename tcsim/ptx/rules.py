@@ -167,6 +167,7 @@ BLOCKS = (
     Rule("SETMAXNREG_UNORDERED", "error", "A warp executes another setmaxnreg, and nothing orders that after the one before in the other warps of its warpgroup.", "setmaxnreg", _PTX),
     Rule("SETMAXNREG_DIRECTION", "error", "setmaxnreg.dec asks for more registers than the warp has, or .inc for fewer.", "setmaxnreg", _PTX),
     Rule("BARRIER_COUNT", "error", "A barrier's thread count differs between arrivals, is not a multiple of 32, is exceeded by the threads that arrive, or is more than the threads still running.", "Barrier instructions: bar, barrier", _PTX),
+    Rule("BARRIER_PHASE_ALIAS", "error", "A warp arrives at a barrier again, or where others have met, and nothing orders that after the end of the phase before: the arrival can count for that phase.", "Barrier instructions: bar, barrier", _PTX),
     Rule("BARRIER_WARP_DIVERGENCE", "error", "Threads of one warp arrive at a barrier at different .aligned instructions.", "Barrier instructions: bar, barrier", _PTX),
     Rule("BARRIER_ROLE_DIVERGENCE", "strict", "Warps meet at a barrier for the whole block at different instructions, as after __syncthreads in a branch that not all take, or wait at different ones for ever.", "Synchronization Functions", _CUDA),
     Rule("WARP_INCOMPLETE", "error", "A thread does not execute an instruction that all threads of its warp or warpgroup have to execute (.sync.aligned): it has ended, its predicate is false, or the block has too few threads for the fragments of a matrix.", "Multiply-and-Accumulate Instruction: mma", _PTX),
