@@ -426,3 +426,20 @@ def test_a_wait_that_looks_at_the_time_is_not_long() -> None:
     )
     assert run.completed, run.hazards
     assert found[:32].tolist() == [7 + lane for lane in range(32)]
+
+
+@pytest.mark.parametrize("warps", [1, 2, 3])
+def test_warps_move_matrices_together(warps: int) -> None:
+    """movmatrix of several warps at once: each transposes its own 8 x 8."""
+    matrices = np.arange(64 * warps, dtype=np.uint16).reshape(warps, 8, 8)
+    memory = Memory()
+    data = memory.allocate(matrices.view(np.uint8).reshape(-1))
+    body = """
+    ld.param.u64 %rd1, [data]; mul.wide.u32 %rd2, %r0, 4; add.u64 %rd1, %rd1, %rd2; ld.global.u32 %r1, [%rd1];
+    movmatrix.sync.aligned.m8n8.trans.b16 %r2, %r1; movmatrix.sync.aligned.m8n8.trans.b16 %r3, %r2; movmatrix.sync.aligned.m8n8.trans.b16 %r4, %r3;
+    st.global.u32 [%rd1], %r4;
+    """
+    run = parse(text(".param .u64 data", body, "sm_80")).kernel().launch(memory, [data], block=(32 * warps, 1, 1))
+    assert run.completed and not run.hazards
+    found = memory.read(data, 128 * warps).view(np.uint16).reshape(warps, 8, 8)
+    assert (found == matrices.swapaxes(1, 2)).all()

@@ -27,6 +27,12 @@ WAITS = {"N=0": 0, "N=1": 1, "N=7": 7}
 """Forms of wait_group by name: numbers of groups that it was assembled with. Any number is taken."""
 CACHE_POLICY = Operand("cache_policy", type=".b64")
 PENDING_GROUPS = Operand("groups", kind="immediate")
+MAP_SPACES: tuple[Space, ...] = ("param", "const", "global")
+"""Where copies find tensor maps (PTX ISA 9.4, section Tensor-map). From local and shared memory an H200 faults. The fence that acquires a map is
+for global memory alone in the manual; on an H200 it changes nothing for a parameter."""
+MAP_BOUNDARY = 64
+"""Of which a tensor map's address is a multiple (CUDA Driver API 13, cuTensorMapEncodeTiled). An H200 faults, in prefetch.tensormap and in the fence too; tensormap.replace
+needs none."""
 
 
 def space_of(operand: Operand) -> Space:
@@ -75,6 +81,13 @@ def completion(barrier: Access, count: int, ranks: Places | None = None) -> Sign
 def barrier_access(operand: Operand, address: Array, thread: Array | None = None) -> Access:
     """The barriers at addresses, which even asynchronous copies reach through the generic proxy (PTX ISA)."""
     return Access(space_of(operand), np.asarray(address).astype(np.int64), 8, thread=thread)
+
+
+def object_at(operand: Operand, address: Array, size: int) -> Access:
+    """The object of some bytes that an address operand names, of which nothing is touched."""
+    at = np.asarray(address).astype(np.int64)
+    mask = np.zeros((*at.shape, size), bool)
+    return Access(space_of(operand), at, size, mask, operand.proxy, operand=operand.name)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,12 +15,14 @@ from tcsim.arithmetic.steps import Lowering
 from tcsim.core.errors import OperandError
 from tcsim.core.evidence import Evidence
 from tcsim.core.targets import Arch, since
+from tcsim.isa.copies import MAP_BOUNDARY, MAP_SPACES, object_at
 from tcsim.model.effects import Array, Effects, Order, Semantics, View
 from tcsim.model.family import Family
 from tcsim.model.form import Form
 from tcsim.model.instruction import Instruction
 from tcsim.model.operand import Operand, Proxy, Scope, Space
 from tcsim.model.row import Row
+from tcsim.tma.bits import BYTES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,9 +59,10 @@ class OrderInstruction(Instruction):
         return (f"orders {self.orders}",)
 
     def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
-        """The order alone."""
+        """The order, and the object that it is for; of that nothing is touched."""
         row = self.row
-        return Effects(orders=(Order(row.order, row.proxies, row.spaces, row.sem, row.scope),))
+        objects = (object_at(form["address"], operands["address"], BYTES),) if "address" in form else ()
+        return Effects(reads=objects, orders=(Order(row.order, row.proxies, row.spaces, row.sem, row.scope),))
 
     def execute(self, groups: int = 0) -> None:
         """Nothing: no `execute` here leaves an access outstanding.
@@ -100,7 +103,10 @@ _ONE_WAY: Mapping[Semantics, str] = MappingProxyType(
     }
 )
 _ORDINARY, _ASYNC = "by ordinary instructions", "those by asynchronous copies and wgmma"
-_MAP = (Operand("address", kind="address", space="generic"), Operand("size", kind="immediate", values=(128,)))
+_MAP = (
+    Operand("address", kind="address", space="generic", within=MAP_SPACES, boundary=MAP_BOUNDARY),
+    Operand("size", kind="immediate", values=(BYTES,)),
+)
 
 
 def _row(

@@ -19,7 +19,7 @@ from tcsim.core.arguments import broadcast
 from tcsim.core.errors import OperandError
 from tcsim.core.evidence import RECORDED, Evidence
 from tcsim.core.targets import Arch, since, suffixed_since
-from tcsim.isa.copies import space_of
+from tcsim.isa.copies import MAP_BOUNDARY, MAP_SPACES, object_at, space_of
 from tcsim.model.effects import Access, Array, Effects, Memories, Order, Outcome, View, Write, completed
 from tcsim.model.family import Family
 from tcsim.model.form import Form, forms_for
@@ -108,7 +108,7 @@ class TensorMapUpdate(Instruction):
         fields = [_FIELDS[name] for name in replaced_fields(self.row.field, place, 0)]
         touched = [word for word in range(BYTES // 4) if any(item.mask >> 32 * word & 0xFFFFFFFF for item in fields)]
         first, size = 4 * touched[0], 4 * (touched[-1] + 1 - touched[0])
-        at = Access(space_of(form["tensor_map"]), address + first, size)
+        at = Access(space_of(form["tensor_map"]), address + first, size, operand="tensor_map")
         read = view.read(at)
         words = np.zeros((*read.shape[:-1], BYTES), np.uint8)
         words[..., first : first + size] = read
@@ -235,8 +235,8 @@ class TensorMapPrefetch(Instruction):
     """prefetch.tensormap: a hint."""
 
     def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
-        """None."""
-        return Effects()
+        """None but that it names a map."""
+        return Effects(reads=(object_at(form["tensor_map"], operands["tensor_map"], BYTES),))
 
     def execute(self) -> None:
         """Nothing: the instruction changes no memory.
@@ -306,14 +306,16 @@ def _rows() -> Iterator[TensorMapRow]:
     for field, forms in FIELDS.items():
         unsettled, why = _UNSETTLED.get(field, ((), ""))
         for text, space in _SPACES.items():
-            address = Operand("tensor_map", "both", "address", space=space)
+            address = Operand("tensor_map", "both", "address", space=space, within=("global", "shared::cta"))
             yield TensorMapRow(
                 f"tensormap.replace.tile.{field}{text}.b1024{forms[0].operands[-1].type}", NAME, arithmetic="replace",
                 operation="replace", forms=tuple(replace(form, operands=(address, *form.operands)) for form in forms),
                 field=field, unsettled=unsettled, why_unsettled=why,
             )  # fmt: skip
     for text, space in _PREFETCHED.items():
-        address = Operand("tensor_map", "source", "address", space=space, proxy="tensormap")
+        address = Operand(
+            "tensor_map", "source", "address", space=space, proxy="tensormap", within=MAP_SPACES, boundary=MAP_BOUNDARY
+        )
         form = Form((address,), _SINCE, "8.0", "thread")
         yield TensorMapRow(
             f"prefetch{text}.tensormap", NAME, arithmetic="prefetch", operation="prefetch", forms=(form,)

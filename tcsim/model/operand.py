@@ -60,6 +60,8 @@ class Operand:
     layout: FragmentLayout | None = None  # where the elements lie in the registers of the lanes
     space: Space = ""  # of an address
     proxy: Proxy = "generic"  # of an address
+    within: tuple[Space, ...] = ()  # where a generic address may point to; empty: anywhere
+    boundary: int = 1  # of which the address of an object has to be a multiple, besides what its accesses need
     bracket: tuple[Operand, ...] = ()  # of a tensor: what its brackets hold if not the map and coordinates alone
     values: tuple[int, ...] = ()  # of an immediate: what it may be, the one of a plain example first; empty: any number
     per: Scope = "thread"  # who has one: each thread, or all that execute together have the same

@@ -40,9 +40,14 @@ class Bound:
     form: Form
     results: tuple[tuple[str, Array], ...]  # by operand: the registers, negative for a sink
     lanes: int  # that execute together: 32, 128, or each thread by itself
-    line: int
+    item: Instruction  # as it stands in the program
     sources: tuple[tuple[str, Any], ...] = ()  # by operand: Rows, or the number of an immediate; of those known here
     inexact: bool = False  # whether its bits on the arch are not known
+
+    @property
+    def line(self) -> int:
+        """Of the PTX."""
+        return self.item.line
 
     @cached_property
     def written(self) -> frozenset[int]:
@@ -186,7 +191,7 @@ def _line(compiler: Compiler, item: Instruction, model: Model, form: Form, opera
     if model.changes_nothing and not compiler.context.watched:
         return "pass"
     lanes = lanes_of(model.row)
-    bound = Bound(model, form, tuple(results), lanes, item.line, tuple(sources), model.inexact)
+    bound = Bound(model, form, tuple(results), lanes, item, tuple(sources), model.inexact)
     call = f"{compiler.constant(bound)}, {{{', '.join(given)}}}, w"
     if waits(item):
         here, after = compiler.block_of[compiler.index], compiler._next(compiler.index + 1)
@@ -230,7 +235,7 @@ def _source(compiler: Compiler, slot: Slot, operand: Operand, type: str) -> str:
 
 
 def gathered(bound: Bound, slot: Slot, value: Any, machine: Any, taken: Array, active: Array | None) -> Any:
-    """An operand as effects take it: of warps (warps, 32[, registers]), of threads (threads[, registers])."""
+    """An operand as effects take it: of warps (warps, 32[, registers]), of threads (threads[, registers]); a fragment has registers, if only one."""
     lead = (-1, bound.lanes) if bound.lanes > 1 else (-1,)
     if slot.kind == "immediate":
         return np.asarray(value)
@@ -251,7 +256,7 @@ def gathered(bound: Bound, slot: Slot, value: Any, machine: Any, taken: Array, a
             full = full & bits.sum(1).astype(full.dtype)[:, None]
     if slot.kind in ("address", "tensor"):
         full = full.view(np.int64) if full.dtype == np.uint64 else full.astype(np.int64)
-    return full.reshape(lead)
+    return full.reshape(lead if slot.layout is None else (*lead, 1))
 
 
 def stacked(value: Any, machine: Any, taken: Array, lead: tuple[int, ...], fragment: bool) -> Any:

@@ -169,7 +169,7 @@ def is_space(compiler: Compiler, item: Instruction) -> Lines:
     return [compiler.put(to, f"M.is_space({compiler.value(what, 'u64')}, {compiler.constant(space)})", "pred")]
 
 
-@handles("prefetch", "prefetchu", "pmevent", instead=True)
+@handles("prefetch", "prefetchu", "pmevent")
 def nothing(compiler: Compiler, item: Instruction) -> Lines:
     """What changes neither registers nor memory here."""
     return ["pass"]

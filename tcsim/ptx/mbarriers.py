@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-
 from tcsim.core.arguments import spread
 from tcsim.memory import mbarrier_bits
 from tcsim.memory.mbarrier import MBarrier
@@ -39,26 +37,26 @@ def after(signal: Signal, count: int, value: int, arch: str) -> int:
     return barrier.encode(arch=arch)
 
 
-def told(signal: Signal, addresses: Array, threads: Array) -> list[tuple[int, int]]:
-    """(address, count) of a signal, in order: what the threads of a warp tell one object is added up.
+def told(signal: Signal, addresses: Array, threads: Array) -> list[tuple[int, int, Array]]:
+    """(address, count, threads) of a signal, in order: what the threads of a warp tell one object is added up.
 
     Source: an H200, where 2**20 bytes in all fault though the transaction count stays in its range
     (conformance/recordings/sm_90/mbarrier-limits.json).
     """
-    counts = spread(signal.count, signal.at.address.shape).reshape(-1)
-    if signal.copied:
-        return list(zip(addresses.tolist(), counts.tolist(), strict=True))
+    counts = spread(signal.count, signal.at.address.shape).reshape(-1).tolist()
     lanes = signal.at.thread
-    warps = np.zeros(len(addresses), np.int64)
-    if lanes is not None and len(lanes) == len(addresses):
-        warps = threads[lanes] // LANES
-    elif len(threads) == len(addresses):
-        warps = threads // LANES
-    totals: dict[tuple[int, int], int] = {}
-    for address, warp, count in zip(addresses.tolist(), warps.tolist(), counts.tolist(), strict=True):
-        before = 0 if signal.kind == "init" else totals.get((address, warp), 0)
-        totals[address, warp] = before + count
-    return [(address, count) for (address, _), count in totals.items()]
+    who = threads[lanes] if lanes is not None and len(lanes) == len(addresses) else threads
+    if len(who) != len(addresses):  # whose entry is whose is not said
+        return [(address, count, threads) for address, count in zip(addresses.tolist(), counts, strict=True)]
+    if signal.copied:
+        return [(address, counts[at], who[at : at + 1]) for at, address in enumerate(addresses.tolist())]
+    entries: dict[tuple[int, int], list[int]] = {}
+    for at, key in enumerate(zip(addresses.tolist(), (who // LANES).tolist(), strict=True)):
+        entries.setdefault(key, []).append(at)
+    return [
+        (address, counts[own[-1]] if signal.kind == "init" else sum(counts[at] for at in own), who[own])
+        for (address, _), own in entries.items()
+    ]
 
 
 def described(value: int, arch: str) -> str:

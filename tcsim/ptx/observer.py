@@ -40,6 +40,9 @@ class Observer:
     def performed(self, block: Performer, bound: Bound, effects: Effects, threads: Array, mask: Array) -> None:
         """An instruction of the catalog that does not wait (any more): reads, writes, fences, phases that it saw; before it is done."""
 
+    def incomplete(self, block: Performer, bound: Bound, missing: Array) -> None:
+        """An instruction that lanes execute together is executed without some threads of its warps: these have ended, do not exist, or do not take part."""
+
     # --- work in flight
 
     def issued(self, flight: Flight) -> None:

@@ -195,6 +195,8 @@ class Performer(Octets):
                 )
             warps = np.repeat(groups, 4)[: self.warps]
         found = self.numbers if warps.all() else np.nonzero(np.repeat(warps, LANES))[0]
+        if self.observer is not None and np.count_nonzero(mask) != len(found):
+            self.observer.incomplete(self, bound, found[~mask[found]])
         return found
 
     def _ask(self, bound: Bound, given: dict[str, Any], threads: Array, mask: Array) -> Effects:
@@ -361,15 +363,15 @@ class Performer(Octets):
     def _signal(self, signal: Signal, threads: Array) -> None:
         """Change the objects that a signal is for, and let threads ask again that wait for them."""
         for at in self.copies(signal.at):
-            for key, count in mbarriers.told(signal, self._keys(at), threads):
+            for key, count, own in mbarriers.told(signal, self._keys(at), threads):
                 before = self.word(key)
                 try:
                     value = mbarriers.after(signal, count, before, self.arch)
                 except TcsimError as error:
                     name = rule_for(error, "MBARRIER_FAULT")
-                    raise Stop(name, f"mbarrier at {key:#x}: {error}", int(threads[0])) from None
+                    raise Stop(name, f"mbarrier at {key:#x}: {error}", int(own[0])) from None
                 if self.observer is not None:
-                    self.observer.signalled(self, signal, key, count, before, value, threads)
+                    self.observer.signalled(self, signal, key, count, before, value, own)
                 self.put_octets("shared", np.array([key]), np.array([value], np.uint64).view(np.uint8).reshape(1, 8))
                 self.cluster.wake("mbarrier", key)
         self.changed = True

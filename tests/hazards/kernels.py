@@ -279,7 +279,9 @@ POOL = Kernel(
     """
     setp.ge.u32 %p1, %r0, 128;
     @%p1 bra MORE;
+                                        //+ SETMAXNREG_DIVERGED: setp.lt.u32 %p2, %r0, 32; @%p2 bra.uni DONE;
     setmaxnreg.dec.sync.aligned.u32 40; //~ SETMAXNREG_OVERSUBSCRIBED: setmaxnreg.dec.sync.aligned.u32 208;   //~ SETMAXNREG_DIRECTION: setmaxnreg.inc.sync.aligned.u32 40;
+                                        //+ SETMAXNREG_UNORDERED: setmaxnreg.dec.sync.aligned.u32 32;
     bra.uni DONE;
     MORE:
     setmaxnreg.inc.sync.aligned.u32 240;

@@ -43,6 +43,7 @@ MAP = Kernel(
     add.u32 %r2, %r1, 1024; mov.u32 %r4, 48; setp.eq.u32 %p3, %r0, 32;
     @%p3 mbarrier.init.shared::cta.b64 [%r2], 1;
     @%p3 fence.mbarrier_init.release.cluster;
+                                        //+ TENSORMAP_SPACE: mov.b64 %rd3, smem; cvta.shared.u64 %rd3, %rd3; prefetch.tensormap [%rd3];
     {_STORED}
     @%p1 fence.proxy.tensormap::generic.release.gpu;                            //- TENSORMAP_FENCE
     bar.sync 0;
@@ -87,7 +88,8 @@ CANCEL = Kernel(
     ld.shared.b128 %q, [%r1];
     fence.proxy.async.shared::cta;
     bar.sync 0;                         //- CLC_RESPONSE_REUSED
-    add.u32 %r5, %r5, 1; setp.lt.u32 %p4, %r5, 2;
+    add.u32 %r5, %r5, 1;
+    clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 %p4, %q;    //~ CLC_AFTER_NO: setp.lt.u32 %p4, %r5, 2;   //~ CLC_RESPONSE_REUSED: setp.lt.u32 %p4, %r5, 2;
     @%p4 bra ASK;
     """,
     target="sm_100a",

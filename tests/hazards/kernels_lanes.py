@@ -54,6 +54,7 @@ MATRIX = Kernel(
     and.b32 %r5, %r0, 7; shl.b32 %r5, %r5, 4; and.b32 %r6, %r0, 32; shl.b32 %r6, %r6, 2; add.u32 %r5, %r5, %r6; add.u32 %r5, %r5, %r1;
     st.shared.u32 [%r3], %r0;
     bar.warp.sync -1;                   //- WARP_SYNC_COLLECTIVE
+                                        //+ WARP_INCOMPLETE: setp.eq.u32 %p1, %r0, 9; @%p1 exit;
     ldmatrix.sync.aligned.m8n8.x1.shared.b16 {{%r7}}, [%r5];
     bar.warp.sync -1;                   //- WARP_SYNC_COLLECTIVE.2
     st.shared.u32 [%r3], %r7;

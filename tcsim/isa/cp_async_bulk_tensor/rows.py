@@ -17,7 +17,7 @@ from tcsim.arithmetic.steps import Lowering
 from tcsim.core.evidence import RECORDED, Evidence
 from tcsim.core.targets import TARGETS, Arch, since, suffixed_since
 from tcsim.core.versions import latest
-from tcsim.isa.copies import CACHE_POLICY
+from tcsim.isa.copies import CACHE_POLICY, MAP_BOUNDARY, MAP_SPACES
 from tcsim.isa.cp_async_bulk_tensor.semantics import CLASSES, TensorCopyRow
 from tcsim.model.family import Family
 from tcsim.model.form import Form
@@ -141,8 +141,9 @@ def _tensor(role: Role, dim: int, mode: CopyMode, override: str) -> Operand:
             bracket += (strides, Operand("global_stride_bits", type=".b16"))
         bracket += (Operand("coordinates", kind="vector", type=".s32", count=count),)
     return Operand(
-        "tensor_map", role, "tensor", type=".b64", count=count, space="global", proxy="async", bracket=bracket
-    )
+        "tensor_map", role, "tensor", type=".b64", count=count, space="global", proxy="async", bracket=bracket,
+        within=MAP_SPACES, boundary=MAP_BOUNDARY,
+    )  # fmt: skip
 
 
 def _row(

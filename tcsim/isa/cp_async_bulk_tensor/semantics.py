@@ -124,7 +124,8 @@ class TensorCopy(Instruction):
             raise NotModelledError(f"{self._call}: not modelled: {self.row.unmodelled}")
 
     def _maps(self, operands: Mapping[str, Array]) -> Access:
-        return Access("generic", operands["tensor_map"].astype(np.int64), BYTES, proxy="tensormap")
+        at = operands["tensor_map"].astype(np.int64)
+        return Access("generic", at, BYTES, proxy="tensormap", operand="tensor_map")
 
     def copies(
         self, tmap: TensorMap, base: int, form: Form, operands: Mapping[str, Any], lane: int = 0

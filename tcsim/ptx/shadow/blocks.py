@@ -1,4 +1,4 @@
-"""What blocks own and when they are there: Tensor Memory, work in flight at exit, shared memory of other blocks, register pools."""
+"""What blocks own and when they are there: Tensor Memory, work in flight at exit, shared memory of other blocks."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tcsim.isa.clusterlaunchcontrol import encode_response
 from tcsim.model.effects import Outcome, Resource
-from tcsim.ptx.convergence import row_of
 from tcsim.ptx.shadow.clocks import EXECUTED, KINDS
 from tcsim.ptx.shadow.mbarriers import Work
 from tcsim.ptx.shadow.naming import CANCEL, Use
-from tcsim.ptx.shadow.operations import READ, Operation
+from tcsim.ptx.shadow.operations import READ, WRITTEN, Operation
 from tcsim.ptx.tensor_memory import COLUMNS
-from tcsim.ptx.threads import LANES, Array, distinct
+from tcsim.ptx.threads import Array, distinct
 
 if TYPE_CHECKING:
     from tcsim.ptx.barriers import Barriers
@@ -39,10 +39,10 @@ class Blocks:
         self.leaving = {rank: np.zeros((KINDS, warps + 2), np.int32) for rank in range(len(checker.cluster.blocks))}
         self.taken: dict[int, Array] = {}  # by rank: columns of Tensor Memory, the instruction that took each
         self.relinquished: dict[int, int] = {}  # by rank: the instruction
+        self._refused: list[Operation] = []  # requests for the work of a cluster that were answered with no
         self._allocations: set[int] = set()  # instructions that take Tensor Memory
         self._paired: dict[int, tuple[int, int, int]] = {}  # by rank: warp, time and instruction of its alloc of a pair
         self._group = (0, 0)  # .cta_group of the first tcgen05 instruction, and that instruction
-        self._owned: dict[int, Array] = {}  # by rank: registers that each warp has asked for
 
     def is_allocation(self, line: int) -> bool:
         """Whether an instruction is one that takes Tensor Memory."""
@@ -112,7 +112,7 @@ class Blocks:
         checker = self.checker
         line = checker.findings.number(block.here)
         if resource.kind == "registers":
-            self._registers(block, resource.delta, threads, line)
+            checker.together.registers(block, resource.delta, threads, line)
         if resource.kind == "launch" and outcome is not None:
             self._answered(block, outcome, threads, line)
         if resource.kind != "tmem":
@@ -140,8 +140,14 @@ class Blocks:
         warps = checker.some(block, threads)[:1]
         by = operations.issue("", line, block.rank, warps, threads[:1], np.zeros(1, np.int64), "async")
         by.unit = CANCEL
+        known = [own for own in self._refused if operations.is_after(own.number, warps, WRITTEN)]
+        if known:
+            said = f"{checker.findings.opcode(line)} asks again, and {checker.findings.opcode(known[0].line)} was told that there is nothing left"
+            checker.findings.report("CLC_AFTER_NO", said, line, known[0].line, checker.index(block), int(threads[0]))
+        if any(int.from_bytes(write.data.tobytes(), "little") == encode_response(None) for write in outcome.writes):
+            self._refused.append(by)
         for signal in outcome.signals:
-            checker.objects.told(by, checker.keys(block, signal.at), checker.index(block))
+            checker.objects.told(by, checker.signals.keys(block, signal, threads, warps), checker.index(block))
         for at in (each for write in outcome.writes for each in block.copies(write.at)):
             address = block.places(at)[0]
             for rank in np.unique(address >> 24 & 0xFF).tolist():
@@ -151,7 +157,7 @@ class Blocks:
                 if found:
                     checker.naming.report(Use(block, words, places, by.threads, line, "write", rank, by), found)
                 words.note_landing(places, by)
-        checker.following_now = [Work([by], 1, checker.clocks.published(warps))]
+        checker.following_now = [Work([by], 1, checker.clocks.published(warps), frozenset(warps.tolist()))]
 
     def grouped(self, block: Threads, group: int, thread: int) -> None:
         """An instruction with .cta_group: all of a kernel have to have the same."""
@@ -162,19 +168,6 @@ class Blocks:
         elif self._group[0] != group:
             said = f"{checker.findings.opcode(line)} in a kernel with {checker.findings.opcode(self._group[1])}"
             checker.findings.report("CTA_GROUP_MISMATCH", said, line, self._group[1], checker.index(block), thread)
-
-    def _registers(self, block: Performer, count: int, threads: Array, line: int) -> None:
-        """setmaxnreg: .dec to no more than the warp has, .inc to no less."""
-        checker, launched = self.checker, block.program.registers_at_launch
-        row = row_of(block.here.opcode) if block.here is not None else None
-        if not launched or row is None:
-            return
-        owned = self._owned.setdefault(block.rank, np.full(block.warps, launched))
-        for warp in np.unique(threads // LANES).tolist():
-            if (count > owned[warp]) if row.arithmetic == "dec" else (count < owned[warp]):
-                said = f"{checker.findings.opcode(line)} asks for {count} registers, and the warp has {owned[warp]}"
-                checker.findings.report("SETMAXNREG_DIRECTION", said, line, 0, checker.index(block), warp * LANES)
-            owned[warp] = count
 
     def _peer(self, block: Performer, threads: Array, line: int) -> None:
         """A pair's columns are given back: the peer's alloc has to come before."""

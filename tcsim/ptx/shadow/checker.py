@@ -27,10 +27,11 @@ from tcsim.ptx.shadow.races import Races
 from tcsim.ptx.shadow.registers import Registers
 from tcsim.ptx.shadow.signals import Signals
 from tcsim.ptx.shadow.strength import order_of, scope_of
+from tcsim.ptx.shadow.together import Together
 from tcsim.ptx.shadow.traced import Traced
 from tcsim.ptx.shadow.words import Words
 from tcsim.ptx.tensor_memory import COLUMNS
-from tcsim.ptx.threads import LANES, Array, each_once
+from tcsim.ptx.threads import LANES, Array
 
 if TYPE_CHECKING:
     from tcsim.ptx.barriers import Barriers
@@ -61,13 +62,13 @@ class Checker(Observer):
         self.lanes = Lanes(self.clocks)
         self.operations = Operations(self.clocks, self.lanes)
         self.findings = Findings()
-        self.objects = Objects(self.clocks, self.operations, self.findings)
+        self.objects = Objects(self.clocks, self.operations, self.findings, self.per_block)
         self.memories: dict[tuple[str, int], Words] = {}
         self.naming = Naming(self)
         self.blocks = Blocks(self)
         self.deadlocks = Deadlocks(self)
         self.everywhere, self.dependents = Everywhere(self, races), Dependents(self, ledger, before)
-        self.registers = Registers(self)
+        self.registers, self.together = Registers(self), Together(self)
         self.ranks = {id(block.shared): rank for rank, block in enumerate(blocks)}
         self.unit = blocks[0].program.narrowest
         self.origins = Traced(self) if blocks[0].program.traced else Origins(self)
@@ -224,18 +225,17 @@ class Checker(Observer):
                 self.signals.given(block, bound, signal, threads)
         self.origins.performed(block, bound, effects, threads, mask)
 
-    @staticmethod
-    def keys(block: Performer, at: Access) -> list[int]:
-        """The mbarriers of an access, in every block that it is for."""
-        return [key for each in block.copies(at) for key in each_once(block._keys(each).reshape(-1))]
+    def incomplete(self, block: Performer, bound: Bound, missing: Array) -> None:
+        """Threads of a warp or warpgroup do not execute what all of it has to."""
+        self.together.incomplete(block, bound, missing)
 
     def _instruction(
         self, block: Performer, bound: Bound, access: Access, threads: Array, kind: str
     ) -> list[tuple[Words, Array, Array, int, str, Array]]:
         """Judge an access; what is to be noted of it, once all that the instruction accesses is judged."""
         line, notes = self.findings.number(block.here), []
-        if self.everywhere.active or self.everywhere.party is not None:
-            self.everywhere.instruction(block, access, threads, kind)
+        if access.space in ("global", "generic"):
+            self.everywhere.instruction(block, bound, access, threads, kind)
         space = "tmem" if access.space == "tmem" else "shared"
         for own in EXTENTS.of(block, bound, access, threads, threads, self.words):
             if not len(own.at):
@@ -335,20 +335,22 @@ class Checker(Observer):
             made[first].each = bound.lanes == 1
             for signal in pending.tells:
                 made[first].box = box_of(bound, pending, signal)
-                self.objects.told(made[first], self.keys(block, signal.at), self.index(block))
+                self.objects.told(made[first], self.signals.keys(block, signal, flight.asked, warps), self.index(block))
             if flight.kind == "wgmma":
                 made[first].published = self.clocks.published(made[first].warps)
                 self.registers.issued(block, made[first])
             if flight.kind in _SIGNALLED:
                 self.histories.setdefault((flight.kind, first), []).append(made[first])
         self.flights[id(flight)] = [
-            Work([own], 1, self.clocks.published(own.warps)) for own in made.values() if not flight.kind
+            Work([own], 1, self.clocks.published(own.warps), frozenset(own.warps.tolist()))
+            for own in made.values()
+            if not flight.kind
         ]
         read, written = ({id(access) for access in accesses} for accesses in (pending.reads, pending.writes))
         for accesses, writes in ((pending.reads, False), (pending.writes, True)):
             for access in accesses:
                 if access.space in ("global", "generic"):
-                    self.everywhere.reached(block, access, writes, next(iter(made.values())))
+                    self.everywhere.reached(block, bound, access, threads, flight.asked, writes, made.values())
                 if access.space in ("shared", "generic", "tmem") and (writes or id(access) not in written):
                     self._work(flight, access, id(access) in read, writes, made, line, together)
         self.origins.issued(flight, line)
@@ -432,16 +434,7 @@ class Checker(Observer):
 
     def tracking(self, tracker: Tracker, kind: str) -> None:
         """A signal will follow all that these threads have issued."""
-        found = []
-        for warp in self.some(tracker.block, tracker.threads).tolist():
-            history = self.histories.get((kind, warp), [])
-            found.append(Work(history, len(history), self.clocks.published(np.array([warp]))))
-            keys = [key for signal in tracker.signals for key in self.keys(tracker.block, signal.at)]
-            for own in reversed(history):
-                if own.tells:
-                    break
-                self.objects.told(own, keys, self.index(tracker.block))
-        self.trackers[id(tracker)] = found
+        self.trackers[id(tracker)] = self.signals.tracking(tracker, kind)
 
     def following(self, tracker: Tracker) -> None:
         """Signals of a tracker."""
@@ -488,6 +481,7 @@ class Checker(Observer):
         """The cluster has ended."""
         if stop is None:
             self.meetings.ended()
+            self.together.ended()
             for key, found in self.objects.live.items():
                 self.objects.over(key, found, self.index(self.cluster.blocks[key >> 24 & 0xFF]))
         self.deadlocks.ended(stop)

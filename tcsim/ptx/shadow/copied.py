@@ -95,7 +95,7 @@ class Copied(Origins):
         for at in block.copies(access):
             address, cta = block.places(at)
             count, unit = len(address), 2 if at.space == "tmem" else self.unit
-            own = np.broadcast_to(origin, (count, at.size)) if len(origin) == 1 else np.resize(origin, (count, at.size))
+            own = np.broadcast_to(origin, (count, at.size))
             first, rest = own[:, ::unit], own[:, unit - 1 :: unit]
             first = np.where((rest == first + unit - 1) | (first <= 0), first, 0)
             places = address.astype(np.int64)[:, None] + np.arange(0, at.size, unit)

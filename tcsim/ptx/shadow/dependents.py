@@ -96,16 +96,16 @@ class Dependents:
         self.waited[warps] = self.checker.clocks.now[warps]
 
     def accessed(self, block: Threads, addresses: Array, size: int, warps: Array, line: int, writes: bool) -> None:
-        """Warps, or work that they issue, access global memory."""
+        """Warps, or work that they issue, access global memory, elementwise."""
         checker = self.checker
         if self.ledger is not None:
             self.ledger.note(checker.cluster.blocks[0].memory, addresses, size, writes)
         if self.before is None:
             return
-        some = np.unique(warps)
+        some, place = np.unique(warps, return_inverse=True)
         known = checker.clocks.known[some, ORDERED, 1:-1]
-        late = ~((self.waited > 0) & (known >= self.waited)).any(1)
-        if not late.any() or not self.before.meets(addresses, writes, size):
+        late: Array = np.asarray(~((self.waited > 0) & (known >= self.waited)).any(1))
+        if not late.any() or not self.before.meets(addresses[late[place]], writes, size):
             return
         rule, does = ("PDL_WRITE_BEFORE_WAIT", "writes") if writes else ("PDL_WAIT_MISSING", "reads")
         said = f"{checker.findings.opcode(line)} {does} global memory that the grid before uses, and no griddepcontrol.wait comes before"

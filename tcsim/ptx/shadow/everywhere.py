@@ -6,24 +6,27 @@ Other clusters, and other launches, have no clocks here: races between them are 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tcsim.core.errors import listing
 from tcsim.model.effects import Access, Order
 from tcsim.ptx.convergence import row_of
-from tcsim.ptx.memory import SHARED_WINDOW, Segment
+from tcsim.ptx.memory import Segment
 from tcsim.ptx.shadow.clocks import ORDERED
 from tcsim.ptx.shadow.naming import Use
 from tcsim.ptx.shadow.operations import Operation
+from tcsim.ptx.shadow.places import accessors
 from tcsim.ptx.shadow.races import FAR, WEAK, Party, Races
 from tcsim.ptx.shadow.words import LANE_BITS, Conflict, Words
 from tcsim.ptx.threads import Array
 
 if TYPE_CHECKING:
     from tcsim.ptx.compiled import Compiled
+    from tcsim.ptx.families import Bound
     from tcsim.ptx.performer import Performer
     from tcsim.ptx.shadow.checker import Checker
     from tcsim.ptx.threads import Threads
@@ -60,7 +63,9 @@ class Everywhere:
         self.party = Party(races, checker) if races is not None else None
         self.active = reaches_global(checker.cluster.blocks[0].program)
         self.memories: dict[int, Words] = {}  # by the address of the segment
-        self.maps: list[tuple[Words, Array]] = []  # words of tensor maps that the instruction now uses
+        self.maps: list[
+            tuple[Words, Array, Array]
+        ] = []  # tensor maps that the instruction now uses: their words, and the warps
         self.released = np.zeros(
             checker.clocks.warps, np.int64
         )  # of each warp: its clock at its last release of tensor maps
@@ -111,14 +116,18 @@ class Everywhere:
         if found:
             self.checker.naming.report(use, found)
 
-    def instruction(self, block: Performer, access: Access, threads: Array, kind: str) -> None:
+    def instruction(self, block: Performer, bound: Bound, access: Access, threads: Array, kind: str) -> None:
         """An access of an instruction of the catalog; that of a tensor map by a copy is kept for the copy."""
-        addresses = self.addresses(block, access)
+        line = self.checker.findings.number(block.here)
+        if kind == "read" and access.operand in bound.form and bound.form[access.operand].within:
+            self._placed(block, bound, access, threads, line)
+        if (not self.active and self.party is None) or (access.mask is not None and not access.mask.any()):
+            return
+        addresses, which = self._within(block, access)
         if not len(addresses):
             return
-        line = self.checker.findings.number(block.here)
+        who = accessors(access, bound, threads, threads, access.address.size)[which]
         if access.proxy != "tensormap":
-            who = np.resize(threads, len(addresses))
             if self.party is not None:
                 self.party.accessed(block, kind, addresses, access.size, self.checker.warps(block, who), WEAK)
             if self.active:
@@ -128,21 +137,52 @@ class Everywhere:
             return
         maps = np.unique(addresses)
         for own, segment, words in self._parts(maps, True):
-            at, _ = words.words((maps[own] - segment.address).astype(np.int64), access.size)
-            self._used(block, words, at, threads, line)
-            self.maps.append((words, at))
+            for address in maps[own].tolist():
+                at, _ = words.words(np.array([address - segment.address]), access.size)
+                users = who[addresses == address]
+                self._used(block, words, at, users, line)
+                self.maps.append((words, at, self.checker.some(block, users)))
 
     @staticmethod
-    def addresses(block: Performer, access: Access) -> Array:
-        """Those in global memory."""
+    def _within(block: Performer, access: Access) -> tuple[Array, Any]:
+        """The addresses of an access that lie in global memory, and which of all they are."""
         if access.space not in ("global", "generic"):
-            return np.zeros(0, np.int64)
+            return np.zeros(0, np.int64), slice(0)
         addresses = block.places(access)[0]
-        if access.space == "generic":
-            addresses = addresses[addresses.view(np.uint64) < np.uint64(SHARED_WINDOW)]
-        return addresses
+        if access.space == "global":
+            return addresses, slice(None)
+        which = addresses.astype(np.uint64) < np.uint64(SHARED_WINDOW)  # constants lie in global memory here
+        return addresses[which], which
 
     # --- tensor maps
+
+    def _placed(self, block: Performer, bound: Bound, access: Access, threads: Array, line: int) -> None:
+        """An operand names a tensor map: it has to lie in a state space that has maps, at a multiple of what they need."""
+        if access.space != "generic":
+            return
+        checker, operand = self.checker, bound.form[access.operand]
+        addresses = block.places(access)[0].astype(np.uint64)
+        inside = np.logical_or.reduce([block.is_space(addresses, space) for space in operand.within])
+        fitting = addresses % np.uint64(operand.boundary) == 0
+        if (inside & fitting).all():
+            return
+        place = int(np.argmin(inside & fitting))
+        who = accessors(access, bound, threads, threads, len(addresses))
+        what = f"{checker.findings.opcode(line)} takes the tensor map at {int(addresses[place]):#x}"
+        rule, valid = "TMA_MISALIGNED", f"multiples of {operand.boundary}"
+        if not inside.all():
+            space = next(own for own in ("shared", "local", "param", "global") if block.is_space(addresses, own)[place])
+            rule, valid = "TENSORMAP_SPACE", listing(own.partition("::")[0] for own in operand.within)
+            what += f", in {space} memory"
+        checker.findings.report(
+            rule,
+            f"{what}; valid: {valid}",
+            line,
+            0,
+            checker.index(block),
+            int(who[place]),
+            address=int(addresses[place]),
+        )
 
     def ordered(self, order: Order, warps: Array) -> None:
         """A fence between the generic and the tensormap proxy, or one half of it."""
@@ -154,55 +194,65 @@ class Everywhere:
             self.acquired[warps] = clocks.known[warps, ORDERED]
 
     def _used(self, block: Performer, words: Words, at: Array, threads: Array, line: int) -> None:
-        """A copy takes a map: whoever wrote it has released it, and this warp has acquired it."""
+        """Copies take a map: whoever wrote it has released it, and the warp of each copy has acquired it."""
         checker, who = self.checker, words.who[at]
         written = (who > 0) & (who <= checker.clocks.warps)
         if not written.any():
             return
-        warp = int(checker.some(block, threads)[0])
         when, writer = words.when[at][written], who[written]
-        late = (self.released[writer - 1] < when) | (self.acquired[warp, writer] < when)
-        if late.any():
-            other = int(words.what[at][written][int(np.argmax(late))] >> LANE_BITS)
-            opcode = checker.findings.opcode
-            said = f"{opcode(line)} uses a tensor map that {opcode(other)} wrote: no fence.proxy.tensormap::generic.release and .acquire are between"
-            checker.findings.report("TENSORMAP_FENCE", said, line, other, checker.index(block), int(threads[0]))
+        warps = checker.warps(block, threads)
+        for warp in np.unique(warps).tolist():
+            late = (self.released[writer - 1] < when) | (self.acquired[warp, writer] < when)
+            if late.any():
+                other = int(words.what[at][written][int(np.argmax(late))] >> LANE_BITS)
+                opcode = checker.findings.opcode
+                said = f"{opcode(line)} uses a tensor map that {opcode(other)} wrote: no fence.proxy.tensormap::generic.release and .acquire are between"
+                thread = int(threads[int(np.argmax(warps == warp))])
+                checker.findings.report("TENSORMAP_FENCE", said, line, other, checker.index(block), thread)
 
     # --- asynchronous work
 
-    def reached(self, block: Performer, access: Access, writes: bool, by: Operation) -> None:
-        """What an operation reads or writes in global memory: of this launch, and before those that depend on it."""
-        if self.active and by.proxy == "async":
-            self.work(block, access, writes, by)
+    def reached(
+        self, block: Performer, bound: Bound, access: Access, threads: Array, asked: Array, writes: bool, made: Collection[Operation]
+    ) -> None:  # fmt: skip
+        """What operations of one instruction read or write in global memory, each what its own threads do: of this launch, and before those that depend on it."""
+        addresses, which = self._within(block, access)
+        if not len(addresses):
+            return
+        mask = touched = None
+        if access.mask is not None:
+            mask = np.broadcast_to(access.mask, (*access.address.shape, access.size)).reshape(-1, access.size)[which]
+            touched = mask.any(1)
+        warps: Array | None = None  # of each address, where it matters
+        if len(made) > 1:
+            warps = self.checker.warps(block, accessors(access, bound, threads, asked, access.address.size)[which])
+        for by in made:
+            own: Any = slice(None) if warps is None else np.isin(warps, by.warps)
+            if self.active and by.proxy == "async":
+                self._work(block, addresses[own], access.size, None if mask is None else mask[own], writes, by)
+            if touched is not None:
+                own = touched if warps is None else own & touched
+            self._launched(block, addresses[own], access.size, writes, by)
+
+    def _launched(self, block: Performer, addresses: Array, size: int, writes: bool, by: Operation) -> None:
+        """What an operation reads or writes, for other blocks and other launches."""
+        warps = np.full(len(addresses), by.warps[0])
         if self.party is not None:
-            addresses, kind = self._inside(block, access), "write" if writes else "read"
             reach = FAR if block.here is not None and _combines(block.here.opcode) else WEAK
-            warps = np.full(len(addresses), by.warps[0])
-            self.party.accessed(block, kind, addresses, access.size, warps, reach, work=by)
+            self.party.accessed(block, "write" if writes else "read", addresses, size, warps, reach, work=by)
         dependents = self.checker.dependents
         if dependents.active:
-            dependents.accessed(block, self.addresses(block, access), access.size, by.warps, by.line, writes)
+            dependents.accessed(block, addresses, size, warps, by.line, writes)
 
-    def _inside(self, block: Performer, access: Access) -> Array:
-        """The addresses of an access of which any byte counts."""
-        addresses = self.addresses(block, access)
-        if access.mask is None:
-            return addresses
-        counts = np.broadcast_to(access.mask, (*access.address.shape, access.size)).reshape(-1, access.size).max(1)
-        return addresses[counts] if len(counts) == len(addresses) else addresses
-
-    def work(self, block: Performer, access: Access, writes: bool, by: Operation) -> None:
-        """What an operation reads or writes."""
+    def _work(
+        self, block: Performer, addresses: Array, size: int, mask: Array | None, writes: bool, by: Operation
+    ) -> None:
+        """What an operation reads or writes; mask: which of the bytes (addresses, size)."""
         if not writes and not self.memories:
             return
-        addresses = self.addresses(block, access)
         for own, segment, words in self._parts(addresses, writes):
             places = (addresses[own] - segment.address).astype(np.int64)
-            mask = None
-            if access.mask is not None:
-                mask = np.broadcast_to(access.mask, (*access.address.shape, access.size)).reshape(-1, access.size)
-                mask = mask[own] if len(mask) == len(addresses) else None
-            at, _ = words.words(places, access.size, mask)
+            at, _ = words.words(places, size, None if mask is None else mask[own])
             if not len(at):
                 continue
             if writes:
@@ -214,5 +264,6 @@ class Everywhere:
 
     def issued(self, made: Operation) -> None:
         """A copy that uses the maps of its instruction is in flight: they may not be changed."""
-        for words, at in self.maps:
-            words.note_fetch(at, made)
+        for words, at, warps in self.maps:
+            if np.isin(made.warps, warps).any():
+                words.note_fetch(at, made)

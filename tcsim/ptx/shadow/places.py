@@ -98,7 +98,7 @@ def parts(block: Performer, bound: Bound, access: Access, threads: Array, asked:
     found = []
     for at in block.copies(access):
         address, cta = block.places(at)
-        who = _who(at, bound, threads, asked, len(address))
+        who = accessors(at, bound, threads, asked, len(address))
         mask = None
         if at.mask is not None:
             mask = np.broadcast_to(at.mask, (*at.address.shape, at.size)).reshape(-1, at.size)
@@ -120,8 +120,8 @@ def parts(block: Performer, bound: Bound, access: Access, threads: Array, asked:
     return found
 
 
-def _who(at: Access, bound: Bound, threads: Array, asked: Array, count: int) -> Array:
-    """The thread of each access."""
+def accessors(at: Access, bound: Bound, threads: Array, asked: Array, count: int) -> Array:
+    """The thread of each of the `count` accesses of an instruction or of its work; asked: the threads whose entries effects count."""
     if at.thread is not None:
         found = asked[np.broadcast_to(at.thread, at.address.shape).reshape(-1)]
     elif bound.lanes > 1:
@@ -131,4 +131,4 @@ def _who(at: Access, bound: Bound, threads: Array, asked: Array, count: int) -> 
         found = asked
     else:
         found = np.full(count, threads[0])
-    return found if len(found) == count else np.resize(found, count)
+    return found

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tcsim.model.effects import Access, Effects, Signal
+from tcsim.ptx.mbarriers import told
 from tcsim.ptx.shadow.lanes import EVERY, mask_of
-from tcsim.ptx.shadow.mbarriers import flipped
+from tcsim.ptx.shadow.mbarriers import Work, flipped
 from tcsim.ptx.threads import LANES, Array, each_once
 
 if TYPE_CHECKING:
     from tcsim.ptx.families import Bound
+    from tcsim.ptx.pending import Tracker
     from tcsim.ptx.performer import Performer
     from tcsim.ptx.shadow.checker import Checker
 
@@ -23,14 +25,37 @@ class Signals:
     def __init__(self, checker: Checker) -> None:
         self.checker = checker
 
+    @staticmethod
+    def told(block: Performer, signal: Signal, threads: Array) -> list[tuple[int, Array]]:
+        """The mbarriers of a signal, in every block that it is for, with the threads that tell each, warp by warp."""
+        return [(key, own) for at in block.copies(signal.at) for key, _, own in told(signal, block._keys(at), threads)]
+
+    def keys(self, block: Performer, signal: Signal, threads: Array, warps: Array) -> list[int]:
+        """The mbarriers of a signal that some of the warps of its threads tell."""
+        given = self.told(block, signal, threads)
+        return [key for key, own in given if np.isin(self.checker.some(block, own), warps).any()]
+
+    def tracking(self, tracker: Tracker, kind: str) -> list[Work]:
+        """A signal will follow what the warps of some threads have issued of a kind."""
+        checker, found = self.checker, []
+        for warp in checker.some(tracker.block, tracker.threads).tolist():
+            history, who = checker.histories.get((kind, warp), []), np.array([warp])
+            found.append(Work(history, len(history), checker.clocks.published(who), frozenset((warp,))))
+            keys = [key for signal in tracker.signals for key in self.keys(tracker.block, signal, tracker.threads, who)]
+            for own in reversed(history):
+                if own.tells:
+                    break
+                checker.objects.told(own, keys, checker.index(tracker.block))
+        return found
+
     def given(self, block: Performer, bound: Bound, signal: Signal, threads: Array) -> None:
         """Threads signal mbarriers."""
         checker = self.checker
-        line, some = checker.findings.number(block.here), checker.some(block, threads)
-        for key in checker.keys(block, signal.at):
-            checker.objects.use(key, some, line, checker.index(block), int(threads[0]))
+        line = checker.findings.number(block.here)
+        for key, own in self.told(block, signal, threads):
+            checker.objects.use(key, checker.some(block, own), line, checker.index(block), int(own[0]))
             if key >> 24 & 0xFF != block.rank:
-                self._remote(block, bound, signal.at, key, line, int(threads[0]), signal.kind in ("arrive", "drop"))
+                self._remote(block, bound, signal.at, key, line, int(own[0]), signal.kind in ("arrive", "drop"))
 
     def _remote(
         self, block: Performer, bound: Bound, at: Access, key: int, line: int, thread: int, arrives: bool
@@ -70,7 +95,8 @@ class Signals:
                     done, lanes, alive = checker.bits(block, mask)
                     if not relaxed:
                         checker.lanes.learning(done, lanes, alive, found.published)
-                    checker.objects.seen(key, found, done, np.where(lanes == alive, EVERY, lanes), relaxed, line)
+                    whole = np.where(lanes == alive, EVERY, lanes)
+                    checker.objects.seen(key, found, done, whole, relaxed, line, checker.index(block))
                     if relaxed:
                         checker.relaxed.update(dict.fromkeys(done.tolist(), "MBAR_RELAXED"))
 
@@ -80,9 +106,10 @@ class Signals:
         """As of `Observer`."""
         checker = self.checker
         line, rank = checker.findings.number(block.here), key >> 24 & 0xFF
+        thread, warps = int(threads[0]), checker.some(block, threads)
         following = checker.following_now
-        thread = int(threads[0])
-        warps = checker.some(block, threads)
+        if following and len(following) > 1:
+            following = [own for own in following if not own.warps.isdisjoint(warps.tolist())] or following
         if signal.kind in ("init", "inval"):
             words = checker.words("shared", rank)
             places, _ = words.words(np.array([key & 0xFFFFFF]), 8)
