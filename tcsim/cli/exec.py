@@ -167,7 +167,7 @@ def _report(file: str, found: Execution, files: dict[str, str]) -> Report:
             parts.append(Lines(tuple(own.lines()), own.name, "" if own.equal else "bad", wrap=True))
     verdict = {None: "completed; nothing is expected", True: "as expected", False: "not as expected"}[found.equal]
     if not found.passed and found.equal is not False:
-        verdict = "failed: " + (run.hazards[-1].name if run.hazards else "it did not complete")
+        verdict = "failed: " + (run.cause.name if run.cause else "it did not complete")
     parts.append(Lines((verdict,), "", "good" if found.passed else "bad"))
     return Report(f"{run.kernel} on {run.arch}", tuple(parts))
 

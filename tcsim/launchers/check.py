@@ -19,6 +19,7 @@ from tcsim.launchers.witnesses import ORDERS, SCHEDULES, Key, Search, Tried, Wit
 from tcsim.ptx import HAZARDS, Hazard, Run
 from tcsim.ptx.fixes import FIXES
 from tcsim.ptx.grid import Progress
+from tcsim.ptx.hazards import SEVERITIES
 from tcsim.ptx.sarif import Checked, sarif
 from tcsim.ptx.timeline import Timeline
 
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 """Of `Check.as_dict`, which check.schema.json describes: raised when a key goes or changes its meaning."""
-SEVERITIES = ("error", "strict", "repaired", "perf")
-"""The worst first."""
 LARGEST_SOURCE = 4 << 20
 """Bytes of a source file of which lines are quoted."""
 
@@ -108,7 +107,8 @@ class Check:
                 hazard = replace(before.hazard, count=before.hazard.count + own.count)
                 schedules = tuple(dict.fromkeys((*before.schedules, schedule)))
                 found[key] = replace(before, hazard=hazard, schedules=schedules)
-        every = sorted(found.values(), key=lambda own: SEVERITIES.index(own.hazard.severity))
+        rank = {severity: place for place, severity in enumerate(SEVERITIES)}
+        every = sorted(found.values(), key=lambda own: rank[own.hazard.severity])
         return tuple(
             replace(own, tried=self.tried.get(key_of(own.kernel, own.ptx, own.hazard)))
             if own.hazard.severity == "error"
@@ -136,7 +136,7 @@ class Check:
         if severity not in SEVERITIES or not allowed <= set(HAZARDS):
             wrong = shortened(severity if severity not in SEVERITIES else sorted(allowed - set(HAZARDS)))
             raise OperandError(f"no severity or rule {wrong}; valid: {listing(SEVERITIES)}; names of tcsim.ptx.HAZARDS")
-        worst = SEVERITIES[: SEVERITIES.index(severity) + 1]
+        worst = list(SEVERITIES)[: list(SEVERITIES).index(severity) + 1]
         return tuple(own for own in self.findings if own.hazard.severity in worst and own.hazard.name not in allowed)
 
     def as_dict(self) -> dict[str, Any]:

@@ -6,29 +6,24 @@ from pathlib import Path
 from typing import Any
 
 from tcsim.inspection.report import Facts, Lines, Report
-from tcsim.launchers.check import SEVERITIES, Check, Finding, Place
+from tcsim.launchers.check import Check, Finding, Place
 from tcsim.launchers.launched import extents
 from tcsim.ptx import HAZARDS
 from tcsim.ptx.fixes import FIXES
+from tcsim.ptx.hazards import SEVERITIES
 
 LONGEST_LINE = 130
 """Letters of a line of PTX or of a source that are shown: two lines of text."""
-_MEANING = {
-    "error": "undefined, or different bits in a legal order of completion",
-    "strict": "a rule is broken; no failure of hardware is known",
-    "repaired": "ptxas adds what is missing, or serialises",
-    "perf": "synchronisation that orders nothing",
-}
 
 
 def report(found: Check) -> Report:
     """What is shown of a check."""
     parts: list[Any] = [Facts(tuple(_facts(found)))]
-    for severity in SEVERITIES:
+    for severity, meaning in SEVERITIES.items():
         own = [item for item in found.findings if item.hazard.severity == severity]
         if own:
             style: Any = "bad" if severity == "error" else ""
-            parts.append(Lines((_MEANING[severity],), f"{severity} ({len(own)})", style))
+            parts.append(Lines((meaning,), f"{severity} ({len(own)})", style))
         parts += [Facts(tuple(_finding(item)), item.hazard.name) for item in own]
     for witness in found.witnesses:
         late, early = witness.schedules

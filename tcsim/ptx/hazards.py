@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -11,6 +12,14 @@ from tcsim.ptx.rules import RULES, Rule
 
 HAZARDS: MappingProxyType[str, Rule] = MappingProxyType({rule.name: rule for rule in RULES})
 """Every name that a run can report, and nothing else: names of rules that are not looked for yet are not here."""
+
+SEVERITIES: MappingProxyType[str, str] = MappingProxyType({
+    "error": "undefined, or different bits in a legal order of completion",
+    "strict": "a rule is broken; no failure of hardware is known",
+    "repaired": "ptxas adds what is missing, or serialises",
+    "perf": "synchronisation that orders nothing",
+})  # fmt: skip
+"""What each severity means, the worst first. Only errors make a launch fail."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +60,14 @@ class Hazard(Shown):
         return f"{self.name}: {self.message}" + (f" ({', '.join(where)})" if where else "")
 
 
-def merged(hazards: list[Hazard]) -> list[Hazard]:
-    """One hazard for each (name, line, other line), in order of the first, with the number of all.
+def worst_first(hazards: Iterable[Hazard]) -> list[Hazard]:
+    """By severity, and of one severity as they came."""
+    rank = {name: place for place, name in enumerate(SEVERITIES)}
+    return sorted(hazards, key=lambda own: rank[own.severity])
+
+
+def merged(hazards: Sequence[Hazard], completed: bool = True) -> list[Hazard]:
+    """One hazard for each (name, line, other line), in order of the first, with the number of all; not completed: what ended the run stays last.
 
     >>> merged([Hazard("TRAP", "a", 1), Hazard("TRAP", "b", 1), Hazard("TRAP", "c", 2)])[0].count
     2
@@ -61,4 +76,6 @@ def merged(hazards: list[Hazard]) -> list[Hazard]:
     for item in hazards:
         key = item.name, item.line, item.other_line
         found[key] = replace(found[key], count=found[key].count + item.count) if key in found else item
+    if hazards and not completed:
+        found[key] = found.pop(key)
     return list(found.values())

@@ -61,6 +61,11 @@ class Run(Shown):
         return [own for own in self.hazards if own.severity == "error"]
 
     @property
+    def cause(self) -> Hazard | None:
+        """Why it failed: the error that ended it, else the first error; None if there is none."""
+        return next(iter(self.errors if self.completed else reversed(self.errors)), None)
+
+    @property
     def hazard_block(self) -> tuple[int, ...] | None:
         """The block of the first hazard that names one."""
         return next((tuple(own.block) for own in self.hazards if own.block is not None), None)
@@ -268,7 +273,7 @@ class Kernel(Shown):
 
     def _run_of(self, grid: Grid, completed: bool, count: int) -> Run:
         return Run(
-            completed, merged(grid.hazards), grid.inexact + grid.sums.inexact(), "".join(grid.output), grid.instructions,
+            completed, merged(grid.hazards, completed), grid.inexact + grid.sums.inexact(), "".join(grid.output), grid.instructions,
             grid.launch.arch, self.name, count, self.module.text, grid.launch.touched,
         )  # fmt: skip
 
