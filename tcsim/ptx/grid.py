@@ -65,6 +65,7 @@ class Grid:
         self.launch = launch
         self.instructions = 0
         self.ended = 0  # clusters
+        self.observed = 0  # clusters of which is known what they did, to their end or until the run stopped
         self.hazards: list[Hazard] = []
         self.inexact: Counter[str] = Counter()
         self.sums = Sums()
@@ -181,6 +182,7 @@ class Grid:
 
     def _observed(self, cluster: Cluster, stop: Stop | None) -> None:
         """What an observer has found when its cluster ends."""
+        self.observed += 1
         if cluster.observer is not None:
             cluster.observer.ended(stop)
             self.hazards += cluster.observer.hazards()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -66,8 +67,10 @@ def worst_first(hazards: Iterable[Hazard]) -> list[Hazard]:
     return sorted(hazards, key=lambda own: rank[own.severity])
 
 
-def merged(hazards: Sequence[Hazard], completed: bool = True) -> list[Hazard]:
+def merged(hazards: Sequence[Hazard], completed: bool = True, clusters: int = 1) -> list[Hazard]:
     """One hazard for each (name, line, other line), in order of the first, with the number of all; not completed: what ended the run stays last.
+
+    clusters: how many were watched. Mends are kept only if they mend each of them.
 
     >>> merged([Hazard("TRAP", "a", 1), Hazard("TRAP", "b", 1), Hazard("TRAP", "c", 2)])[0].count
     2
@@ -78,4 +81,16 @@ def merged(hazards: Sequence[Hazard], completed: bool = True) -> list[Hazard]:
         found[key] = replace(found[key], count=found[key].count + item.count) if key in found else item
     if hazards and not completed:
         found[key] = found.pop(key)
+    judged = [own for own in hazards if "operand" in own.detail]
+    mends = Counter((own.name, own.line, own.other_line, own.detail.get("mend")) for own in judged)
+    if any(mend is None or count < clusters for (*_, mend), count in mends.items()):
+        found = {key: without_mend(own) for key, own in found.items()}
     return list(found.values())
+
+
+def without_mend(own: Hazard) -> Hazard:
+    """A hazard with what is wrong alone."""
+    if "found" not in own.detail:
+        return own
+    detail = {key: value for key, value in own.detail.items() if key not in ("mend", "found")}
+    return replace(own, message=own.detail["found"], detail=detail)

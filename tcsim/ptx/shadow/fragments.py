@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -65,7 +66,11 @@ def view_of(
     def shifts(target: Array) -> Iterator[Mend]:
         return _shifts(addresses, lines, lookup, where, target) if loaded else iter(())
 
-    return View(name, found, k, each, "k", 0, line, by, mends, lambda: iter(()), shifts)
+    def again(key: Hashable) -> Mend | None:
+        return next((own for own in mends() if own.key == key), None)
+
+    begin = int(addresses.flat[0]) if loaded else -1
+    return View(name, found, k, each, "k", 0, line, by, mends, lambda: iter(()), shifts, begin=begin, again=again)
 
 
 def _mends(place: Array, lookup: Lookup) -> Iterator[Mend]:
@@ -86,7 +91,7 @@ def _further(step: int) -> str:
 
 
 def _mend(said: str, place: Array, lookup: Lookup) -> Mend:
-    return Mend("FRAGMENT_LAYOUT", said, lookup(place))
+    return Mend("FRAGMENT_LAYOUT", said, lambda: lookup(place))
 
 
 def _blocks(place: Array) -> Array | None:
@@ -157,8 +162,9 @@ def _swizzles(place: Array, lookup: Lookup) -> Iterator[Mend]:
             begins = int(place[0, 0]) // PATTERN_ROW * PATTERN_ROW
             if own is not None and pitch == own.span and (begins + rows * pitch) % own.period == 0:
                 said = f"the tile at a multiple of {own.period} bytes, or its rows counted from there for the swizzle,"
-                yield Mend("SWIZZLE_PHASE_1024", said, lookup(place ^ flipped))
-            yield _mend(f"the swizzle's phase {rows} rows back", place ^ flipped, lookup)
+                yield Mend("SWIZZLE_PHASE_1024", said, partial(lookup, place ^ flipped), ("pattern", bits, shift))
+            said = f"the swizzle's phase {rows} rows back"
+            yield Mend("FRAGMENT_LAYOUT", said, partial(lookup, place ^ flipped), ("phase", rows, bits, shift))
     for bits, shift in _SWIZZLES:
         plain = place ^ _xor(place, bits, shift)
         for more, far in _SWIZZLES if _straight(plain) else ():
@@ -190,4 +196,4 @@ def _shifts(place: Array, lines: Array, lookup: Lookup, where: Where, target: Ar
     there = where(target, int(place.flat[0]) >> 24)
     if there is not None and abs(int(there.flat[0]) - int(place.flat[0])) <= NEAR:
         said = f"its first element read from byte {int(there.flat[0]) & 0xFFFFFF} of shared memory instead of {int(place.flat[0]) & 0xFFFFFF}"
-        yield Mend("FRAGMENT_LAYOUT", said, target)
+        yield Mend("FRAGMENT_LAYOUT", said, lambda: target)
