@@ -264,10 +264,10 @@ class Origins:
             if mend is None or not fits(own, mend) or (alike and (mend.found != own.found).any()):
                 trial.holds = False
                 continue
-            assert mend.found is not None
             if wide and not self.trials.is_named(own):
                 self.named(block, thread, own, replace(mend, rule=trial.rule), None, trial)
             views[name] = own.as_mended(mend.found)
+            self.trials.rows(views[name])
             under.append(trial)
         return under
 
@@ -278,7 +278,7 @@ class Origins:
     def widened(self, block: Threads, thread: int, trial: Trial, view: View, before: View) -> View | None:
         """The operand of the product before as it would be with a mend of this one: what all instructions need that read it."""
         mend = before.again(trial.key)
-        if trial is not self.trials.of(view) or mend is None or not fits(before, mend) or mend.found is None:
+        if trial is not self.trials.of(view) or mend is None or not fits(before, mend):
             return None
         if not self.trials.is_named(before):
             self.named(block, thread, before, replace(mend, rule=trial.rule), None, trial)
@@ -317,7 +317,7 @@ class Origins:
         self, block: Threads, thread: int, view: View, mend: Mend, other: View | None, wide: Trial | None = None
     ) -> View | None:
         """Say what is wrong with an operand; as it would be with a mend. wide: what is wrong with another instruction that reads it the same way."""
-        if mend.found is None or not (mend.found != view.found).any():
+        if not (mend.found != view.found).any():
             return None
         row, column = (int(own) for own in np.argwhere(mend.found != view.found)[0])
         wanted, read = view.element(row, column), int(view.found[row, column])
@@ -327,7 +327,9 @@ class Origins:
         if wide is not None:
             plain = f"{opcode} reads {view.name} the way that {self.checker.findings.opcode(wide.finding[1])} does, which is wrong there"
         self.report(block, thread, view, mend, plain, said, [row, int(view.k[column])], read, wide=wide is not None)
-        return view.as_mended(mend.found)
+        mended = view.as_mended(mend.found)
+        self.trials.rows(mended)
+        return mended
 
     def likeliest(self, view: View, other: View | None, mends: Iterator[Mend]) -> Mend | None:
         """The first."""
@@ -382,7 +384,7 @@ class Origins:
 
 def fits(view: View, mend: Mend) -> bool:
     """Whether a mend gives an operand of the same shape."""
-    return mend.found is not None and mend.found.shape == view.found.shape
+    return mend.found.shape == view.found.shape
 
 
 def written_as(view: View, mended: Array, read: int) -> str:

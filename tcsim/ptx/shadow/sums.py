@@ -80,6 +80,7 @@ class Sum:
     ideal: dict[str, int]  # where they should have begun: origins
     begins: dict[str, int]  # and the places in shared memory
     pairs: dict[tuple[int, int], int]  # the slices of each product, and its line
+    in_step: bool = False  # whether its first operands begin at the same k
     moved: bool = False  # whether one of them did not begin where it should have
     mends: tuple[Trial, ...] = ()  # with which the last one was as it is
     steps: int = 0
@@ -126,7 +127,8 @@ class Sums:
             self.forget(key)
             ideal = {"A": one.at, "B": other.at}
             begins = {"A": a.begin, "B": b.begin}
-            self.now[key] = Sum(a.line, one, other, ideal, begins, {(one.at, other.at): a.line}, mends=mends)
+            pairs = {(one.at, other.at): a.line}
+            self.now[key] = Sum(a.line, one, other, ideal, begins, pairs, self.origins.same_k(a, b), mends=mends)
             return
         step = _Step(self, own, block, thread, own.line, (own.a, own.b), (one, other), mends)
         own.line, own.a, own.b, own.mends = a.line, one, other, mends
@@ -231,7 +233,7 @@ class _Step:
             if steps["A"] != whole and not self._regular():
                 self._both(steps["A"], whole, ideal, begins)
         else:
-            self._one(steps, whole, ideal)
+            self._one(steps, whole, ideal, begins)
 
     def as_it_is(self) -> None:
         """The sum goes on from where the operands begin."""
@@ -262,8 +264,8 @@ class _Step:
         by, takes = self._by(one, self.before[0]), whole * one.view.unit
         said = f"k of A and B goes on by {by}, and each product takes {takes}"
         if 0 < abs(by) < takes:
-            for side, target in zip(self.now, targets, strict=True):
-                self._report_one(side, target - side.at, said, None)
+            for side, before, target in zip(self.now, self.before, targets, strict=True):
+                self._report_one(side, target - side.at, said, None, (before, begins))
             return
         mends = [
             sums.origins.shifted(side.view, side.moved(target - side.at))
@@ -338,31 +340,43 @@ class _Step:
 
     # --- one of them
 
-    def _one(self, steps: dict[str, int], whole: int, ideal: dict[str, int]) -> None:
+    def _one(self, steps: dict[str, int], whole: int, ideal: dict[str, int], begins: dict[str, int]) -> None:
         """They do not go on together."""
         (one, other), (first, second) = self.now, self.before
-        pairs = [(one, first, other, second), (other, second, one, first)]
-        for side, before, against, its in pairs[::-1] if steps["A"] == whole else pairs:
+        pairs = [(one, first, other), (other, second, one)]
+        for side, before, against in pairs[::-1] if steps["A"] == whole else pairs:
             name = side.view.name
             if abs(steps[against.view.name]) != whole:
                 continue
             target = ideal[name] + steps[against.view.name] * side.step
-            said = f"k of {name} goes on by {self._by(side, before)} where that of {against.view.name} goes on by {self._by(against, its)}"
+            takes = steps[against.view.name] * side.view.unit
+            said = (
+                f"k of {name} goes on by {self._by(side, before)} where that of {against.view.name} goes on by {takes}"
+            )
             later = None if 0 < abs(steps[name]) < whole else (name, target)
-            if self._report_one(side, target - side.at, said, later):
+            if self._report_one(side, target - side.at, said, later, (before, begins)):
                 return
-        if not self.sums.origins.elsewhere(self.block, self.thread, one.view, other.view):
+        origins = self.sums.origins
+        if not self.own.in_step or not origins.elsewhere(self.block, self.thread, one.view, other.view):
             self.sums.origins.trials.refute(self.mends)
 
-    def _report_one(self, side: Side, further: int, said: str, later: tuple[str, int] | None) -> bool:
-        """An operand begins at another element than the sum needs, which lies in shared memory; later: not wrong if the sum takes that, and slices twice."""
+    def _report_one(
+        self, side: Side, further: int, said: str, later: tuple[str, int] | None, was: tuple[Side, dict[str, int]]
+    ) -> bool:
+        """An operand begins at another element than the sum needs, which lies in shared memory.
+
+        later: not wrong if the sum takes that, and slices twice. was: the operand of the product before, and where both should have begun.
+        """
         mend = self.sums.origins.shifted(side.view, side.moved(further))
         if mend is None:
             return False
         self._should(side, side.at + further, mend)
+        name = side.view.name
+        bytes = bytes_of_step(side.view, was[0].view, was[1][name], self.own.begins[name])
+        words = f"{said} ({bytes})" if bytes else said
 
         def report() -> None:
-            self.sums.origins.behind(self.block, self.thread, side.view, mend, said, self.last)
+            self.sums.origins.behind(self.block, self.thread, side.view, mend, words, self.last)
 
         record = Record(report, lambda: later is None or not self._explained(*later), self.mends, side.view.line, "one")
         if later is None:
@@ -446,7 +460,7 @@ class _Step:
 def mend_moves(mend: Mend, before: Side, now: Side) -> bool:
     """Whether an operand as it would be with a mend goes on to the next one."""
     found = mend.found
-    return found is not None and found.shape == now.view.found.shape and int(found[before.row, 0]) + now.whole == now.at
+    return found.shape == now.view.found.shape and int(found[before.row, 0]) + now.whole == now.at
 
 
 def bytes_of_step(view: View, before: View, begin: int, should: int) -> str:

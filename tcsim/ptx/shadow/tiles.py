@@ -33,9 +33,10 @@ class Mend:
     )
 
     @cached_property
-    def found(self) -> Array | None:
-        """Origins (rows, columns); None where there is no such operand."""
-        return self.make()
+    def found(self) -> Array:
+        """Origins (rows, columns); none where there is no such operand."""
+        own = self.make()
+        return np.zeros((0, 0), np.int64) if own is None else own
 
     @property
     def key(self) -> Hashable:
@@ -103,9 +104,16 @@ def irregular(view: View, other: View | None) -> str:
     if len(bent):
         row, run = (int(own) for own in bent[0])
         here, there = int(found[row, run] - found[row, 0]), int(found[0, run] - found[0, 0])
+        ordered = np.sort(found, 1)
+        same = ((ordered - ordered[:, :1]) == (ordered[:1] - ordered[0, 0])).all()
+        why = (
+            ": pieces of its rows are exchanged, as by a swizzle that is not the one with which they were written"
+            if same
+            else ""
+        )
         return (
             f"reads elements that are not rows and columns of one matrix: from {name(row, 0)} to {name(row, run)} it is {here} bytes "
-            f"in global memory, and from {begin} to {name(0, run)} {there}"
+            f"in global memory, and from {begin} to {name(0, run)} {there}{why}"
         )
     if other is not None and not _goes_with(view, other):
         one, its = ([int(x) for x in np.diff(own.found[0])] for own in (view, other))

@@ -405,12 +405,12 @@ class Traced(Copied):
         return right
 
     def likeliest(self, view: View, other: View | None, mends: Iterator[Mend]) -> Mend | None:
-        """Of a few the first that begins at the same k as the other operand, where rows of both are whole, else the first with k side by side."""
+        """Of a few one that begins at the same k as the other operand, where rows of both are whole, else one with k side by side: that of the nearest rows."""
         found = list(islice(mends, _MOST_MENDS))
         begins = None if other is None else self._column(other, other.found)
-        same = (own for own in found if begins is not None and self._column(view, _known(own)) == begins)
-        beside = (own for own in found if _beside(_known(own)))
-        return next(same, next(beside, found[0] if found else None))
+        same = [own for own in found if begins is not None and self._column(view, own.found) == begins]
+        beside = [own for own in found if _beside(own.found)]
+        return min(same or beside or found[:1], key=lambda own: _apart(own.found), default=None)
 
     def _column(self, view: View, found: Array) -> int | None:
         """The k of the first element, of an operand whose k lie side by side in rows of global memory that begin with their array."""
@@ -449,7 +449,7 @@ class Traced(Copied):
         tries = self.tried.get((view.line, "across"), 0)
         self.tried[view.line, "across"] = tries + 1
         for mend in view.turned() if tries < self.most_tries else ():
-            if mend.found is None:
+            if not mend.found.size:
                 continue
             own = stride(replace(view, k=np.arange(mend.found.shape[1]), found=mend.found))
             if own is not None and mend.found.flat[0] == view.found.flat[0] and far == own[2] * steps:
@@ -483,9 +483,9 @@ class Traced(Copied):
         self.report(block, thread, view, mended, plain, message, [0, int(view.k[0])], 1, again=False)
 
 
-def _known(mend: Mend) -> Array:
-    assert mend.found is not None
-    return mend.found
+def _apart(found: Array) -> int:
+    """Bytes from the first row to the next."""
+    return abs(int(found[1, 0] - found[0, 0])) if len(found) > 1 else 0
 
 
 def _beside(found: Array) -> bool:

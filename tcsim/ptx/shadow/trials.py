@@ -38,6 +38,13 @@ class Trials:
         self.lost = False  # whether something is wrong that no mend is known for
         self.wide: dict[str, Trial] = {}  # that all instructions need, which read an operand
         self._of: dict[tuple[int, str], Trial] = {}
+        self._rows: dict[tuple[str, int], frozenset[int]] = {}  # by operand and element that begins a row, of one k
+
+    def rows(self, view: View) -> None:
+        """Note the rows of an operand as it would be with a mend: two have the same ones, or others."""
+        own = frozenset(view.found[:, 0].tolist())
+        if any(self._rows.setdefault((view.name, row), own) != own for row in own):
+            self.lost = True
 
     def of(self, view: View) -> Trial | None:
         """That of an instruction's operand."""
