@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -305,12 +304,11 @@ class Origins:
         self.tried[view.line, view.name] = tries + 1
         if tries >= self.most_tries:
             return None
-        mends = (
-            own
-            for own in chain(self.trials.known(view), view.mends())
-            if fits(view, own) and right(own.found) and (own.found != view.found).any()
+        known, every = (
+            (own for own in mends if fits(view, own) and right(own.found) and (own.found != view.found).any())
+            for mends in (self.trials.known(view), view.mends())
         )
-        mend = self.likeliest(view, other, mends)
+        mend = next(known, None) or self.likeliest(view, other, every)
         return None if mend is None else self.named(block, thread, view, mend, other)
 
     def named(
