@@ -249,19 +249,19 @@ class Origins:
         """Put those of the operands for which a mend was found as they would be with it; the mends. right: whether one is, by itself."""
         under = list[Trial | None]()
         trials = {name: self.trials.of(own) for name, own in views.items()}
-        if not any(trials.values()):
+        if self.trials.lost or not any(trials.values()):
             return under
         a, b = views.get("A"), views.get("B")
         as_it_is = all(map(right, views.values())) and (a is None or b is None or paired(a, b))
         for name, own in list(views.items()):
             trial = trials[name]
-            if trial is None or not trial.holds:
+            if trial is None:
                 continue
             mend = own.again(trial.key)
             wide = name in self.trials.wide
             alike = as_it_is and (not wide or (a is not None and b is not None and self.same_k(a, b)))
             if mend is None or not fits(own, mend) or (alike and (mend.found != own.found).any()):
-                trial.holds = False
+                self.trials.refute([trial])
                 continue
             if wide and not self.trials.is_named(own):
                 self.named(block, thread, own, replace(mend, rule=trial.rule), None, trial)

@@ -121,7 +121,7 @@ class Sums:
             return
         self.taken["A"].add(one.at)
         self.taken["B"].add(other.at)
-        mends = tuple(trial for trial in under if trial is not None and trial.holds)
+        mends = tuple(trial for trial in under if trial is not None)
         own = None if fresh else self.now.get(key)
         if own is None:
             self.forget(key)

@@ -326,7 +326,7 @@ class Traced(Copied):
         """An operand that is wrong, as it would be with a mend; key: of the sum that it is added to."""
         trial = self.trials.of(view)
         if trial is not None:
-            trial.holds = False
+            self.trials.refute([trial])
             return None
         right = self._right_with(view, other)
         known = any(fits(view, own) and right(own.found) for own in self.trials.known(view))
@@ -461,7 +461,7 @@ class Traced(Copied):
                     f"{opcode}: {view.name} goes on along its rows and not along k: its rows and its k are exchanged"
                 )
                 said = f"{opcode} reads {view.element(0, 1)} from {read}: with {mend.said} every element would be the one that was written"
-                self.report(block, thread, view, mend, plain, said, [0, 1], 1)
+                self.report(block, thread, view, mend, plain, said, [0, 1], 1, wide=True)
                 self.widened(block, thread, self.trials.every[-1], view, before)
                 return True
         return False

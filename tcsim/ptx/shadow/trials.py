@@ -26,7 +26,7 @@ class Trial:
     key: Hashable  # of the mend
     mend: str  # in words
     said: str  # the message with it
-    holds: bool = True
+    early: bool = False  # whether the instruction was right before, as it is
 
 
 class Trials:
@@ -35,7 +35,7 @@ class Trials:
     def __init__(self) -> None:
         self.every: list[Trial] = []
         self.right: set[tuple[int, str]] = set()  # instructions and operands that were right as they are
-        self.lost = False  # whether something is wrong that no mend is known for
+        self.lost = False  # whether something is wrong that no mend is known for, or that one does not mend
         self.wide: dict[str, Trial] = {}  # that all instructions need, which read an operand
         self._of: dict[tuple[int, str], Trial] = {}
         self._rows: dict[tuple[str, int], frozenset[int]] = {}  # by operand and element that begins a row, of one k
@@ -57,7 +57,7 @@ class Trials:
     def widen(self, view: View) -> None:
         """What mends an instruction's operand is what all need that read it, those too that are right by themselves."""
         trial = self._of[view.line, view.name]
-        trial.holds = True
+        trial.early = False
         self.wide[view.name] = trial
 
     def add(self, trial: Trial, view: View | None = None, wide: bool = False) -> None:
@@ -65,7 +65,7 @@ class Trials:
         self.every.append(trial)
         if view is not None:
             key = view.line, view.name
-            trial.holds = wide or key not in self.right
+            trial.early = key in self.right and not wide
             self._of[key] = trial
 
     def known(self, view: View) -> Iterator[Mend]:
@@ -77,14 +77,12 @@ class Trials:
                 yield replace(mend, rule=rule)
 
     def refute(self, trials: Iterable[Trial | None]) -> None:
-        """A product would not be right with these."""
-        for own in trials:
-            if own is not None:
-                own.holds = False
+        """A product would not be right with these: then none is named."""
+        self.lost = self.lost or any(own is not None for own in trials)
 
     def settle(self, findings: Findings) -> None:
         """Name the mends, if all together mend all."""
-        if self.lost or not all(own.holds for own in self.every):
+        if self.lost or any(own.early for own in self.every):
             return
         for own in reversed(self.every):
             findings.mended(own.finding, own.said, own.mend)
