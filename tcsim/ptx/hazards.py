@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,7 @@ from tcsim.ptx.rules import RULES, Rule
 HAZARDS: MappingProxyType[str, Rule] = MappingProxyType({rule.name: rule for rule in RULES})
 """Every name that a run can report, and nothing else: names of rules that are not looked for yet are not here."""
 
+_OPCODE = re.compile(r"[\s;{]")
 SEVERITIES: MappingProxyType[str, str] = MappingProxyType({
     "error": "undefined, or different bits in a legal order of completion",
     "strict": "a rule is broken; no failure of hardware is known",
@@ -35,12 +37,16 @@ class Hazard(Shown):
     message: str
     line: int | None = None  # of the PTX text, from 1
     other_line: int | None = None  # of the instruction that it conflicts with
-    source: str | None = None  # "file:line" of .loc
+    source: str | None = (
+        None  # "file:line" of .loc: that of the kernel, where the instruction is in a function that was inlined
+    )
     other_source: str | None = None
     block: tuple[int, int, int] | None = None  # the first in which it was seen
     thread: int | None = None  # in that block: x + y * width + z * width * height; warp thread // 32, lane thread % 32
     detail: dict[str, Any] = field(default_factory=dict)
     count: int = 1
+    inlined: tuple[str, ...] = ()  # lines of the functions that were inlined at `source`, the innermost last
+    other_inlined: tuple[str, ...] = ()
 
     @property
     def severity(self) -> str:
@@ -50,12 +56,12 @@ class Hazard(Shown):
     def as_dict(self) -> dict[str, Any]:
         """As plain data, the severity after the name."""
         named = dict(vars(self))
-        named["detail"] = dict(self.detail)
+        named |= {"detail": dict(self.detail), "inlined": list(self.inlined), "other_inlined": list(self.other_inlined)}
         return {"name": named.pop("name"), "severity": self.severity, **named}
 
     def __str__(self) -> str:
         where = [f"line {self.line}"] if self.line else []
-        where += [self.source] if self.source else []
+        where += [" > ".join((self.source, *self.inlined))] if self.source else []
         where += [f"block {self.block}"] if self.block is not None else []
         where += [f"warp {self.thread // 32} lane {self.thread % 32}"] if self.thread is not None else []
         return f"{self.name}: {self.message}" + (f" ({', '.join(where)})" if where else "")
@@ -65,6 +71,36 @@ def worst_first(hazards: Iterable[Hazard]) -> list[Hazard]:
     """By severity, and of one severity as they came."""
     rank = {name: place for place, name in enumerate(SEVERITIES)}
     return sorted(hazards, key=lambda own: rank[own.severity])
+
+
+Cause = tuple[str, str, str]
+
+
+def cause_of(own: Hazard, text: Sequence[str] = ()) -> Cause:
+    """What hazards of one cause have in common: the rule, and both lines of the source; without .loc what the instructions are.
+
+    text: the lines of the PTX.
+    """
+
+    def place(source: str | None, line: int | None) -> str:
+        if source is not None or line is None:
+            return source or ""
+        return _OPCODE.split(text[line - 1].strip(), 1)[0] if 0 < line <= len(text) else str(line)
+
+    return own.name, place(own.source, own.line), place(own.other_source, own.other_line)
+
+
+def by_cause(hazards: Iterable[Hazard], text: Sequence[str] = ()) -> dict[Cause, list[Hazard]]:
+    """Hazards of one cause together, in the order of the first of each.
+
+    >>> found = by_cause([Hazard("TRAP", "a", 1, source="k.cu:9"), Hazard("TRAP", "a", 2, source="k.cu:9"), Hazard("TRAP", "b", 3)])
+    >>> [len(own) for own in found.values()]
+    [2, 1]
+    """
+    found: dict[Cause, list[Hazard]] = {}
+    for own in hazards:
+        found.setdefault(cause_of(own, text), []).append(own)
+    return found
 
 
 def merged(hazards: Sequence[Hazard], completed: bool = True, clusters: int = 1) -> list[Hazard]:

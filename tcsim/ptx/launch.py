@@ -38,6 +38,8 @@ from tcsim.ptx.stepping.session import Session
 from tcsim.ptx.syntax import Function, PtxError, Variable
 from tcsim.ptx.syntax import Module as Syntax
 
+_DYNAMIC = 1 << 24
+"""Bytes that dynamic shared memory has at the most, where its variable is looked for by a place."""
 _SCHEDULE = re.compile(r"(late|early)(:[1-9]\d{0,8})?")
 
 
@@ -205,6 +207,9 @@ class Kernel(Shown):
             for place, (_, key, own) in enumerate(shared)
             if own.count is not None
         ]
+        made.shared_names += [
+            (dynamic, _DYNAMIC, own.element_bytes, key) for _, key, own in shared if own.count is None
+        ][:1]
         return made
 
     def launch(

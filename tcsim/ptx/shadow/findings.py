@@ -52,10 +52,13 @@ class Findings:
             self._found[key] = replace(before, count=before.count + 1)
             return key
         at, conflict = self.instruction(line), self.instruction(other)
+        here, there = (
+            own.source.places if own is not None and own.source is not None else () for own in (at, conflict)
+        )
         self._found[key] = Hazard(
             name, message, at.line if at else None, conflict.line if conflict else None,
-            str(at.source) if at and at.source else None, str(conflict.source) if conflict and conflict.source else None,
-            (block[0], block[1], block[2]) if block is not None else None, thread, detail,
+            here[0] if here else None, there[0] if there else None,
+            (block[0], block[1], block[2]) if block is not None else None, thread, detail, inlined=here[1:], other_inlined=there[1:],
         )  # fmt: skip
         return key
 
