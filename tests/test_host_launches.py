@@ -76,7 +76,7 @@ def test_what_lies_behind_an_array_is_not_the_kernels() -> None:
     with pytest.raises(LaunchFailed, match=r"add stopped: GMEM_UNMAPPED: .*line 10") as caught:
         launched(session, x, y, 64)
     assert session.launches == [caught.value.launched] and not session.launches[0].clean
-    assert session.memory.segments == [] and "1 with hazards" in session.summary()
+    assert session.memory.segments == [] and "1 with errors" in session.summary()
 
 
 def test_scratch_memory_is_for_one_launch() -> None:

@@ -22,6 +22,7 @@ from tcsim.launchers.job import Execution, Job, execute
 from tcsim.launchers.progress import bar
 from tcsim.launchers.script import run_script
 from tcsim.ptx import Limits
+from tcsim.ptx.hazards import by_cause
 
 SCHEMA = 1
 """Of what --json writes: raised when a key goes or changes its meaning."""
@@ -39,6 +40,7 @@ def run(
     save: Annotated[
         str | None, typer.Option("--save", help="Write a recorded launch of each of a script's to this folder.", metavar="FOLDER")
     ] = None,
+    every: options.Every = False,
     json: options.Json = False,
 ) -> None:  # fmt: skip
     """Run a kernel's PTX, a recorded launch, or a script for Triton, without a GPU.
@@ -61,7 +63,7 @@ def run(
         found = execute(job, progress)
     files = _written(found, output)
     data = {"schema": SCHEMA, "file": file, **found.as_dict(), "files": files}
-    emit("exec", lambda: data, lambda: _report(file, found, files), form="json" if json else "text")
+    emit("exec", lambda: data, lambda: _report(file, found, files, every), form="json" if json else "text")
     if not found.passed:
         raise typer.Exit(1)
 
@@ -138,7 +140,7 @@ def _written(found: Execution, output: str | None) -> dict[str, str]:
     return files
 
 
-def _report(file: str, found: Execution, files: dict[str, str]) -> Report:
+def _report(file: str, found: Execution, files: dict[str, str], every: bool) -> Report:
     job, run = found.job, found.run
     shape = f"grid {_dim3(job.grid)}, block {_dim3(job.block)}" + (
         f", cluster {_dim3(job.cluster)}" if job.cluster != (1, 1, 1) else ""
@@ -147,7 +149,9 @@ def _report(file: str, found: Execution, files: dict[str, str]) -> Report:
         ("launch", f"{shape}, {job.dynamic_smem} dynamic shared bytes, schedule {job.schedule}"),
         ("completed", ("yes" if run.completed else "no") + f", {run.instructions} instructions"),
     ]
-    facts += [("hazard", str(own)) for own in run.hazards]
+    for first, *more in by_cause(run.hazards, run.text.splitlines()).values():
+        facts += [("hazard", str(own)) for own in (first, *(more if every else ()))]
+        facts += [("", f"and {len(more)} more of the same cause: --all shows them")] if more and not every else []
     facts.append(
         (
             "inexact",
@@ -167,7 +171,7 @@ def _report(file: str, found: Execution, files: dict[str, str]) -> Report:
             parts.append(Lines(tuple(own.lines()), own.name, "" if own.equal else "bad", wrap=True))
     verdict = {None: "completed; nothing is expected", True: "as expected", False: "not as expected"}[found.equal]
     if not found.passed and found.equal is not False:
-        verdict = "failed: " + (run.hazards[-1].name if run.hazards else "it did not complete")
+        verdict = "failed: " + (run.cause.name if run.cause else "it did not complete")
     parts.append(Lines((verdict,), "", "good" if found.passed else "bad"))
     return Report(f"{run.kernel} on {run.arch}", tuple(parts))
 

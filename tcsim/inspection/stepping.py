@@ -105,7 +105,8 @@ class Console:
             found = {number: str(own) for number, own in self.session.breakpoints.items()}
             return [f"{number}  {text}" for number, text in found.items()] or ["no breakpoints"], found
         number = self.session.break_at(_place(words))
-        return [f"breakpoint {number}: {self.session.breakpoints[number]}"], {"number": number}
+        never, said = self.session.never(number), f"breakpoint {number}: {self.session.breakpoints[number]}"
+        return [said, *([f"   it never stops: {never}"] if never else [])], {"number": number, "never": never}
 
     def delete(self, words: Sequence[str]) -> Said:
         """delete NUMBER."""

@@ -19,6 +19,7 @@ from tcsim.launchers.witnesses import ORDERS, SCHEDULES, Key, Search, Tried, Wit
 from tcsim.ptx import HAZARDS, Hazard, Run
 from tcsim.ptx.fixes import FIXES
 from tcsim.ptx.grid import Progress
+from tcsim.ptx.hazards import SEVERITIES, cause_of
 from tcsim.ptx.sarif import Checked, sarif
 from tcsim.ptx.timeline import Timeline
 
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 """Of `Check.as_dict`, which check.schema.json describes: raised when a key goes or changes its meaning."""
-SEVERITIES = ("error", "strict", "repaired", "perf")
-"""The worst first."""
 LARGEST_SOURCE = 4 << 20
 """Bytes of a source file of which lines are quoted."""
 
@@ -41,10 +40,12 @@ class Place:
     text: str
     source: str | None  # "file:line"
     source_text: str
+    inlined: tuple[str, ...] = ()  # lines of the functions that were inlined there, the innermost last
 
     def as_dict(self) -> dict[str, Any]:
         """The keys of JSON."""
-        return dict(vars(self))
+        own = {name: value for name, value in vars(self).items() if name != "inlined"}
+        return own | ({"inlined": list(self.inlined)} if self.inlined else {})
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,21 +101,36 @@ class Check:
             for own in run.hazards:
                 key = run.kernel, run.text, own.name, own.line, own.other_line
                 if key not in found:
-                    other = quotes.place(run.text, own.other_line, own.other_source) if own.other_line else None
-                    here = quotes.place(run.text, own.line, own.source)
+                    other = (
+                        quotes.place(run.text, own.other_line, own.other_source, own.other_inlined)
+                        if own.other_line
+                        else None
+                    )
+                    here = quotes.place(run.text, own.line, own.source, own.inlined)
                     found[key] = Finding(run.kernel, run.text, own, (schedule,), here, other)
                     continue
                 before = found[key]
                 hazard = replace(before.hazard, count=before.hazard.count + own.count)
                 schedules = tuple(dict.fromkeys((*before.schedules, schedule)))
                 found[key] = replace(before, hazard=hazard, schedules=schedules)
-        every = sorted(found.values(), key=lambda own: SEVERITIES.index(own.hazard.severity))
+        rank = {severity: place for place, severity in enumerate(SEVERITIES)}
+        every = sorted(found.values(), key=lambda own: rank[own.hazard.severity])
         return tuple(
             replace(own, tried=self.tried.get(key_of(own.kernel, own.ptx, own.hazard)))
             if own.hazard.severity == "error"
             else own
             for own in every
         )
+
+    @cached_property
+    def causes(self) -> tuple[tuple[Finding, ...], ...]:
+        """The findings, those of one kernel and one cause together (`tcsim.ptx.hazards.cause_of`)."""
+        found: dict[tuple[Any, ...], list[Finding]] = {}
+        lines: dict[str, list[str]] = {}
+        for own in self.findings:
+            text = lines.setdefault(own.ptx, own.ptx.splitlines())
+            found.setdefault((own.kernel, own.ptx, cause_of(own.hazard, text)), []).append(own)
+        return tuple(map(tuple, found.values()))
 
     @property
     def counts(self) -> dict[str, int]:
@@ -136,7 +152,7 @@ class Check:
         if severity not in SEVERITIES or not allowed <= set(HAZARDS):
             wrong = shortened(severity if severity not in SEVERITIES else sorted(allowed - set(HAZARDS)))
             raise OperandError(f"no severity or rule {wrong}; valid: {listing(SEVERITIES)}; names of tcsim.ptx.HAZARDS")
-        worst = SEVERITIES[: SEVERITIES.index(severity) + 1]
+        worst = list(SEVERITIES)[: list(SEVERITIES).index(severity) + 1]
         return tuple(own for own in self.findings if own.hazard.severity in worst and own.hazard.name not in allowed)
 
     def as_dict(self) -> dict[str, Any]:
@@ -175,11 +191,11 @@ class Quotes:
         self._folders = [Path.cwd().resolve(), Path(file).resolve().parent]
         self._lines: dict[str, list[str]] = {}
 
-    def place(self, ptx: str, line: int | None, source: str | None) -> Place:
+    def place(self, ptx: str, line: int | None, source: str | None, inlined: tuple[str, ...] = ()) -> Place:
         """A line of PTX, and the line of its source."""
         path, _, number = (source or "").rpartition(":")
         quoted = self._line(self._source(path), int(number)) if path and number.isdigit() else ""
-        return Place(line, self._line(self._split(ptx), line or 0), source, quoted)
+        return Place(line, self._line(self._split(ptx), line or 0), source, quoted, inlined)
 
     def _split(self, ptx: str) -> list[str]:
         if ptx not in self._lines:

@@ -2,34 +2,39 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from tcsim.inspection.report import Facts, Lines, Report
-from tcsim.launchers.check import SEVERITIES, Check, Finding, Place
+from tcsim.launchers.check import Check, Finding, Place
 from tcsim.launchers.launched import extents
 from tcsim.ptx import HAZARDS
 from tcsim.ptx.fixes import FIXES
+from tcsim.ptx.hazards import SEVERITIES
 
 LONGEST_LINE = 130
 """Letters of a line of PTX or of a source that are shown: two lines of text."""
-_MEANING = {
-    "error": "undefined, or different bits in a legal order of completion",
-    "strict": "a rule is broken; no failure of hardware is known",
-    "repaired": "ptxas adds what is missing, or serialises",
-    "perf": "synchronisation that orders nothing",
-}
+MOST_LINES = 12
+"""Lines of findings of one cause that are named."""
 
 
-def report(found: Check) -> Report:
-    """What is shown of a check."""
+def report(found: Check, every: bool = False) -> Report:
+    """What is shown of a check: one finding of each cause, or every one."""
     parts: list[Any] = [Facts(tuple(_facts(found)))]
-    for severity in SEVERITIES:
-        own = [item for item in found.findings if item.hazard.severity == severity]
+    for severity, meaning in SEVERITIES.items():
+        own = [item for item in found.causes if item[0].hazard.severity == severity]
         if own:
             style: Any = "bad" if severity == "error" else ""
-            parts.append(Lines((_MEANING[severity],), f"{severity} ({len(own)})", style))
-        parts += [Facts(tuple(_finding(item)), item.hazard.name) for item in own]
+            parts.append(
+                Lines(
+                    (meaning,), f"{severity} ({found.counts[severity]}{_of(len(own), found.counts[severity])})", style
+                )
+            )
+        for cause in own:
+            shown = cause if every else cause[:1]
+            parts += [Facts(tuple(_finding(item) + _rest(cause[len(shown) :])), item.hazard.name) for item in shown]
     for witness in found.witnesses:
         late, early = witness.schedules
         lines = [
@@ -50,13 +55,30 @@ def report(found: Check) -> Report:
 
 def verdict(found: Check) -> str:
     """All of it in a line."""
-    said = ", ".join(f"{count} {severity}" for severity, count in found.counts.items() if count)
+    causes = Counter(own[0].hazard.severity for own in found.causes)
+    said = ", ".join(
+        f"{count} {severity}{_of(causes[severity], count)}" for severity, count in found.counts.items() if count
+    )
     incomplete = sum(not run.completed for _, run, _ in found.launches)
     if incomplete:
         said += f"; {incomplete} of {len(found.launches)} launches did not end"
     if found.status:
         said += f"; the script ended with status {found.status}"
     return said.removeprefix("; ") or "clean"
+
+
+def _of(causes: int, findings: int) -> str:
+    """In how many causes findings come, where that is fewer."""
+    return f" of {causes} cause{'s' * (causes > 1)}" if causes < findings else ""
+
+
+def _rest(more: Sequence[Finding]) -> list[tuple[str, str]]:
+    """Findings of the same cause that are not shown."""
+    if not more:
+        return []
+    lines = [str(own.hazard.line) for own in more if own.hazard.line]
+    named = ", ".join(lines[:MOST_LINES]) + (", ..." if len(lines) > MOST_LINES else "")
+    return [("more", f"{len(more)} of the same cause" + (f", lines {named}" if lines else "") + ": --all shows them")]
 
 
 def _facts(found: Check) -> list[tuple[str, str]]:
@@ -99,6 +121,11 @@ def _place(own: Place) -> list[tuple[str, str]]:
     if own.source:
         facts += [("source", own.source.removeprefix(f"{Path.cwd()}/"))]
         facts += [("", _cut(own.source_text))] if own.source_text else []
+        facts += (
+            [("inlined", " > ".join(place.removeprefix(f"{Path.cwd()}/") for place in own.inlined))]
+            if own.inlined
+            else []
+        )
     return facts
 
 

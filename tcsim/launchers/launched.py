@@ -12,14 +12,13 @@ from tcsim.ptx import Run
 
 Dim3 = tuple[int, int, int]
 NAMED = 3  # instructions that are inexact, in a line
-SEVERE = ("error", "strict")
 
 
 class LaunchFailed(TcsimError):
     """A launch that did not run to its end; `launched` is what is known of it. Memory is as it was left."""
 
     def __init__(self, launched: Launched) -> None:
-        super().__init__(f"{launched.kernel} stopped: {launched.run.hazards[-1]}")
+        super().__init__(f"{launched.kernel} stopped: {launched.run.cause}")
         self.launched = launched
 
 
@@ -43,8 +42,8 @@ class Launched:
 
     @property
     def clean(self) -> bool:
-        """Whether it ended, without a hazard that is a mistake."""
-        return self.run.completed and not any(item.severity in SEVERE for item in self.run.hazards)
+        """Whether it ended, without a hazard that is an error."""
+        return self.run.completed and not self.run.errors
 
     def line(self) -> str:
         """All of it in a line."""
@@ -96,4 +95,4 @@ def summary(launches: Sequence[Launched]) -> str:
     inexact, wrong = sum(bool(own.run.inexact) for own in launches), sum(not own.clean for own in launches)
     instructions, seconds = sum(own.run.instructions for own in launches), sum(own.seconds for own in launches)
     said = f"{len(launches)} launch{plural}, {instructions:,} instructions, {seconds:.2f} s"
-    return f"{said}; {inexact} with something inexact, {wrong} with hazards"
+    return f"{said}; {inexact} with something inexact, {wrong} with errors"

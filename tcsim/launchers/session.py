@@ -17,6 +17,7 @@ from tcsim.launchers.launched import Dim3, Launched, LaunchFailed, summary
 from tcsim.launchers.progress import bar
 from tcsim.launchers.recording import Recording
 from tcsim.ptx import Kernel, Limits, Run
+from tcsim.ptx.hazards import worst_first
 
 MULTIPROCESSORS = {
     "sm_75": 40, "sm_80": 108, "sm_86": 84, "sm_87": 16, "sm_89": 142, "sm_90": 132, "sm_100": 148, "sm_120": 170,
@@ -24,7 +25,7 @@ MULTIPROCESSORS = {
 """Of a T4, A100, A40, Jetson AGX Orin, L40S, H200, B200 and RTX 5090 (NVIDIA's data sheets): how many programs scripts start."""
 MOST_KEPT = 1 << 30
 """Bytes of arrays before and after launches that a session keeps for witnesses."""
-SHOWN = 3  # hazards of a launch that are printed; all are in `Session.launches`
+SHOWN = 3  # hazards of a launch that are printed, the worst first; all are in `Session.launches`
 
 
 class Session:
@@ -103,7 +104,7 @@ class Session:
         self.launches.append(found)
         sys.stdout.write(run.output)
         self.say(found.line())
-        for item in run.hazards[:SHOWN]:
+        for item in worst_first(run.hazards)[:SHOWN]:
             self.say(f"  {item}")
         if not run.completed:
             raise LaunchFailed(found)

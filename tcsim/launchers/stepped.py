@@ -16,7 +16,7 @@ def session(job: Job, **options: Any) -> Session:
     """
     own = prepared(job)
     if own.before is not None and not own.before.completed:
-        said = own.before.hazards[-1] if own.before.hazards else "it did not complete"
+        said = own.before.cause or "it did not complete"
         raise OperandError(f"{job.before_kernel}, which comes before, did not complete: {said}")
     made = own.kernel.session(own.memory, own.params, **own.options, **options)
     for region in job.regions:

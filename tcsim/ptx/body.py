@@ -133,6 +133,7 @@ class BodyReader:
                 self.scope.symbols[parameter.name] = parameter.name
         self.pending: list[tuple[int, Scope]] = []  # instructions that name symbols, to be looked up when all are known
         self.source: Location | None = None
+        self.located: dict[tuple[int, int, int], Location] = {}  # by file, line and column
 
     def _inner(self, parent: Scope | None) -> Scope:
         self.scopes += 1
@@ -193,13 +194,24 @@ class BodyReader:
         else:
             self.made.labels[own] = len(self.made.body)
 
+    def _located(self, match: re.Match[str]) -> Location | None:
+        """What a .loc says; where it is inlined is the last .loc of that place before, with where that was inlined itself."""
+        file, line, column = int(match[1]), int(match[2]), int(match[3] or 0)
+        caller = None
+        if match[4]:
+            at = int(match[4]), int(match[5]), int(match[6])
+            caller = self.located.get(at) or Location(self.module.files, *at)
+        if not line:
+            return caller
+        found = self.located[file, line, column] = Location(self.module.files, file, line, column, caller)
+        return found
+
     def _directive(self) -> None:
         reader = self.reader
         match = LOC.match(reader.text, reader.at)
         if match:
             reader.at = match.end()
-            line = int(match[2])
-            self.source = Location(self.module.files, int(match[1]), line, int(match[3] or 0)) if line else None
+            self.source = self._located(match)
             return
         word = reader.take(WORD, "a directive")[1]
         reader.at -= len(word) + 1

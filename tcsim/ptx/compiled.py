@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
@@ -84,6 +85,7 @@ class Compiled:
         """What lies at an offset in shared memory, as the PTX calls it: "full[2]", "smem + 16"; empty for what has no name."""
         for start, size, each, name in self.shared_names:
             if start <= address < start + size:
+                name = plain_name(name)
                 index, rest = divmod(address - start, each)
                 if rest or each == 1:
                     return f"{name} + {address - start}" if address > start else name
@@ -137,3 +139,14 @@ def layout(variables: Sequence[Variable], start: int = 0) -> tuple[dict[str, int
         places[variable.name] = at
         at += variable.size
     return places, at
+
+
+def plain_name(name: str) -> str:
+    """What C++ calls a variable of a function whose PTX name is mangled.
+
+    >>> plain_name("_ZZ2wg11CUtensorMapS_PfiiE4full"), plain_name("tile")
+    ('full', 'tile')
+    """
+    found = (own for own in re.finditer(r"(?=E(\d{1,3})([A-Za-z_]\w*)$)", name) if len(own[2]) == int(own[1]))
+    own = next(found, None) if name.startswith("_ZZ") else None
+    return own[2] if own is not None else name

@@ -65,6 +65,7 @@ class Grid:
         self.launch = launch
         self.instructions = 0
         self.ended = 0  # clusters
+        self.observed = 0  # clusters of which is known what they did, to their end or until the run stopped
         self.hazards: list[Hazard] = []
         self.inexact: Counter[str] = Counter()
         self.sums = Sums()
@@ -181,6 +182,7 @@ class Grid:
 
     def _observed(self, cluster: Cluster, stop: Stop | None) -> None:
         """What an observer has found when its cluster ends."""
+        self.observed += 1
         if cluster.observer is not None:
             cluster.observer.ended(stop)
             self.hazards += cluster.observer.hazards()
@@ -204,14 +206,15 @@ class Grid:
 
 def hazard_of(stop: Stop, program: Compiled, block: Block) -> Hazard:
     """What stopped a block as a hazard, at the instruction that was executed; of a limit, where its threads were."""
-    line, source = stop.line, None
+    line, source = stop.line, tuple[str, ...]()
     item = _instruction(stop.__traceback__, program)
     if item is None and line is None and block.fibers.ready:
         item = next((own for own in program.lines[min(block.fibers.ready)] if own is not None), None)
     if item is not None and line in (None, item.line):
-        line, source = item.line, str(item.source) if item.source else None
+        line, source = item.line, item.source.places if item.source else ()
     detail: dict[str, Any] = dict(stop.more)
-    return Hazard(stop.name, stop.detail, line, None, source, None, block.index, stop.thread, detail)
+    first = source[0] if source else None
+    return Hazard(stop.name, stop.detail, line, None, first, None, block.index, stop.thread, detail, inlined=source[1:])
 
 
 def _instruction(trace: TracebackType | None, program: Compiled) -> Instruction | None:

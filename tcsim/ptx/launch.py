@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from math import prod
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -37,6 +38,8 @@ from tcsim.ptx.stepping.session import Session
 from tcsim.ptx.syntax import Function, PtxError, Variable
 from tcsim.ptx.syntax import Module as Syntax
 
+_DYNAMIC = 1 << 24
+"""Bytes that dynamic shared memory has at the most, where its variable is looked for by a place."""
 _SCHEDULE = re.compile(r"(late|early)(:[1-9]\d{0,8})?")
 
 
@@ -59,6 +62,11 @@ class Run(Shown):
     def errors(self) -> list[Hazard]:
         """The hazards whose severity is "error"."""
         return [own for own in self.hazards if own.severity == "error"]
+
+    @property
+    def cause(self) -> Hazard | None:
+        """Why it failed: the error that ended it, else the first error; None if there is none."""
+        return next(iter(self.errors if self.completed else reversed(self.errors)), None)
 
     @property
     def hazard_block(self) -> tuple[int, ...] | None:
@@ -199,6 +207,9 @@ class Kernel(Shown):
             for place, (_, key, own) in enumerate(shared)
             if own.count is not None
         ]
+        made.shared_names += [
+            (dynamic, _DYNAMIC, own.element_bytes, key) for _, key, own in shared if own.count is None
+        ][:1]
         return made
 
     def launch(
@@ -267,8 +278,9 @@ class Kernel(Shown):
         return Session(launch, self.function, self.module.text, lambda grid, ended: self._run_of(grid, ended, 1), log)
 
     def _run_of(self, grid: Grid, completed: bool, count: int) -> Run:
+        clusters = prod(grid.launch.shape.grid) // prod(grid.launch.shape.cluster) if completed else grid.observed
         return Run(
-            completed, merged(grid.hazards), grid.inexact + grid.sums.inexact(), "".join(grid.output), grid.instructions,
+            completed, merged(grid.hazards, completed, clusters), grid.inexact + grid.sums.inexact(), "".join(grid.output), grid.instructions,
             grid.launch.arch, self.name, count, self.module.text, grid.launch.touched,
         )  # fmt: skip
 

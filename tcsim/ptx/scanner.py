@@ -61,7 +61,7 @@ LABEL = re.compile(rf"({NAME})\s*:(?!:)", re.ASCII)
 INSTRUCTION = re.compile(rf"(?:@(!?)\s*({NAME})\s+)?([a-z]\w*+(?:\s*+(?:\.|::)\w++(?::\d++)?)*+)\s*+([^;]*);", re.ASCII)
 LOC = re.compile(
     rf"\.loc\s+(\d{{1,9}})\s+(\d{{1,9}})(?:\s+(\d{{1,9}}))?"
-    rf"(?:\s*,\s*function_name\s+{NAME}(?:\s*\+\s*\d+)?\s*,\s*inlined_at\s+\d+\s+\d+\s+\d+)?",
+    rf"(?:\s*,\s*function_name\s+{NAME}(?:\s*\+\s*\d+)?\s*,\s*inlined_at\s+(\d{{1,9}})\s+(\d{{1,9}})\s+(\d{{1,9}}))?",
     re.ASCII,
 )
 FILE = re.compile(r'\.file\s+(\d{1,9})\s+"([^"\n]*)"(?:\s*,\s*\d+\s*,\s*\d+)?', re.ASCII)

@@ -106,6 +106,10 @@ class Group(NamedTuple):
 Operand = Register | Special | Immediate | Symbol | Address | Tensor | Vector | Pair | Negated | Sink | Group
 
 
+_DEEPEST = 64
+"""Functions inlined in one another that are told."""
+
+
 class Location(NamedTuple):
     """A line of the source that PTX was compiled from (.loc). Files may be declared behind it."""
 
@@ -113,11 +117,26 @@ class Location(NamedTuple):
     number: int
     line: int
     column: int
+    caller: Location | None = None  # where the function that it is in was inlined
 
     @property
     def file(self) -> str:
         """The file's name, or its number if there is no .file with that."""
         return self.files.get(self.number, str(self.number))
+
+    @property
+    def chain(self) -> tuple[Location, ...]:
+        """The line of the kernel, and those of the functions that were inlined there, down to this one."""
+        found = [self]
+        while found[-1].caller is not None and len(found) < _DEEPEST:
+            found.append(found[-1].caller)
+        return tuple(found[::-1])
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The chain as "file:line", each once in a row."""
+        every = [str(own) for own in self.chain]
+        return tuple(own for own, before in zip(every, ["", *every], strict=False) if own != before)
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -71,10 +72,14 @@ class Cells:
                     yield Mend(
                         "TMEM_COLUMN",
                         f"column {first + step} instead of {first}",
-                        self.lookup(rank, place + _COLUMN * step),
+                        partial(self.lookup, rank, place + _COLUMN * step),
+                        ("column", step),
                     )
+
+        def again(key: Hashable) -> Mend | None:
+            return next((own for own in moved() if own.key == key), None)
 
         by = int(self.by[rank][int(place.flat[0]) // 2])
         return View(
-            name, found, np.arange(found.shape[1]), 1, "k", 0, line, by, moved, lambda: iter(()), lambda target: moved()
-        )
+            name, found, np.arange(found.shape[1]), 1, "k", 0, line, by, moved, lambda: iter(()), lambda target: moved(), again=again
+        )  # fmt: skip

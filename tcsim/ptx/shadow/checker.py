@@ -479,6 +479,7 @@ class Checker(Observer):
 
     def ended(self, stop: Stop | None) -> None:
         """The cluster has ended."""
+        self.origins.over(stop is not None)
         if stop is None:
             self.meetings.ended()
             self.together.ended()

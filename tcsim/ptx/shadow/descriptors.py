@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -110,8 +110,15 @@ def view_of(
     def through(other: int) -> Array | None:
         return _through(at, unit, tile, other)
 
-    detail = {"descriptor": hex(descriptor)}
-    view = View(name, found, k, each, along, pitch, line, by, mends, turned, shifts, detail, descriptor, through)
+    def again(key: Hashable) -> Mend | None:
+        return _again(at, unit, address, tile, descriptor, key)
+
+    own = _decoded(descriptor, tile.arch)
+    detail, begin = {"descriptor": hex(descriptor)}, own.start_address if own is not None else -1
+    view = View(
+        name, found, k, each, along, pitch, line, by, mends, turned, shifts, detail, begin,
+        again=again, descriptor=descriptor, through=through,
+    )  # fmt: skip
     return view
 
 
@@ -131,14 +138,15 @@ def _through(at: Array, unit: int, tile: TileBytes, descriptor: int) -> Array | 
     return origins_of(at, unit, other.address, other) if other.size == tile.size else None
 
 
-def _under(at: Array, unit: int, tile: TileBytes, changed: MatrixDescriptor, rule: str, said: str) -> Iterator[Mend]:
+def _under(
+    at: Array, unit: int, tile: TileBytes, changed: MatrixDescriptor, rule: str, said: str, how: Hashable
+) -> Iterator[Mend]:
     """What is read through another descriptor."""
     try:
-        found = _through(at, unit, tile, changed.encode())
+        encoded = changed.encode()
     except OperandError:
         return
-    if found is not None:
-        yield Mend(rule, said, found)
+    yield Mend(rule, said, partial(_through, at, unit, tile, encoded), how)
 
 
 def _mends(
@@ -150,7 +158,7 @@ def _mends(
     if unit < UNIT:
         yield from _off_pattern(at, unit, place, tile, own)
     for rule, changed in _candidates(at, unit, tile, own, lines, pitch):
-        yield from _under(at, unit, tile, changed, rule, _difference(own, changed))
+        yield from _under(at, unit, tile, changed, rule, _difference(own, changed), _fields(own, changed))
     if unit < UNIT:
         yield from _phases(at, unit, place, tile, own)
         for step in _STARTS:
@@ -161,19 +169,18 @@ def _mends(
 def _phases(at: Array, unit: int, place: Array, tile: TileBytes, own: MatrixDescriptor) -> Iterator[Mend]:
     """The tile as it was stored with another phase of the swizzle: the pieces of each row exchanged as those of another row are."""
     for rows in range(1, _rows(own)):
-        found = origins_of(at, unit, place ^ _exchanged(place, rows, own), tile)
-        if found is not None:
-            yield Mend("DESC_SWIZZLE_MODE", f"the swizzle of what was stored {rows} row{'s' * (rows > 1)} back", found)
+        said = f"the swizzle of what was stored {rows} row{'s' * (rows > 1)} back"
+        yield Mend("DESC_SWIZZLE_MODE", said, partial(origins_of, at, unit, place ^ _exchanged(place, rows, own), tile))
 
 
 def _off_pattern(at: Array, unit: int, place: Array, tile: TileBytes, own: MatrixDescriptor) -> Iterator[Mend]:
     """The tile as it was stored with a swizzle that counts rows from where the tile begins, not from where the pattern does."""
     begins = own.start_address // PATTERN_ROW % _rows(own)
-    found = origins_of(at, unit, place ^ _exchanged(place, -begins, own), tile)
-    if begins and not own.base_offset and found is not None:
+    if begins and not own.base_offset:
         period = DESCRIPTOR_SWIZZLES[own.swizzle].period
         said = f"the tile at a multiple of {period} bytes instead of {own.start_address}, or base offset {begins},"
-        yield Mend("SWIZZLE_PHASE_1024", said, found)
+        make = partial(origins_of, at, unit, place ^ _exchanged(place, -begins, own), tile)
+        yield Mend("SWIZZLE_PHASE_1024", said, make, ("pattern", begins))
 
 
 def _rows(own: MatrixDescriptor) -> int:
@@ -193,7 +200,8 @@ def _started(at: Array, unit: int, tile: TileBytes, own: MatrixDescriptor, step:
     start = own.start_address + step
     if step and start >= 0 and not start % 16:
         said = f"start address {start} instead of {own.start_address}"
-        yield from _under(at, unit, tile, _changed(own, start_address=start), "DESC_START", said)
+        changed = _changed(own, start_address=start)
+        yield from _under(at, unit, tile, changed, "DESC_START", said, _fields(own, changed))
 
 
 def _turned(at: Array, unit: int, tile: TileBytes, descriptor: int) -> Iterator[Mend]:
@@ -203,9 +211,8 @@ def _turned(at: Array, unit: int, tile: TileBytes, descriptor: int) -> Iterator[
         other = tile_bytes(descriptor, tile.rows, tile.k, tile.format, major, tile.arch, tile.kind)
     except OperandError:
         return
-    found = origins_of(at, unit, other.address, other)
-    if found is not None:
-        yield Mend("DESC_MAJOR", f"{major}-major instead of {tile.major}-major", found)
+    said = f"{major}-major instead of {tile.major}-major"
+    yield Mend("DESC_MAJOR", said, partial(origins_of, at, unit, other.address, other))
 
 
 def _shifts(at: Array, unit: int, tile: TileBytes, descriptor: int, address: int, origin: int) -> Iterator[Mend]:
@@ -214,7 +221,8 @@ def _shifts(at: Array, unit: int, tile: TileBytes, descriptor: int, address: int
     if own is None:
         return
     places = np.flatnonzero(at == origin // unit * unit) * unit + origin % unit
-    near = [int(place) - address for place in places if abs(int(place) - address) <= NEAR]
+    begins = (own.start_address, address)  # a swizzle may put the first element elsewhere
+    near = [int(place) - begin for begin in begins for place in places if abs(int(place) - begin) <= NEAR]
     for step in dict.fromkeys((*near, *_STARTS)):
         yield from _started(at, unit, tile, own, step)
 
@@ -267,6 +275,33 @@ _NAMES = {
     "stride_byte_offset": "SBO",
     "swizzle": "swizzle",
 }
+
+
+def _fields(own: MatrixDescriptor, changed: MatrixDescriptor) -> Hashable:
+    """What is different, whatever the start address is: that by how far it moves."""
+    moved = changed.start_address - own.start_address
+    rest = {name: getattr(changed, name) for name in _NAMES if getattr(changed, name) != getattr(own, name)}
+    return tuple((rest | ({"start_address": moved} if moved else {})).items())
+
+
+def _again(at: Array, unit: int, place: Array, tile: TileBytes, descriptor: int, key: Hashable) -> Mend | None:
+    """A mend of another execution of the instruction."""
+    own = _decoded(descriptor, tile.arch)
+    if own is None:
+        return None
+    if isinstance(key, tuple) and key and isinstance(key[0], tuple):
+        fields = dict(key)
+        fields |= {"start_address": own.start_address + fields["start_address"]} if "start_address" in fields else {}
+        changed = _changed(own, **fields)
+        found = _under(at, unit, tile, changed, "", _difference(own, changed), key)
+    else:
+        found = (
+            own
+            for way in (_off_pattern(at, unit, place, tile, own), _phases(at, unit, place, tile, own), _turned(at, unit, tile, descriptor))
+            for own in way
+            if own.key == key
+        )  # fmt: skip
+    return next(found, None)
 
 
 def _difference(own: MatrixDescriptor, changed: MatrixDescriptor) -> str:

@@ -9,6 +9,11 @@ from typing import Any
 from tcsim.ptx.hazards import Hazard
 from tcsim.ptx.syntax import Instruction
 
+Key = tuple[str, int, int]
+"""Of a finding: its name, and the numbers of the two instructions."""
+FIRST = "K_ADVANCE"
+"""What comes before everything else: an operand that has left its tile reads what is not there yet, or in no order."""
+
 
 class Findings:
     """The hazards of a cluster, and the instructions that they are about."""
@@ -16,7 +21,7 @@ class Findings:
     def __init__(self) -> None:
         self.instructions: list[Instruction] = []
         self._numbers: dict[int, int] = {}
-        self._found: dict[tuple[str, int, int], Hazard] = {}
+        self._found: dict[Key, Hazard] = {}
 
     def number(self, item: Instruction | None) -> int:
         """The number of an instruction, from 1; 0 for none."""
@@ -39,19 +44,29 @@ class Findings:
 
     def report(
         self, name: str, message: str, line: int, other: int = 0, block: Sequence[int] | None = None, thread: int | None = None, **detail: Any
-    ) -> None:  # fmt: skip
+    ) -> Key:  # fmt: skip
         """A hazard at one instruction, in conflict with another, by their numbers."""
         key = name, line, other
         before = self._found.get(key)
         if before is not None:
             self._found[key] = replace(before, count=before.count + 1)
-            return
+            return key
         at, conflict = self.instruction(line), self.instruction(other)
+        here, there = (
+            own.source.places if own is not None and own.source is not None else () for own in (at, conflict)
+        )
         self._found[key] = Hazard(
             name, message, at.line if at else None, conflict.line if conflict else None,
-            str(at.source) if at and at.source else None, str(conflict.source) if conflict and conflict.source else None,
-            (block[0], block[1], block[2]) if block is not None else None, thread, detail,
+            here[0] if here else None, there[0] if there else None,
+            (block[0], block[1], block[2]) if block is not None else None, thread, detail, inlined=here[1:], other_inlined=there[1:],
         )  # fmt: skip
+        return key
+
+    def mended(self, key: Key, said: str, mend: str) -> None:
+        """What mends a finding is known; the message without it stays in the detail (`tcsim.ptx.hazards.without_mend`)."""
+        own = self._found[key]
+        found = own.detail.get("found", own.message)
+        self._found[key] = replace(own, message=said, detail={**own.detail, "mend": mend, "found": found})
 
     def known(self, name: str, line: int, other: int) -> bool:
         """Whether a hazard was found before; then it is counted once more."""
@@ -61,5 +76,5 @@ class Findings:
         return key in self._found
 
     def hazards(self) -> list[Hazard]:
-        """All, in the order in which they were found."""
-        return list(self._found.values())
+        """All, in the order in which they were found; what the others may follow from first."""
+        return sorted(self._found.values(), key=lambda own: own.name != FIRST)

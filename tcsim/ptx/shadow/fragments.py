@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from tcsim.ptx.threads import Array
 
 Lookup = Callable[[Array], Array]
 """Origins of shared addresses."""
+Way = tuple[Any, ...]
+"""A way to load elements: the rule that says so, words, and what makes of addresses others, with its arguments."""
 Where = Callable[[Array, int], Array | None]
 """Where elements of some origins lie in the shared memory of a block; None if one does not."""
 _PITCHES = tuple(range(16, 1100, 16))
@@ -59,34 +62,55 @@ def view_of(
     loaded = bool((marked & (1 << LINE) - 1 > 0).all())
     by = int(lines.flat[0]) or line
 
+    def made(way: Way) -> Mend:
+        rule, said, change, *given = way
+        return Mend(rule, said, lambda: lookup(change(addresses, *given)), way)
+
     def mends() -> Iterator[Mend]:
-        return _mends(addresses, lookup) if loaded else iter(())
+        return map(made, _ways(addresses)) if loaded else iter(())
 
     def shifts(target: Array) -> Iterator[Mend]:
         return _shifts(addresses, lines, lookup, where, target) if loaded else iter(())
 
-    return View(name, found, k, each, "k", 0, line, by, mends, lambda: iter(()), shifts)
+    def again(key: Hashable) -> Mend | None:
+        return made(key) if loaded and isinstance(key, tuple) else None
+
+    begin = int(addresses.flat[0]) if loaded else -1
+    return View(name, found, k, each, "k", 0, line, by, mends, lambda: iter(()), shifts, begin=begin, again=again)
 
 
-def _mends(place: Array, lookup: Lookup) -> Iterator[Mend]:
+def _ways(place: Array) -> Iterator[Way]:
     """Other ways to load the elements, the likeliest first."""
-    yield from _transposed(place, lookup)
-    yield from _pitches(place, lookup)
-    yield from _swizzles(place, lookup)
-    yield from _exchanged(place, lookup)
+    fragment = "FRAGMENT_LAYOUT"
+    blocks = _blocks(place)
+    if blocks is not None:  # .trans: a lane's neighbours of one row lie side by side
+        turned = bool((np.diff(place[:_ROWS, 0]) == 2).all())
+        yield fragment, f"ldmatrix {'without' if turned else 'with'} .trans", _turned
+    for own, word, across in ((place, "row", False), (place.T, "column", True)):
+        for before in _pitch(own):
+            for pitch in _PITCHES:
+                if pitch != before:
+                    said = f"{pitch} bytes from {word} to {word} instead of {before}"
+                    yield fragment, said, _spread, pitch - before, across
+    yield from _swizzles(place)
+    if blocks is not None:
+        said = "the 8 x 8 matrices in the other order"
+        if blocks.shape[0] == blocks.shape[2]:
+            yield fragment, said, _exchanged
+        yield from ((fragment, said, _reversed, axis) for axis in (0, 2) if blocks.shape[axis] > 1)
     pitches = [sign * rows * pitch for pitch in _pitch(place) for rows in (1, 2, 4, 8, 16) for sign in (-1, 1)]
     for step in (*pitches, *_STARTS):
-        yield _mend(_further(step), place + step, lookup)
+        yield fragment, _further(step), np.add, step
     for step in range(_CHUNK, 8 * _CHUNK, _CHUNK):
-        yield _mend(f"bits {step:#x} of the address flipped", place ^ step, lookup)
+        yield fragment, _flipped(step), np.bitwise_xor, step
 
 
 def _further(step: int) -> str:
     return f"addresses {abs(step)} bytes {'higher' if step > 0 else 'lower'}"
 
 
-def _mend(said: str, place: Array, lookup: Lookup) -> Mend:
-    return Mend("FRAGMENT_LAYOUT", said, lookup(place))
+def _flipped(step: int) -> str:
+    return f"bits {step:#x} of the address flipped"
 
 
 def _blocks(place: Array) -> Array | None:
@@ -95,16 +119,29 @@ def _blocks(place: Array) -> Array | None:
     return place.reshape(rows // _ROWS, _ROWS, columns // 8, 8) if not rows % _ROWS and not columns % 8 else None
 
 
-def _transposed(place: Array, lookup: Lookup) -> Iterator[Mend]:
-    """With or without .trans: in each 8 x 8 matrix rows and columns change places."""
+def _turned(place: Array) -> Array:
+    """In each 8 x 8 matrix rows and columns change places."""
     blocks = _blocks(place)
-    if blocks is None:
-        return
-    now = bool(
-        (np.diff(place[:_ROWS, 0]) == 2).all()
-    )  # a lane's neighbours of one row lie side by side: it was transposed
-    said = "ldmatrix without .trans" if now else "ldmatrix with .trans"
-    yield _mend(said, blocks.transpose(0, 3, 2, 1).reshape(place.shape), lookup)
+    return place if blocks is None else blocks.transpose(0, 3, 2, 1).reshape(place.shape)
+
+
+def _exchanged(place: Array) -> Array:
+    """The 8 x 8 matrices of one ldmatrix in another order: rows and columns of them change places."""
+    blocks = _blocks(place)
+    return place if blocks is None else blocks.transpose(2, 1, 0, 3).reshape(place.shape)
+
+
+def _reversed(place: Array, axis: int) -> Array:
+    """The same: their rows, or their columns, in reverse."""
+    blocks = _blocks(place)
+    return place if blocks is None else np.flip(blocks, axis).reshape(place.shape)
+
+
+def _spread(place: Array, more: int, across: bool) -> Array:
+    """Rows, or of what was transposed columns, that are further apart or nearer."""
+    count = np.arange(place.shape[1] if across else len(place)) * more
+    found: Array = place + (count if across else count[:, None])
+    return found
 
 
 def _pitch(place: Array) -> list[int]:
@@ -114,18 +151,6 @@ def _pitch(place: Array) -> list[int]:
         found.append(int(place[_ROWS, 0] - place[0, 0]) // _ROWS)
     found += [int(place[1, 0] - place[0, 0])] if len(place) > 1 else []
     return [own for own in dict.fromkeys(found) if abs(own) >= _CHUNK]
-
-
-def _pitches(place: Array, lookup: Lookup) -> Iterator[Mend]:
-    """Rows, or of what was transposed columns, that are further apart or nearer."""
-    for own, word, turned in ((place, "row", False), (place.T, "column", True)):
-        count = np.arange(len(own))[:, None]
-        for before in _pitch(own):
-            for pitch in _PITCHES:
-                changed = own + count * (pitch - before)
-                if pitch != before:
-                    said = f"{pitch} bytes from {word} to {word} instead of {before}"
-                    yield _mend(said, changed.T if turned else changed, lookup)
 
 
 def _xor(place: Array, bits: int, shift: int) -> Array:
@@ -143,39 +168,52 @@ def _named(bits: int, shift: int) -> str:
     return f"address bits {4 + shift} to {3 + shift + bits}" if bits > 1 else f"address bit {4 + shift}"
 
 
-def _swizzles(place: Array, lookup: Lookup) -> Iterator[Mend]:
-    """Pieces of 16 bytes that are exchanged by bits of the address above, or not, or by other ones."""
-    for bits, shift in _SWIZZLES:
-        how = "exchanged" if _straight(place) else "not exchanged"
-        said = f"the 16-byte pieces of a row {how} by {_named(bits, shift)}"
-        yield _mend(said, place ^ _xor(place, bits, shift), lookup)
+def _swizzled(place: Array, *patterns: tuple[int, int]) -> Array:
+    """Pieces of 16 bytes that are exchanged by bits of the address above; by several one after the other."""
+    for bits, shift in patterns:
+        place = place ^ _xor(place, bits, shift)
+    return place
+
+
+def _phase(place: Array, rows: int, bits: int, shift: int) -> Array:
+    """Pieces exchanged as those of another row are."""
     pitch = (_pitch(place) or [64])[0]
+    found: Array = place ^ _xor(place, bits, shift) ^ _xor(place + rows * pitch, bits, shift)
+    return found
+
+
+def _off(place: Array, bits: int, shift: int) -> int:
+    """The rows by which a tile lies off the pattern of a swizzle; 0 if it does not."""
+    own, pitch = _PATTERNS.get((bits, shift)), (_pitch(place) or [64])[0]
+    begins = int(place[0, 0]) // PATTERN_ROW * PATTERN_ROW
+    if own is None or pitch != own.span:
+        return 0
+    return next((rows for rows in range(1, _ROWS) if (begins + rows * pitch) % own.period == 0), 0)
+
+
+def _on_pattern(place: Array, bits: int, shift: int) -> Array:
+    """The tile as it would be on the pattern."""
+    return _phase(place, _off(place, bits, shift), bits, shift)
+
+
+def _swizzles(place: Array) -> Iterator[Way]:
+    """Pieces of 16 bytes that are exchanged, or not, or by other bits, or as those of another row are."""
+    fragment, straight = "FRAGMENT_LAYOUT", _straight(place)
+    for bits, shift in _SWIZZLES:
+        how = "exchanged" if straight else "not exchanged"
+        yield fragment, f"the 16-byte pieces of a row {how} by {_named(bits, shift)}", _swizzled, (bits, shift)
+    off = {own: _off(place, *own) for own in _SWIZZLES}
     for rows in range(1, _ROWS):
         for bits, shift in _SWIZZLES:
-            flipped = _xor(place, bits, shift) ^ _xor(place + rows * pitch, bits, shift)
-            own = _PATTERNS.get((bits, shift))
-            begins = int(place[0, 0]) // PATTERN_ROW * PATTERN_ROW
-            if own is not None and pitch == own.span and (begins + rows * pitch) % own.period == 0:
-                said = f"the tile at a multiple of {own.period} bytes, or its rows counted from there for the swizzle,"
-                yield Mend("SWIZZLE_PHASE_1024", said, lookup(place ^ flipped))
-            yield _mend(f"the swizzle's phase {rows} rows back", place ^ flipped, lookup)
+            if off[bits, shift] == rows:
+                period = _PATTERNS[bits, shift].period
+                said = f"the tile at a multiple of {period} bytes, or its rows counted from there for the swizzle,"
+                yield "SWIZZLE_PHASE_1024", said, _on_pattern, bits, shift
+            yield fragment, f"the swizzle's phase {rows} rows back", _phase, rows, bits, shift
     for bits, shift in _SWIZZLES:
-        plain = place ^ _xor(place, bits, shift)
-        for more, far in _SWIZZLES if _straight(plain) else ():
+        for more, far in _SWIZZLES if _straight(_swizzled(place, (bits, shift))) else ():
             said = f"the 16-byte pieces of a row exchanged by {_named(more, far)} instead of {_named(bits, shift)}"
-            yield _mend(said, plain ^ _xor(place, more, far), lookup)
-
-
-def _exchanged(place: Array, lookup: Lookup) -> Iterator[Mend]:
-    """8 x 8 matrices of one ldmatrix in another order."""
-    blocks = _blocks(place)
-    if blocks is None:
-        return
-    if blocks.shape[0] == blocks.shape[2]:
-        yield _mend("the 8 x 8 matrices in the other order", blocks.transpose(2, 1, 0, 3).reshape(place.shape), lookup)
-    for axis in (0, 2):
-        if blocks.shape[axis] > 1:
-            yield _mend("the 8 x 8 matrices in the other order", np.flip(blocks, axis).reshape(place.shape), lookup)
+            yield fragment, said, _swizzled, (bits, shift), (more, far)
 
 
 def _shifts(place: Array, lines: Array, lookup: Lookup, where: Where, target: Array) -> Iterator[Mend]:
@@ -184,10 +222,14 @@ def _shifts(place: Array, lines: Array, lookup: Lookup, where: Where, target: Ar
     parts += [lines == own for own in np.unique(lines).tolist()] if len(np.unique(lines)) > 1 else []
     for part in parts:
         for step in _STARTS:
-            yield _mend(_further(step), np.where(part, place + step, place), lookup)
+            yield Mend("FRAGMENT_LAYOUT", _further(step), partial(_part, lookup, part, place + step, place))
         for step in range(_CHUNK, 8 * _CHUNK, _CHUNK):
-            yield _mend(f"bits {step:#x} of the address flipped", np.where(part, place ^ step, place), lookup)
+            yield Mend("FRAGMENT_LAYOUT", _flipped(step), partial(_part, lookup, part, place ^ step, place))
     there = where(target, int(place.flat[0]) >> 24)
     if there is not None and abs(int(there.flat[0]) - int(place.flat[0])) <= NEAR:
         said = f"its first element read from byte {int(there.flat[0]) & 0xFFFFFF} of shared memory instead of {int(place.flat[0]) & 0xFFFFFF}"
-        yield Mend("FRAGMENT_LAYOUT", said, target)
+        yield Mend("FRAGMENT_LAYOUT", said, lambda: target)
+
+
+def _part(lookup: Lookup, part: Array, place: Array, rest: Array) -> Array:
+    return lookup(np.where(part, place, rest))

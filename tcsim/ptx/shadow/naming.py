@@ -68,9 +68,15 @@ class Naming:
                 line, against = (name.line, 0) if name.line else (use.line, other)
                 where = int(use.at[place]) * use.words.unit
                 does = "writes" if use.writes else "reads"
-                message = f"{findings.opcode(use.line)} {does} {shown(use.words.space, where)}, {said}: {name.missing}"
+                name_there = self._variable(use, where)
+                message = f"{findings.opcode(use.line)} {does} {shown(use.words.space, where)}{name_there}, {said}: {name.missing}"
                 index, thread = self.checker.index(use.block), use.thread(place)
                 findings.report(name.rule, message, line, against, index, thread, address=where)
+
+    def _variable(self, use: Use, where: int) -> str:
+        """The variable of shared memory that lies there, in parentheses."""
+        name = self.checker.cluster.blocks[use.rank].program.shared_name(where) if use.words.space == "shared" else ""
+        return f" ({name})" if name else ""
 
     def _named(self, use: Use, kind: str, earlier: int, warp: int, place: int) -> tuple[Name, str, int] | None:
         """The rule, what was there before in words, and its instruction; None where it is not one."""

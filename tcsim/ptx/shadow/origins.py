@@ -13,6 +13,7 @@ So it needs no expected result. What threads stored has no origin here, and is n
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,9 @@ import numpy as np
 from tcsim.model.effects import Access, Effects
 from tcsim.ptx.shadow import descriptors
 from tcsim.ptx.shadow.descriptors import UNIT
-from tcsim.ptx.shadow.tiles import FILL, Mend, View, is_matrix, pitch_of, step_of
+from tcsim.ptx.shadow.sums import Sums
+from tcsim.ptx.shadow.tiles import FILL, Mend, View, irregular, is_matrix, paired, pitch_of, step_of
+from tcsim.ptx.shadow.trials import Trial, Trials
 from tcsim.ptx.threads import Array, each_once
 
 if TYPE_CHECKING:
@@ -48,7 +51,9 @@ class Origins:
         self.by: dict[int, Array] = {}  # the instruction that copied them
         self.pitch: dict[int, Array] = {}  # bytes from a row of the tensor to the next, where the copy had rows
         self.lines: dict[int, int] = {}  # by flight: the instruction that issued it
+        self.flying: dict[int, Flight] = {}  # what has not read yet
         self.tried: dict[tuple[int, str], int] = {}  # by instruction and operand
+        self.trials, self.sums = Trials(), Sums(self, reports=False)
 
     # --- what is written
 
@@ -77,16 +82,21 @@ class Origins:
 
     def issued(self, flight: Flight, line: int) -> None:
         """Work begins."""
-        self.lines[id(flight)] = line
+        if id(flight) not in self.lines:  # else it has been looked at (`beyond`)
+            self.lines[id(flight)], self.flying[id(flight)] = line, flight
 
     def beyond(self, flight: Flight, line: int) -> None:
         """Work is to access what lies outside memory: its operands are looked at before that ends the run."""
-        self.lines[id(flight)] = line
-        self._read(flight)
+        for own in list(self.flying.values()):  # what comes before has read too
+            self._read(self.flying.pop(id(own)))
+        if self.lines.get(id(flight)) is None:
+            self.lines[id(flight)] = line
+            self._read(flight)
 
     def landing(self, flight: Flight) -> None:
         """Work has read, and is about to write: a copy leaves the origins of its bytes, other work none."""
-        self._read(flight)
+        if self.flying.pop(id(flight), None) is not None:
+            self._read(flight)
         pending, line = flight.pending, self.lines.pop(id(flight), 0)
         if not any(own.space in ("shared", "generic") for own in pending.writes):
             return
@@ -173,8 +183,8 @@ class Origins:
 
     # --- what is read
 
-    def views(self, flight: Flight, wrong: bool = False) -> dict[int, dict[str, View]]:
-        """The operands that some work reads through descriptors: by number of the warpgroup or thread, and name; wrong: no matrices."""
+    def views(self, flight: Flight) -> dict[int, dict[str, View]]:
+        """The operands that some work reads through descriptors: by number of the warpgroup or thread, and name."""
         rank, line = flight.block.rank, self.lines.get(id(flight), 0)
         at, found = self.at.get(rank), dict[int, dict[str, View]]()
         if at is None:
@@ -189,8 +199,6 @@ class Origins:
             for place, (address, descriptor) in enumerate(zip(addresses, named, strict=True)):
                 first = min(int(address[0]) // self.unit, len(at) - 1)
                 pitch, there = int(self.pitch[rank][first]), descriptors.origins_of(at, self.unit, address, tile)
-                if wrong and there is not None and is_matrix(there if tile.major == "K" else there.T, pitch):
-                    continue
                 known = pitch, line, int(self.by[rank][first])
                 sparse = name == "A" and 2 * tile.k == depth
                 blank = partial(self._blank, rank, address)
@@ -205,10 +213,81 @@ class Origins:
 
     def _read(self, flight: Flight) -> None:
         """Look at the operands that work has read."""
-        for views in self.views(flight, wrong=True).values():
-            for view in views.values():
-                if not is_matrix(view.lines, view.pitch):
-                    self.wrong(flight.block, int(flight.threads[0]), view, self._whole(view))
+        for place, views in self.views(flight).items():
+            results = dict(flight.bound.results).get("d")
+            writes = [own for own in flight.pending.writes if own.space == "tmem"]
+            register = int(results[0]) if results is not None and len(results) else -1
+            key = flight.block.rank, place, register, int(writes[0].address.flat[0]) if writes else -1
+            adds = flight.pending.adds
+            fresh = adds is not None and not bool(np.ravel(adds)[min(place, np.size(adds) - 1)])
+            self.judge(flight.block, int(flight.threads[0]), views, key, fresh)
+
+    def judge(self, block: Threads, thread: int, views: dict[str, View], key: Any, fresh: bool) -> None:
+        """Look at the operands of one product, each by itself; whether they go together only says whether a mend does."""
+        under = self.as_mended(block, thread, views, lambda own: is_matrix(own.lines, own.pitch))
+        for name, own in list(views.items()):
+            if is_matrix(own.lines, own.pitch):
+                continue
+            trial = self.trials.of(own)
+            self.trials.refute([trial])
+            mended = self.wrong(block, thread, own, self._whole(own)) if trial is None else None
+            if mended is None:
+                self.sums.forget(key)
+                return
+            views[name] = mended
+            under.append(self.trials.of(own))
+        if not under:
+            self.trials.right |= {(own.line, own.name) for own in views.values()}
+        if "A" in views and "B" in views:
+            if not paired(views["A"], views["B"]):
+                self.trials.refute(under)
+            self.sums.added(block, thread, views["A"], views["B"], key, fresh, under)
+
+    def as_mended(
+        self, block: Threads, thread: int, views: dict[str, View], right: Callable[[View], bool]
+    ) -> list[Trial | None]:
+        """Put those of the operands for which a mend was found as they would be with it; the mends. right: whether one is, by itself."""
+        under = list[Trial | None]()
+        trials = {name: self.trials.of(own) for name, own in views.items()}
+        if self.trials.lost or not any(trials.values()):
+            return under
+        a, b = views.get("A"), views.get("B")
+        as_it_is = all(map(right, views.values())) and (a is None or b is None or paired(a, b))
+        for name, own in list(views.items()):
+            trial = trials[name]
+            if trial is None:
+                continue
+            mend = own.again(trial.key)
+            wide = name in self.trials.wide
+            alike = as_it_is and (not wide or (a is not None and b is not None and self.same_k(a, b)))
+            if mend is None or not fits(own, mend) or (alike and (mend.found != own.found).any()):
+                self.trials.refute([trial])
+                continue
+            if wide and not self.trials.is_named(own):
+                self.named(block, thread, own, replace(mend, rule=trial.rule), None, trial)
+            views[name] = own.as_mended(mend.found)
+            self.trials.rows(views[name])
+            under.append(trial)
+        return under
+
+    def same_k(self, a: View, b: View) -> bool:
+        """Whether operands are known to begin at the same k."""
+        return False
+
+    def widened(self, block: Threads, thread: int, trial: Trial, view: View, before: View) -> View | None:
+        """The operand of the product before as it would be with a mend of this one: what all instructions need that read it."""
+        mend = before.again(trial.key)
+        if trial is not self.trials.of(view) or mend is None or not fits(before, mend):
+            return None
+        if not self.trials.is_named(before):
+            self.named(block, thread, before, replace(mend, rule=trial.rule), None, trial)
+        self.trials.widen(view)
+        return before.as_mended(mend.found)
+
+    def over(self, stopped: bool) -> None:
+        """The cluster has ended."""
+        self.sums.over(stopped)
+        self.trials.settle(self.checker.findings)
 
     def _whole(self, view: View) -> Callable[[Array], bool]:
         """Whether elements are lines that are whole, from the same first one on."""
@@ -219,49 +298,101 @@ class Origins:
 
     def wrong(
         self, block: Threads, thread: int, view: View, right: Callable[[Array], bool], other: View | None = None
-    ) -> bool:
-        """Elements of an operand are not a matrix that goes with the other one: name what would make them that, if it exists."""
+    ) -> View | None:
+        """Elements of an operand are not a matrix that goes with the other one: what it is with a change that would make it that, if there is one."""
         tries = self.tried.get((view.line, view.name), 0)
         self.tried[view.line, view.name] = tries + 1
         if tries >= self.most_tries:
-            return False
-        mends = (
-            own
-            for own in view.mends()
-            if own.found.shape == view.found.shape and right(own.found) and (own.found != view.found).any()
+            return None
+        known, every = (
+            (own for own in mends if fits(view, own) and right(own.found) and (own.found != view.found).any())
+            for mends in (self.trials.known(view), view.mends())
         )
-        mend = self.likeliest(view, other, mends)
-        if mend is None:
-            return False
+        mend = next(known, None) or self.likeliest(view, other, every)
+        return None if mend is None else self.named(block, thread, view, mend, other)
+
+    def named(
+        self, block: Threads, thread: int, view: View, mend: Mend, other: View | None, wide: Trial | None = None
+    ) -> View | None:
+        """Say what is wrong with an operand; as it would be with a mend. wide: what is wrong with another instruction that reads it the same way."""
+        if not (mend.found != view.found).any():
+            return None
         row, column = (int(own) for own in np.argwhere(mend.found != view.found)[0])
         wanted, read = view.element(row, column), int(view.found[row, column])
         opcode = self.checker.findings.opcode(view.line)
-        said = f"{opcode} reads {wanted} from {written_as(view, mend, read)}: with {mend.said} every element would be the one that was written"
-        self._report(block, thread, view, mend, said, [row, int(view.k[column])], read)
-        return True
+        said = f"{opcode} reads {wanted} from {written_as(view, mend.found, read)}: with {mend.said} every element would be the one that was written"
+        plain = f"{opcode} {irregular(view, other)}"
+        if wide is not None:
+            plain = f"{opcode} reads {view.name} the way that {self.checker.findings.opcode(wide.finding[1])} does, which is wrong there"
+        self.report(block, thread, view, mend, plain, said, [row, int(view.k[column])], read, wide=wide is not None)
+        mended = view.as_mended(mend.found)
+        self.trials.rows(mended)
+        return mended
 
     def likeliest(self, view: View, other: View | None, mends: Iterator[Mend]) -> Mend | None:
         """The first."""
         return next(mends, None)
 
-    def _report(
-        self, block: Threads, thread: int, view: View, mend: Mend, said: str, element: list[int], read: int
-    ) -> None:
+    def report(
+        self, block: Threads, thread: int, view: View, mend: Mend, plain: str, said: str, element: list[int], read: int, again: bool = True, wide: bool = False
+    ) -> None:  # fmt: skip
+        """Something is wrong with an operand; said: with the mend, which is not known to mend the launch yet; again: it would be the same each time."""
         by = view.by if view.by != view.line and read > 0 else 0
-        self.checker.findings.report(
-            mend.rule, said, view.line, by, self.checker.index(block), thread, operand=view.name.lower(), element=element, mend=mend.said,
-            **view.detail,
+        found = self.checker.findings.report(
+            mend.rule, plain, view.line, by, self.checker.index(block), thread, operand=view.name.lower(), element=element, **view.detail
         )  # fmt: skip
+        self.trials.add(Trial(found, mend.rule, mend.key, mend.said, said), view if again else None, wide)
+
+    # --- what sums ask (`tcsim.ptx.shadow.sums`), where registers are followed
+
+    def where_first(self, origin: int, near: int) -> int | None:
+        """The shared address of an element that is nearest to another address; None if it lies nowhere."""
+        rank = near >> 24 & 0xFF
+        places = [own for own in (self.at.get(rank), *self.at.values()) if own is not None]
+        found = np.flatnonzero(places[0] == origin // self.unit * self.unit) * self.unit if places else np.zeros(0, int)
+        if near < 0 or not len(found):
+            return None
+        nearest = int(found[np.argmin(abs(found - (near & 0xFFFFFF)))])
+        return near & ~0xFFFFFF | nearest + origin % self.unit
+
+    def begin_with(self, mend: Mend, view: View, target: int) -> int:
+        """Where an operand begins in shared memory with a mend, with which it begins with an origin; -1: it is not known."""
+        if view.begin < 0:
+            return -1
+        if view.descriptor and isinstance(mend.key, tuple):
+            return view.begin + int(dict(mend.key).get("start_address", 0))
+        where = self.where_first(target, view.begin)
+        return -1 if where is None else where
+
+    def shifted(self, view: View, target: Array) -> Mend | None:
+        """How an operand would be read from elsewhere."""
+        return None
+
+    def behind(self, block: Threads, thread: int, view: View, mend: Mend, said: str, last: int) -> None:
+        """An operand begins at another element than its sum needs."""
+
+    def elsewhere(self, block: Threads, thread: int, a: View, b: View) -> bool:
+        """A and B are at different k, and neither has the elements at hand that would go on."""
+        return False
+
+    def across(self, block: Threads, thread: int, view: View, before: View, far: int, steps: int) -> bool:
+        """An operand goes on by what is no step of its k, but is one if rows and columns are the other way round."""
+        return False
 
 
-def written_as(view: View, mend: Mend, read: int) -> str:
+def fits(view: View, mend: Mend) -> bool:
+    """Whether a mend gives an operand of the same shape."""
+    return mend.found.shape == view.found.shape
+
+
+def written_as(view: View, mended: Array, read: int) -> str:
     """What the bytes are that were read: an element of the operand as it would be, or near it."""
     if read <= 0:
         return "bytes that no copy wrote" if not read else "bytes that were filled in"
-    there = np.argwhere(mend.found == read)
+    there = np.argwhere(mended == read)
     if len(there):
         return f"the bytes that were written as {view.element(*(int(own) for own in there[0]))}"
-    lines = mend.found if view.along == "k" else mend.found.T
+    lines = mended if view.along == "k" else mended.T
     step = int(lines[1, 0] - lines[0, 0]) if len(lines) > 1 else 0
     each = int(lines[0, 1] - lines[0, 0]) if lines.shape[1] > 1 else 0
     if step <= 0 or each <= 0 or read < lines[0, 0]:

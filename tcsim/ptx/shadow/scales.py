@@ -10,6 +10,7 @@ import numpy as np
 
 from tcsim.model.effects import Access
 from tcsim.ptx.shadow.tiles import FILL, View
+from tcsim.ptx.shadow.trials import Trial
 from tcsim.ptx.tensor_memory import COLUMNS
 from tcsim.ptx.threads import Array
 
@@ -68,9 +69,11 @@ def judge(
         if said is None:
             continue
         reads, mend = said
-        message = f"{findings.opcode(line)} reads {name} {reads}: with {mend} all would be factors of one operand"
+        plain = f"{findings.opcode(line)} reads {name} {reads}"
         index, thread = origins.checker.index(flight.block), int(flight.threads[0])
-        findings.report("SCALE_COLUMN", message, line, 0, index, thread, operand=name, mend=mend)
+        finding = findings.report("SCALE_COLUMN", plain, line, 0, index, thread, operand=name)
+        message = f"{plain}: with {mend} all would be factors of one operand"
+        origins.trials.add(Trial(finding, "SCALE_COLUMN", mend, mend, message))
         return
 
 

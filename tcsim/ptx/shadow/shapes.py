@@ -11,6 +11,7 @@ from tcsim.core.errors import OperandError
 from tcsim.descriptors.tile_bytes import TileBytes, tile_bytes
 from tcsim.ptx.shadow import descriptors
 from tcsim.ptx.shadow.tiles import step_of
+from tcsim.ptx.shadow.trials import Trial
 from tcsim.ptx.tensor_memory import COLUMNS
 from tcsim.ptx.threads import Array
 
@@ -86,12 +87,14 @@ class Shapes:
             return
         operand, line = "A" if field == "M" else "B", findings.number(flight.block.here)
         mend = f"{field} {rows} instead of {tile.rows}"
-        said = (
+        plain = (
             f"{findings.opcode(line)} reads results that no product has written: {findings.opcode(product.line)} takes {tile.rows} rows of "
-            f"{operand}, of which {rows} lie in shared memory: with {mend} in the instruction descriptor it would have written them"
+            f"{operand}, of which {rows} lie in shared memory"
         )
         thread, index = int(flight.threads[0]), self.origins.checker.index(flight.block)
-        findings.report("IDESC_SHAPE", said, product.line, line, index, thread, operand=operand, mend=mend)
+        finding = findings.report("IDESC_SHAPE", plain, product.line, line, index, thread, operand=operand)
+        said = f"{plain}: with {mend} in the instruction descriptor it would have written them"
+        self.origins.trials.add(Trial(finding, "IDESC_SHAPE", mend, mend, said))
 
     def _goes_on(self, rank: int, tile: TileBytes, rows: int) -> bool:
         """Whether more rows are a matrix whose rows follow one another, and no other product takes them."""

@@ -6,9 +6,9 @@ asks in which order rows or k are: a kernel may permute them, as long as it does
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import lru_cache
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -21,13 +21,27 @@ FILL = -1
 """The origin of bytes that a copy filled in, beyond the tensor, and of constants."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Mend:
     """What would have to be different in the instruction that reads an operand, and the elements that it would be then."""
 
     rule: str
     said: str  # "SBO 1024 instead of 64"
-    found: Array  # origins (rows, columns)
+    make: Callable[[], Array | None]
+    how: Hashable = (
+        None  # what is the same whenever the instruction is executed: "16 bytes further on"; None: the words
+    )
+
+    @cached_property
+    def found(self) -> Array:
+        """Origins (rows, columns); none where there is no such operand."""
+        own = self.make()
+        return np.zeros((0, 0), np.int64) if own is None else own
+
+    @property
+    def key(self) -> Hashable:
+        """What it is known again by."""
+        return self.said if self.how is None else self.how
 
 
 @dataclass(frozen=True)
@@ -46,6 +60,11 @@ class View:
     turned: Callable[[], Iterator[Mend]]  # with rows and columns the other way round
     shifts: Callable[[Array], Iterator[Mend]]  # the same operand from elsewhere: where elements of some origins lie
     detail: Mapping[str, Any] = field(default_factory=dict)  # for a hazard
+    begin: int = -1  # where it begins in shared memory, the start address of a descriptor; -1: it does not lie there
+    should: int | None = None  # where it should have begun, if not there
+    again: Callable[[Hashable], Mend | None] = lambda key: (
+        None
+    )  # a mend that was found at another execution, by its key
     descriptor: int = 0  # through which it is read
     through: Callable[[int], Array | None] | None = None  # what it would be through another one
 
@@ -53,6 +72,15 @@ class View:
     def lines(self) -> Array:
         """Lines of memory: rows, or of an operand that is MN-major steps of k."""
         return self.found if self.along == "k" else self.found.T
+
+    @property
+    def unit(self) -> int:
+        """Elements of k from one column to the next."""
+        return int(self.k[1] - self.k[0]) if len(self.k) > 1 else 1
+
+    def as_mended(self, found: Array) -> View:
+        """The operand with other elements."""
+        return replace(self, found=found)
 
     def element(self, row: int, column: int) -> str:
         """The name of the first element of a piece."""
@@ -63,6 +91,50 @@ class View:
     def named(self, row: int, k: int) -> str:
         """The name of an element: A is M x K, B is K x N."""
         return f"{self.name}[{row}, {k}]" if self.name != "B" else f"B[{k}, {row}]"
+
+
+def irregular(view: View, other: View | None) -> str:
+    """What is wrong with an operand that is no matrix, or does not go with the other one."""
+    found, begin = view.lines, view.element(0, 0)
+    name = view.element if view.along == "k" else lambda line, run: view.element(run, line)
+    for known, said in ((found == 0, "bytes that no copy wrote"), (found == FILL, "bytes that were filled in")):
+        if known.any():
+            return f"reads {name(*(int(own) for own in np.argwhere(known)[0]))} from {said}"
+    bent = np.argwhere((found - found[:, :1]) != (found[:1] - found[0, 0]))
+    if len(bent):
+        row, run = (int(own) for own in bent[0])
+        here, there = int(found[row, run] - found[row, 0]), int(found[0, run] - found[0, 0])
+        ordered = np.sort(found, 1)
+        same = ((ordered - ordered[:, :1]) == (ordered[:1] - ordered[0, 0])).all()
+        why = (
+            ": pieces of its rows are exchanged, as by a swizzle that is not the one with which they were written"
+            if same
+            else ""
+        )
+        return (
+            f"reads elements that are not rows and columns of one matrix: from {name(row, 0)} to {name(row, run)} it is {here} bytes "
+            f"in global memory, and from {begin} to {name(0, run)} {there}{why}"
+        )
+    if other is not None and not _goes_with(view, other):
+        one, its = ([int(x) for x in np.diff(own.found[0])] for own in (view, other))
+        return (
+            f"does not take A and B through k together: from one k to the next {view.name} goes on by {_bytes(one)} in global memory, "
+            f"and {other.name} by {_bytes(its)}"
+        )
+    return f"reads elements that are not rows and columns of one matrix: rows of {view.name} begin in different columns of the tensor, or are there twice"
+
+
+def _goes_with(view: View, other: View) -> bool:
+    return paired(view, other) if view.name == "A" else paired(other, view)
+
+
+def _bytes(steps: list[int]) -> str:
+    """Steps in words.
+
+    >>> _bytes([2, 2, 2, 1266, 2])
+    '2 or 1266 bytes'
+    """
+    return " or ".join(map(str, list(dict.fromkeys(steps))[:3])) + " bytes"
 
 
 def is_matrix(found: Array, pitch: int) -> bool:

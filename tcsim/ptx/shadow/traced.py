@@ -11,7 +11,7 @@ An operand is told wrong only if there is another way to read it, that differs i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count, islice
 from typing import TYPE_CHECKING, Any
 
@@ -24,9 +24,11 @@ from tcsim.ptx.carried import Move, Transfer
 from tcsim.ptx.families import Rows
 from tcsim.ptx.shadow import fragments, scales, tags
 from tcsim.ptx.shadow.copied import Copied, known
-from tcsim.ptx.shadow.origins import written_as
+from tcsim.ptx.shadow.origins import fits, written_as
 from tcsim.ptx.shadow.shapes import Shapes
+from tcsim.ptx.shadow.sums import Sums, bytes_of_step
 from tcsim.ptx.shadow.tiles import FILL, Mend, View, common_step, is_matrix, paired, pitch_of_pieces, step_of, stride
+from tcsim.ptx.shadow.trials import Trial
 from tcsim.ptx.threads import LANES, Array
 
 if TYPE_CHECKING:
@@ -44,20 +46,6 @@ _MOST_MENDS = 12
 """Ways to read an operand right of which one is chosen."""
 
 
-@dataclass(frozen=True)
-class Last:
-    """The operands of the product that was added to an accumulator last."""
-
-    line: int
-    row_a: int
-    row_b: int
-    a: int  # origins of the first elements
-    b: int
-    step_a: int
-    step_b: int
-    tensors: tuple[int, int]  # allocations that A and B lie in
-
-
 class Traced(Copied):
     """Origins of each two bytes, or of each byte where threads store single ones."""
 
@@ -66,7 +54,7 @@ class Traced(Copied):
     def __init__(self, checker: Checker) -> None:
         super().__init__(checker)
         self.shapes = Shapes(self)
-        self.sums: dict[Any, Last] = {}  # by accumulator
+        self.sums = Sums(self)
         self._numbers = count()
         self._registers: dict[int, dict[int, View]] = {}  # by flight: A in registers, as it was issued
         self._right: dict[tuple[int, str], bytes] = {}  # the last operand of an instruction that was a matrix
@@ -300,24 +288,70 @@ class Traced(Copied):
 
     def judge(self, block: Threads, thread: int, views: dict[str, View], key: Any, fresh: bool) -> None:
         """Look at the operands of one product."""
+        under = self.as_mended(block, thread, views, self._is_matrix)
         a, b = views.get("A"), views.get("B")
         bad = [own for own in views.values() if not self._is_matrix(own)]
         if bad and a is not None and b is not None and self._exchanged(block, thread, a, b):
-            self.sums.pop(key, None)
+            self.sums.forget(key)
             return
         for own in bad:
             other = None if len(bad) > 1 else b if own is a else a
-            self.wrong(block, thread, own, self._right_with(own, other), other)
-        if bad or a is None or b is None:
-            self.sums.pop(key, None)
+            mended = self._mended(block, thread, own, other, None if fresh else key, under)
+            if mended is None:
+                self.sums.forget(key)
+                return
+            views[own.name] = mended
+        a, b = views.get("A"), views.get("B")
+        if a is None or b is None:
+            self.sums.forget(key)
             return
         if not paired(a, b):
-            for own, other in ((a, b), (b, a)) if stride(a) is None or stride(b) is not None else ((b, a), (a, b)):
-                if self.wrong(block, thread, own, self._right_with(own, other), other):
-                    break
-            self.sums.pop(key, None)
-            return
-        self._added(block, thread, a, b, key, fresh)
+            order = ((a, b), (b, a)) if stride(a) is None or stride(b) is not None else ((b, a), (a, b))
+            known, mended = list(under), None
+            if not known:
+                found = (self._mended(block, thread, own, other, None, under) for own, other in order)
+                mended = next((own for own in found if own is not None), None)
+            self.trials.refute(known)
+            if mended is None:
+                self.sums.forget(key)
+                return
+            a, b = (mended, b) if mended.name == "A" else (a, mended)
+        self.sums.added(block, thread, a, b, key, fresh, under)
+        if not under:
+            self.trials.right |= {(own.line, own.name) for own in (a, b) if self.trials.of(own) is None}
+
+    def _mended(
+        self, block: Threads, thread: int, view: View, other: View | None, key: Any, under: list[Trial | None]
+    ) -> View | None:
+        """An operand that is wrong, as it would be with a mend; key: of the sum that it is added to."""
+        trial = self.trials.of(view)
+        if trial is not None:
+            self.trials.refute([trial])
+            return None
+        right = self._right_with(view, other)
+        known = any(fits(view, own) and right(own.found) for own in self.trials.known(view))
+        left = None if known or key is None else self._left(block, thread, view, key)
+        if left is None:
+            left = self.wrong(block, thread, view, right, other)
+            under.append(self.trials.of(view))
+        return left
+
+    def _left(self, block: Threads, thread: int, view: View, key: Any) -> View | None:
+        """An operand that is no matrix would be one where its sum goes on: it has left its tile."""
+        expected = self.sums.expected(view, key)
+        if expected is None:
+            return None
+        side, begin, target = expected
+        where = self.where_first(int(target.flat[0]), view.begin)
+        mend = self.shifted(view, target) if where is None or where != view.begin else None
+        if mend is None:
+            return None
+        self.sums.confirm(key)
+        should = self.begin_with(mend, view, int(target.flat[0]))
+        bytes = bytes_of_step(view, side.view, begin, should)
+        said = f"{view.name} goes on {f'by {bytes}' if bytes else 'too far'}, and leaves its tile: each product takes {len(view.k) * view.unit} of k"
+        self.behind(block, thread, view, mend, said, side.view.line)
+        return replace(view, found=target, should=should)
 
     def _exchanged(self, block: Threads, thread: int, a: View, b: View) -> bool:
         """Operands of which one is no matrix: whether both would be through each other's descriptors."""
@@ -329,10 +363,12 @@ class Traced(Copied):
         right = self._right_with(a, None)(one) and self._right_with(b, None)(other) and paired(a, b, one, other)
         if not right or not (self._in_one_array(one) and self._in_one_array(other)):
             return False
-        mend = Mend("OPERANDS_EXCHANGED", "the descriptors of A and B exchanged", one)
+        mend = Mend("OPERANDS_EXCHANGED", "the descriptors of A and B exchanged", lambda: one)
         opcode = self.checker.findings.opcode(a.line)
-        said = f"{opcode} reads A from where B lies, of which there are too few rows, and B from A: with {mend.said} both would be whole"
-        self._report(block, thread, a, mend, said, [0, 0], 0)
+        plain = f"{opcode} reads A from where B lies, of which there are too few rows, and B from A"
+        self.report(
+            block, thread, a, mend, plain, f"{plain}: with {mend.said} both would be whole", [0, 0], 0, again=False
+        )
         return True
 
     def _is_matrix(self, view: View) -> bool:
@@ -369,12 +405,12 @@ class Traced(Copied):
         return right
 
     def likeliest(self, view: View, other: View | None, mends: Iterator[Mend]) -> Mend | None:
-        """Of a few the first that begins at the same k as the other operand, where rows of both are whole, else the first with k side by side."""
+        """Of a few one that begins at the same k as the other operand, where rows of both are whole, else one with k side by side: that of the nearest rows."""
         found = list(islice(mends, _MOST_MENDS))
         begins = None if other is None else self._column(other, other.found)
-        same = (own for own in found if begins is not None and self._column(view, own.found) == begins)
-        beside = (own for own in found if _beside(own.found))
-        return next(same, next(beside, found[0] if found else None))
+        same = [own for own in found if begins is not None and self._column(view, own.found) == begins]
+        beside = [own for own in found if _beside(own.found)]
+        return min(same or beside or found[:1], key=lambda own: _apart(own.found), default=None)
 
     def _column(self, view: View, found: Array) -> int | None:
         """The k of the first element, of an operand whose k lie side by side in rows of global memory that begin with their array."""
@@ -386,100 +422,70 @@ class Traced(Copied):
             return None
         return int(found[0, 0] - segment.start) % row // each * int(view.k[1])
 
-    def _added(self, block: Threads, thread: int, a: View, b: View, key: Any, fresh: bool) -> None:
-        """A product is added to a sum: its k goes on from the last one's."""
-        one, other = stride(a), stride(b)
-        if one is None or other is None or a.k[1] != b.k[1]:
-            self.sums.pop(key, None)
-            return
-        now = Last(a.line, one[0], other[0], one[1], other[1], one[2], other[2], self._tensors(one[1], other[1]))
-        last = None if fresh else self.sums.get(key)
-        self.sums[key] = now
-        same = last is not None and (last.tensors, last.row_a, last.row_b, last.step_a, last.step_b) == (
-            now.tensors, now.row_a, now.row_b, now.step_a, now.step_b,
-        )  # fmt: skip
-        if last is None or not same:
-            return
-        far_a, far_b = now.a - last.a, now.b - last.b
-        if far_a % now.step_a or far_b % now.step_b:
-            for own, far, step in ((a, far_a, far_b // now.step_b), (b, far_b, far_a // now.step_a)):
-                if far % (now.step_a if own is a else now.step_b) and self._across(block, thread, own, far, step):
-                    return
-            return
-        steps_a, steps_b, whole = far_a // now.step_a, far_b // now.step_b, len(a.k)
-        if steps_a == steps_b:
-            if 0 < abs(steps_a) < whole:
-                self._behind(
-                    block,
-                    thread,
-                    a,
-                    (whole - abs(steps_a)) * now.step_a,
-                    f"k of A and B goes on by {steps_a * int(a.k[1])}, and each product takes {whole * int(a.k[1])}",
-                    last.line,
-                )
-            return
-        order = (b, a) if steps_a == whole else (a, b)
-        for own in order:
-            behind = steps_b - steps_a if own is a else steps_a - steps_b
-            step = now.step_a if own is a else now.step_b
-            by = steps_a if own is a else steps_b
-            there = steps_b if own is a else steps_a
-            unit = int(a.k[1])
-            said = f"k of {own.name} goes on by {by * unit} where that of {'B' if own is a else 'A'} goes on by {there * unit}"
-            if self._behind(block, thread, own, behind * step, said, last.line):
-                a_now, b_now = (behind * step, 0) if own is a else (0, behind * step)
-                self.sums[key] = replace(now, a=now.a + a_now, b=now.b + b_now)
-                return
-        self._elsewhere(block, thread, a, b)
+    def same_k(self, a: View, b: View) -> bool:
+        """Whether operands are known to begin at the same k."""
+        begins = self._column(a, a.found)
+        return begins is not None and begins == self._column(b, b.found)
 
-    def _elsewhere(self, block: Threads, thread: int, a: View, b: View) -> None:
+    # --- what sums ask
+
+    def elsewhere(self, block: Threads, thread: int, a: View, b: View) -> bool:
         """A and B are at different k, and neither has the elements at hand that would go on: one of them may have begun at the wrong place."""
         at_a, at_b = self._column(a, a.found), self._column(b, b.found)
         if at_a is None or at_b is None or at_a == at_b:
-            return
-        for own, other, wanted in ((a, b, at_b), (b, a, at_a)):
-            if self.wrong(block, thread, own, self._right_from(own, other, wanted), other):
-                return
+            return False
+        return any(
+            self.wrong(block, thread, own, self._right_from(own, other, wanted), other) is not None
+            for own, other, wanted in ((a, b, at_b), (b, a, at_a))
+        )
 
     def _right_from(self, view: View, other: View, column: int) -> Callable[[Array], bool]:
         """Whether elements go with the other operand, and begin at a k."""
         right = self._right_with(view, other)
         return lambda found: right(found) and self._column(view, found) == column
 
-    def _across(self, block: Threads, thread: int, view: View, far: int, steps: int) -> bool:
+    def across(self, block: Threads, thread: int, view: View, before: View, far: int, steps: int) -> bool:
         """An operand goes on by what is no step of its k, but is one if rows and columns are the other way round."""
         tries = self.tried.get((view.line, "across"), 0)
         self.tried[view.line, "across"] = tries + 1
         for mend in view.turned() if tries < self.most_tries else ():
+            if not mend.found.size:
+                continue
             own = stride(replace(view, k=np.arange(mend.found.shape[1]), found=mend.found))
             if own is not None and mend.found.flat[0] == view.found.flat[0] and far == own[2] * steps:
-                opcode, read = self.checker.findings.opcode(view.line), written_as(view, mend, int(view.found[0, 1]))
+                opcode, read = (
+                    self.checker.findings.opcode(view.line),
+                    written_as(view, mend.found, int(view.found[0, 1])),
+                )
+                plain = (
+                    f"{opcode}: {view.name} goes on along its rows and not along k: its rows and its k are exchanged"
+                )
                 said = f"{opcode} reads {view.element(0, 1)} from {read}: with {mend.said} every element would be the one that was written"
-                self._report(block, thread, view, mend, said, [0, 1], 1)
+                self.report(block, thread, view, mend, plain, said, [0, 1], 1, wide=True)
+                self.widened(block, thread, self.trials.every[-1], view, before)
                 return True
         return False
 
-    def _behind(self, block: Threads, thread: int, view: View, further: int, said: str, last: int) -> bool:
-        """An operand begins at another element than the sum needs: name where it should, if that is in shared memory."""
-        tries = self.tried.get((view.line, "k"), 0)
-        self.tried[view.line, "k"] = tries + 1
-        if tries >= self.most_tries:
-            return False
-        known = view.found > 0
-        target = np.where(known, view.found + further, view.found)
-        for mend in view.shifts(target):
-            if mend.found.shape == target.shape and (mend.found == target)[known].all():
-                opcode = self.checker.findings.opcode(view.line)
-                message = f"{opcode}: {said} since {self.checker.findings.opcode(last)}: with {mend.said} both would go on together, element by element"
-                mended = Mend("K_ADVANCE", mend.said, mend.found)
-                self._report(block, thread, view, mended, message, [0, int(view.k[0])], 1)
-                return True
-        return False
+    def shifted(self, view: View, target: Array) -> Mend | None:
+        """How an operand would be read from elsewhere; looked for a few times for each instruction."""
+        tries = self.tried.get((view.line, f"k {view.name}"), 0)
+        self.tried[view.line, f"k {view.name}"] = tries + 1
+        known = target > 0
+        found = view.shifts(target) if tries < self.most_tries and known.any() else iter(())
+        return next((own for own in found if fits(view, own) and (own.found == target)[known].all()), None)
 
-    def _tensors(self, a: int, b: int) -> tuple[int, int]:
-        memory = self.checker.cluster.blocks[0].memory
-        found = [memory.segment(own) for own in (a, b)]
-        return tuple(own.start if own is not None else 0 for own in found)  # type: ignore[return-value]
+    def behind(self, block: Threads, thread: int, view: View, mend: Mend, said: str, last: int) -> None:
+        """An operand begins at another element than its sum needs."""
+        findings = self.checker.findings
+        plain = f"{findings.opcode(view.line)}: {said} since {findings.opcode(last)}"
+        mended = replace(mend, rule="K_ADVANCE")
+        message = f"{plain}: with {mend.said} both would go on together, element by element"
+        self.report(block, thread, view, mended, plain, message, [0, int(view.k[0])], 1, again=False)
+
+
+def _apart(found: Array) -> int:
+    """Bytes from the first row to the next."""
+    return abs(int(found[1, 0] - found[0, 0])) if len(found) > 1 else 0
 
 
 def _beside(found: Array) -> bool:

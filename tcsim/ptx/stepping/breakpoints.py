@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from tcsim.core.errors import listing, shortened
 from tcsim.memory.mbarrier_bits import unpack
 from tcsim.ptx.compiled import Site
+from tcsim.ptx.syntax import Location
 from tcsim.ptx.threads import LANES, Array
 
 if TYPE_CHECKING:
@@ -46,7 +49,10 @@ class Line(Breakpoint):
 
 @dataclass(frozen=True)
 class Source(Breakpoint):
-    """A line of the source that PTX was compiled from: "file.cu:12", or the number alone for any file. It stops where threads enter it."""
+    """A line of the source that PTX was compiled from: "file.cu:12", or the number alone for any file. It stops where threads enter it.
+
+    What was inlined at the line counts, and the file may have folders or none.
+    """
 
     place: str
     block: Shape | None = None
@@ -55,10 +61,28 @@ class Source(Breakpoint):
     def holds(self, session: Session, block: SteppedBlock, site: Site, mask: Array) -> bool:
         """Whether threads that are meant come to the line."""
         source = site.item.source
-        if source is None or not _meant(self, block, mask):
-            return False
+        return source is not None and self.names(source) and _meant(self, block, mask)
+
+    def names(self, source: Location) -> bool:
+        """Whether it is a line of the source, or one where what is inlined there was called."""
         file, _, line = self.place.rpartition(":")
-        return str(source.line) == line and (not file or source.file == file or source.file.endswith("/" + file))
+        return any(str(own.line) == line and same_file(own.file, file) for own in source.chain)
+
+    def missing(self, sources: Iterable[Location]) -> str:
+        """Why it can never stop: no instruction is of that line; empty if one is."""
+        every = list(sources)
+        if any(map(self.names, every)):
+            return ""
+        if not every:
+            return "the PTX has no .loc; valid: what is compiled with -lineinfo, or a line of the PTX"
+        file, _, line = self.place.rpartition(":")
+        places = {(own.file, own.line) for source in every for own in source.chain}
+        lines = sorted({own for name, own in places if same_file(name, file)})
+        if not lines:
+            return f"no instruction is of {shortened(file)}; valid: {listing(sorted({name for name, _ in places}))}"
+        wanted = int(line) if line.isascii() and line.isdigit() and len(line) < 10 else 0
+        near = sorted(sorted(lines, key=lambda own: abs(own - wanted))[:6])
+        return f"no instruction is of line {shortened(line)}; nearest: {', '.join(map(str, near))}"
 
     def __str__(self) -> str:
         return f"source line {self.place}" + _whose(self)
@@ -122,6 +146,18 @@ class When(Breakpoint):
 
     def __str__(self) -> str:
         return self.name
+
+
+def same_file(own: str, given: str) -> bool:
+    """Whether a name of a file means one of the PTX: as many folders as both have are the same.
+
+    >>> same_file("/src/gemm.cu", "gemm.cu"), same_file("gemm.cu", "./src/gemm.cu"), same_file("a/gemm.cu", "b/gemm.cu")
+    (True, True, False)
+    """
+    if not given:
+        return True
+    one, other = (PurePosixPath(name).parts[::-1] for name in (own, given))
+    return all(x == y for x, y in zip(one, other, strict=False))
 
 
 def _phase(block: SteppedBlock, address: int) -> int:

@@ -138,12 +138,11 @@ class Session:
         block, site, mask = self.stepper.block, self.stepper.site, self.stepper.mask
         if block is None or site is None or mask is None:
             return self.where()
-        warps, now = np.unique(np.flatnonzero(mask) // LANES), site.item.source or site.item.line
+        warps, now = np.unique(np.flatnonzero(mask) // LANES), _line(site)
 
         def another(own: SteppedBlock, site: Site, mask: Array) -> str | None:
             same = own is block and bool(np.isin(np.flatnonzero(mask) // LANES, warps).any())
-            place = site.item.source or site.item.line
-            return "another source line" if same and str(place) != str(now) else None
+            return "another source line" if same and _line(site) != now else None
 
         self._go(another)
         return self.where()
@@ -204,9 +203,19 @@ class Session:
 
     def break_at(self, place: Until, block: tuple[int, int, int] | None = None, warp: int | None = None) -> int:
         """Stop `run` at a line of PTX (int), of the source ("file.cu:12"), a Breakpoint or a condition; returns its number."""
+        made = _breakpoint(place, block, warp)
         self._numbers += 1
-        self.breakpoints[self._numbers] = _breakpoint(place, block, warp)
+        self.breakpoints[self._numbers] = made
         return self._numbers
+
+    def never(self, number: int) -> str:
+        """Why a breakpoint at a line of the source can never stop; empty if it can, or where that is not known."""
+        made = self.breakpoints[number]
+        if not isinstance(made, Source):
+            return ""
+        items = (item for own in self.stepper.grid.launch.program.lines for item in own if item is not None)
+        every = {id(item.source): item.source for item in items if item.source is not None}
+        return made.missing(every.values())
 
     def remove(self, number: int) -> None:
         """Forget a breakpoint. Raises OperandError for a number that none has."""
@@ -417,3 +426,9 @@ def _breakpoint(place: Until, block: Any = None, warp: int | None = None) -> Bre
 def _executes(block: SteppedBlock, site: Site, mask: Array, warp: int) -> bool:
     """Whether threads of a warp come to an instruction, executing it or not."""
     return bool(mask[warp * LANES : (warp + 1) * LANES].any())
+
+
+def _line(site: Site) -> str:
+    """The line of the kernel's source; of the PTX, where there is none."""
+    source = site.item.source
+    return source.places[0] if source is not None else str(site.item.line)

@@ -92,7 +92,7 @@ def standing(block: SteppedBlock, site: Site | None, mask: Array | None) -> list
 def _standing(block: SteppedBlock, mask: Array, item: Instruction | None, waits: str | None, next: bool) -> Standing:
     return Standing(
         block.index, tuple(np.flatnonzero(mask).tolist()), item.line if item else 0,
-        str(item.source) if item and item.source else None, text.statement(item) if item else "(the end)", waits, next,
+        item.source.places[0] if item and item.source else None, text.statement(item) if item else "(the end)", waits, next,
     )  # fmt: skip
 
 

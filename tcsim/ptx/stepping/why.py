@@ -305,7 +305,7 @@ class Node:
             return ""
         record = next(reversed(self.made))
         item, count = record.site.item, len(self.made)
-        source = f" {text.place(str(item.source))}" if item.source else ""
+        source = f" {text.place(item.source.places[0])}" if item.source else ""
         times = f" x{count}" if count > 1 else ""
         lines = sorted({own.site.item.line for own in self.made})
         what = f" {self._sources[0]}" if self._sources[0] else ""
@@ -319,7 +319,7 @@ class Node:
             "path": self.path, "label": self.label, "bytes": self.trail.bytes_text(self.bytes), "origin": self.origin or None,
             "instruction": text.statement(record.site.item) if record else None, "line": record.site.item.line if record else None,
             "lines": sorted({own.site.item.line for own in self.made}) if record else [],
-            "source": str(record.site.item.source) if record and record.site.item.source else None,
+            "source": record.site.item.source.places[0] if record and record.site.item.source else None,
             "block": list(self.trail.blocks[record.block]) if record else None,
             "executions": len(self.made) if record else 0, "notes": list(self.notes), "text": self.head(),
             "children": [own.as_dict(depth - 1) for own in self.children] if depth > 0 else [],

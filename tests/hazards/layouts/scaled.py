@@ -77,7 +77,7 @@ class Scaled:
             f"tcgen05.mma.cta_group::1.kind::mxf8f6f4.block_scale.scale_vec::1X [%r8], %rd4, %rd5, {idesc}, [%r11], [%r12], %p6;\n"
         )
 
-    def run(self, origins: bool = True) -> Run:
+    def run(self, origins: bool = True, schedule: str | int = "late") -> Run:
         """A launch."""
         memory, rng = Memory(), np.random.default_rng(5)
         pointers = [memory.allocate(rng.integers(0, 120, rows * K, np.uint8)) for rows in (ROWS, COLUMNS)]
@@ -88,4 +88,4 @@ class Scaled:
         ]
         params = ".param .align 64 .b8 map_a[128], .param .align 64 .b8 map_b[128], .param .u64 a, .param .u64 b"
         kernel = parse(text(params, self.body(), "sm_100a", _PLACE - 1024 + 16)).kernel()
-        return kernel.launch(memory, [*maps, *factors], block=(128, 1, 1), origins=origins)
+        return kernel.launch(memory, [*maps, *factors], block=(128, 1, 1), origins=origins, schedule=schedule)

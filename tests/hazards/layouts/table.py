@@ -82,7 +82,7 @@ def _rows() -> Iterator[tuple[str, str, object, str, str]]:
     yield mma, "start_b", 16, fragment, "addresses 16 bytes lower"
     yield mma, "step_a", 1, k, "addresses 16 bytes higher"
     yield mma, "step_a", 0, k, "addresses 32 bytes higher"
-    yield mma, "step_a", 4, fragment, "addresses 32 bytes lower"
+    yield mma, "step_a", 4, k, "addresses 32 bytes lower"
     yield mma, "step_b", 0, k, "addresses 32 bytes higher"
     yield mma, "swapped", True, fragment, "the 8 x 8 matrices in the other order"
     mma = "mma.sync, cp.async, swizzled"

@@ -142,7 +142,7 @@ class Tensor(Described):
             product += f"mov.u64 %rd4, {upper}; add.u32 %r12, %r8, 64; tcgen05.mma.cta_group::1.kind::f16 [%r12], %rd4, %rd5, {idesc}, %p6;\n"
         return product
 
-    def run(self, origins: bool = True) -> Run:
+    def run(self, origins: bool = True, schedule: str | int = "late") -> Run:
         """A launch."""
         memory, rng = Memory(), np.random.default_rng(5)
         arrays = [
@@ -155,4 +155,4 @@ class Tensor(Described):
         ]
         params = ".param .align 64 .b8 map_a[128], .param .align 64 .b8 map_b[128], .param .u64 a, .param .u64 b"
         kernel = parse(text(params, self.body(), "sm_100a", 26624)).kernel()
-        return kernel.launch(memory, [*maps, *pointers], block=(128, 1, 1), origins=origins)
+        return kernel.launch(memory, [*maps, *pointers], block=(128, 1, 1), origins=origins, schedule=schedule)

@@ -90,7 +90,7 @@ class Warpgroup(Described):
         fence = "wgmma.fence.sync.aligned;\n"
         return f"{first}{second}{fence}{name} {result}, {{{registers}}}, %rd5, 1, 1, 1, {self.major_b};\n"
 
-    def run(self, origins: bool = True) -> Run:
+    def run(self, origins: bool = True, schedule: str | int = "late") -> Run:
         """A launch."""
         memory, rng = Memory(), np.random.default_rng(5)
         arrays = [rng.standard_normal((rows, 128)).astype(np.float16).reshape(-1).view(np.uint8) for rows in (64, 16)]
@@ -103,5 +103,5 @@ class Warpgroup(Described):
         return (
             parse(text(params, self.body()))
             .kernel()
-            .launch(memory, [*maps, *pointers], block=(128, 1, 1), origins=origins)
+            .launch(memory, [*maps, *pointers], block=(128, 1, 1), origins=origins, schedule=schedule)
         )

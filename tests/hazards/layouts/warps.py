@@ -178,7 +178,7 @@ class Warp:
             found += f"movmatrix.sync.aligned.m8n8.trans.b16 %r{place}, %r{place};\n"
         return found
 
-    def run(self, origins: bool = True) -> Run:
+    def run(self, origins: bool = True, schedule: str | int = "late") -> Run:
         """A launch."""
         memory, rng = Memory(), np.random.default_rng(5)
         type = np.float32 if self.fill == "cvt" else np.float16
@@ -195,4 +195,5 @@ class Warp:
             block=(32, 1, 1),
             cluster=blocks,
             origins=origins,
+            schedule=schedule,
         )
