@@ -15,7 +15,7 @@ import numpy as np
 from tcsim.core.errors import listing
 from tcsim.model.effects import Access, Order
 from tcsim.ptx.convergence import row_of
-from tcsim.ptx.memory import Segment
+from tcsim.ptx.memory import SHARED_WINDOW, Segment
 from tcsim.ptx.shadow.clocks import ORDERED
 from tcsim.ptx.shadow.naming import Use
 from tcsim.ptx.shadow.operations import Operation
