@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tcsim.ptx import Run
+from tcsim.ptx import Hazard, Run
+from tcsim.ptx.hazards import merged
 from tests.hazards.layouts.table import KERNELS, Kernel
 from tests.hazards.layouts.tensor_memory import Tensor
 from tests.hazards.layouts.warpgroups import Warpgroup
@@ -137,6 +138,18 @@ def test_what_is_wrong_is_said_without_a_mend_too() -> None:
     assert "does not take A and B through k together" in found[0].message and "mend" not in found[0].detail
     found = layouts(Wide(load_a=(0, 3)).run())
     assert "pieces of its rows are exchanged" in found[0].detail["found"] and ": with " in found[0].message
+
+
+def test_a_mend_that_not_every_block_needs_is_none() -> None:
+    """What is found in some of the clusters would be broken in the others."""
+    detail = {"operand": "a", "found": "what is wrong", "mend": "a change"}
+    own = Hazard("DESC_START", "what is wrong: with a change", 7, detail=detail)
+    (every,) = merged([own] * 4, clusters=4)
+    assert every.message == own.message and every.detail == detail and every.count == 4
+    (some,) = merged([own] * 3, clusters=4)
+    assert (some.message, some.detail) == ("what is wrong", {"operand": "a"})
+    other = Hazard("K_ADVANCE", "no mend", 9, detail={"operand": "ab"})
+    assert [item.message for item in merged([own, other])] == ["what is wrong", "no mend"]
 
 
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
