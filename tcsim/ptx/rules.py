@@ -110,9 +110,9 @@ WARPGROUPS = (
     Rule("WGMMA_ACC_READ_IN_FLIGHT", "repaired", "An accumulator of wgmma is read before a wait for its group.", "wgmma.wait_group", _PTX),
     Rule("WGMMA_ACC_WRITE_IN_FLIGHT", "repaired", "An accumulator of wgmma is written before a wait for its group.", "wgmma.wait_group", _PTX),
     Rule("WGMMA_A_REG_HAZARD", "repaired", "A register from which wgmma reads A is written before a wait for its group.", "wgmma.wait_group", _PTX),
-    Rule("DESC_LBO_SBO", "error", "wgmma or tcgen05.mma reads elements in no order of rows and columns of what was copied; with another LBO or SBO in the matrix descriptor they would be in order.", "Matrix Descriptor Format", _PTX),
-    Rule("DESC_UNITS", "error", "wgmma or tcgen05.mma reads elements in no order of rows and columns of what was copied; with a field of the matrix descriptor in units of 16 bytes, instead of bytes or elements, or divided by 16 once, not twice, they would be in order.", "Matrix Descriptor Format", _PTX),
-    Rule("DESC_SWIZZLE_MODE", "error", "wgmma or tcgen05.mma reads elements in no order of rows and columns of what was copied; with another swizzle in the matrix descriptor they would be in order.", "Matrix Descriptor Format", _PTX),
+    Rule("DESC_LBO_SBO", "error", "wgmma or tcgen05.mma reads elements in no order of rows and columns of what was copied; of the fields of the matrix descriptor LBO or SBO is the likeliest to be wrong.", "Matrix Descriptor Format", _PTX),
+    Rule("DESC_UNITS", "error", "wgmma or tcgen05.mma reads elements in no order of rows and columns of what was copied; a field of the matrix descriptor is likely to be in bytes or elements instead of units of 16 bytes, or divided by 16 twice.", "Matrix Descriptor Format", _PTX),
+    Rule("DESC_SWIZZLE_MODE", "error", "wgmma or tcgen05.mma reads elements in no order of rows and columns of what was copied; the swizzle of the matrix descriptor is likely not to be that of the copy.", "Matrix Descriptor Format", _PTX),
     Rule("WGMMA_WAIT_OTHER_WARPGROUP", "error", "Shared memory that wgmma reads is written again after a wait, but nothing orders the write after the wait of the warpgroup that issued it.", "wgmma.wait_group", _PTX),
     Rule("WGMMA_WARPGROUP_DIVERGED", "error", "Some warps of a warpgroup execute an instruction of wgmma, and the others never come.", "wgmma.mma_async", _PTX),
 )  # fmt: skip
@@ -141,15 +141,15 @@ TENSOR_MEMORY = (
 """tcgen05."""
 
 LAYOUTS = (
-    Rule("DESC_START", "error", "wgmma or tcgen05.mma reads elements in no order of rows and columns of what was stored; from another start address they would be in order.", "Matrix Descriptor Format", _PTX),
+    Rule("DESC_START", "error", "wgmma or tcgen05.mma reads elements in no order of rows and columns of what was stored; the start address is likely not to be that of the tile.", "Matrix Descriptor Format", _PTX),
     Rule("SWIZZLE_PHASE_1024", "error", "A swizzled tile does not begin where its pattern does (with 128 bytes a multiple of 1024), and one of who stores and who reads counts rows from the tile's beginning, the other takes the bits of the address, as TMA does.", "Matrix Descriptor Format", _PTX),
     Rule("DESC_MAJOR", "error", "wgmma or tcgen05.mma reads a matrix that is K-major as one that is MN-major, or the other way round.", "Canonical Layouts", _PTX),
-    Rule("FRAGMENT_LAYOUT", "error", "Registers of a product hold elements in no order of rows and columns of what was stored, or A and B do not go through k together; loaded with other addresses, or with or without .trans, they would.", "Matrix Fragments for mma.m16n8k16 with floating point type", _PTX),
+    Rule("FRAGMENT_LAYOUT", "error", "Registers of a product hold elements in no order of rows and columns of what was stored, or A and B do not go through k together: the addresses of the load, their order or .trans do not fit how the tile was stored.", "Matrix Fragments for mma.m16n8k16 with floating point type", _PTX),
     Rule("K_ADVANCE", "error", "Products are added to one accumulator of which A and B do not go on through k together, or take elements twice.", "Strides", _PTX),
-    Rule("IDESC_SHAPE", "error", "tcgen05.ld reads results that no product has written, and the product before takes fewer rows of A or B than lie in shared memory; with another M or N in the instruction descriptor it would have written them.", "Instruction descriptor", _PTX),
+    Rule("IDESC_SHAPE", "error", "tcgen05.ld reads results that no product has written, and the product before takes fewer rows of A or B than lie in shared memory; M or N of the instruction descriptor is likely to be too small.", "Instruction descriptor", _PTX),
     Rule("OPERANDS_EXCHANGED", "error", "wgmma or tcgen05.mma reads A through the descriptor of B, which has too few rows, and B through that of A.", "Matrix Descriptor Format", _PTX),
-    Rule("SCALE_COLUMN", "error", "tcgen05.mma reads scale factors of the other operand, of two arrays or copies, or of none; from other columns they would be those of one operand.", "Scale Factor A ID, Scale Factor B ID", _PTX),
-    Rule("TMEM_COLUMN", "error", "tcgen05.mma reads A from Tensor Memory where elements are in no order of rows and columns, or not those that B meets; from other columns they would be.", "tcgen05.mma", _PTX),
+    Rule("SCALE_COLUMN", "error", "tcgen05.mma reads scale factors of the other operand, of two arrays or copies, or of none; the columns are likely not to be those where they were put.", "Scale Factor A ID, Scale Factor B ID", _PTX),
+    Rule("TMEM_COLUMN", "error", "tcgen05.mma reads A from Tensor Memory where elements are in no order of rows and columns, or not those that B meets.", "tcgen05.mma", _PTX),
 )  # fmt: skip
 """Operands of products: what is found only where elements are followed (`Kernel.launch(origins=True)`, `tcsim check`)."""
 

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
-from tcsim.ptx import Run
+from tcsim.ptx import Hazard, Memory, Run, parse
+from tcsim.ptx.hazards import merged
 from tests.hazards.layouts.table import KERNELS, Kernel
 from tests.hazards.layouts.tensor_memory import Tensor
 from tests.hazards.layouts.warpgroups import Warpgroup
 from tests.hazards.layouts.warps import Warp
 from tests.hazards.layouts.wide import LANES_OF_A, LANES_OF_B, Wide
+from tests.ptx_copies import text
 
 SCHEDULES: tuple[str | int, ...] = ("late", "early", 1, 2, 3)
 LAYOUT = ("FRAGMENT_LAYOUT", "K_ADVANCE", "DESC_", "SWIZZLE_", "OPERANDS_", "IDESC_", "TMEM_COLUMN", "SCALE_")
@@ -98,6 +100,33 @@ def test_a_tile_that_is_taken_twice_from_global_memory() -> None:
     assert "again, for the same sum" in run.errors[0].message
 
 
+def direct(step_a: int, step_b: int, products: int) -> Run:
+    """mma.sync on registers that come straight from global memory; bytes by which A and B go on."""
+    body = (
+        "ld.param.u64 %rd1, [a]; ld.param.u64 %rd2, [b]; shr.u32 %r2, %r0, 2; and.b32 %r3, %r0, 3; shl.b32 %r3, %r3, 2; mul.lo.u32 %r4, %r2, 128;"
+        " add.u32 %r4, %r4, %r3; cvt.u64.u32 %rd4, %r4; add.u64 %rd1, %rd1, %rd4; add.u64 %rd2, %rd2, %rd4;\n"
+        + "".join(f"mov.f32 %f{own}, 0f00000000;" for own in range(1, 5))
+    )
+    for place in range(products):
+        for number, at in enumerate((0, 1024, 16, 1040)):
+            body += f"ld.global.u32 %r{10 + number}, [%rd1+{at + step_a * place}];\n"
+        for number, at in enumerate((0, 16)):
+            body += f"ld.global.u32 %r{14 + number}, [%rd2+{at + step_b * place}];\n"
+        body += "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f1, %f2, %f3, %f4}, {%r10, %r11, %r12, %r13}, {%r14, %r15}, {%f1, %f2, %f3, %f4};\n"
+    memory = Memory()
+    arrays = [memory.allocate(rows * 128) for rows in (16, 8)]
+    kernel = parse(text(".param .u64 a, .param .u64 b", body)).kernel()
+    return kernel.launch(memory, arrays, block=(32, 1, 1), origins=True)
+
+
+def test_registers_that_no_shared_memory_feeds() -> None:
+    """Slices that are taken again, and elements that are; all of the row, and a part of it once, are right."""
+    for step, products in ((0, 4), (0, 2), (16, 4)):
+        assert [own.name for own in direct(step, step, products).errors] == ["K_ADVANCE"] * (products - 1)
+    for products in (1, 2, 4):
+        assert not direct(32, 32, products).hazards
+
+
 WRONG: dict[str, tuple[Wide, dict[str, Any] | None]] = {
     "B with the lanes of A": (Wide(lanes_b=LANES_OF_A), None),
     "B with the lanes of A and .trans": (Wide(lanes_b=LANES_OF_A, trans_b=".trans"), None),
@@ -137,6 +166,18 @@ def test_what_is_wrong_is_said_without_a_mend_too() -> None:
     assert "does not take A and B through k together" in found[0].message and "mend" not in found[0].detail
     found = layouts(Wide(load_a=(0, 3)).run())
     assert "pieces of its rows are exchanged" in found[0].detail["found"] and ": with " in found[0].message
+
+
+def test_a_mend_that_not_every_block_needs_is_none() -> None:
+    """What is found in some of the clusters would be broken in the others."""
+    detail = {"operand": "a", "found": "what is wrong", "mend": "a change"}
+    own = Hazard("DESC_START", "what is wrong: with a change", 7, detail=detail)
+    (every,) = merged([own] * 4, clusters=4)
+    assert every.message == own.message and every.detail == detail and every.count == 4
+    (some,) = merged([own] * 3, clusters=4)
+    assert (some.message, some.detail) == ("what is wrong", {"operand": "a"})
+    other = Hazard("K_ADVANCE", "no mend", 9, detail={"operand": "ab"})
+    assert [item.message for item in merged([own, other])] == ["what is wrong", "no mend"]
 
 
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)

@@ -264,8 +264,13 @@ class _Step:
         by, takes = self._by(one, self.before[0]), whole * one.view.unit
         said = f"k of A and B goes on by {by}, and each product takes {takes}"
         if 0 < abs(by) < takes:
-            for side, before, target in zip(self.now, self.before, targets, strict=True):
+            named = [
                 self._report_one(side, target - side.at, said, None, (before, begins))
+                for side, before, target in zip(self.now, self.before, targets, strict=True)
+            ]
+            if not any(named):
+                twice = f"{said}: elements are taken twice"
+                sums.settled(Record(lambda: self._say(twice), lambda: True, self.mends, one.view.line, "both"))
             return
         mends = [
             sums.origins.shifted(side.view, side.moved(target - side.at))

@@ -121,7 +121,8 @@ def irregular(view: View, other: View | None) -> str:
             f"does not take A and B through k together: from one k to the next {view.name} goes on by {_bytes(one)} in global memory, "
             f"and {other.name} by {_bytes(its)}"
         )
-    return f"reads elements that are not rows and columns of one matrix: rows of {view.name} begin in different columns of the tensor, or are there twice"
+    rest = f", or it begins at another k than {other.name}" if other is not None else ""
+    return f"reads elements that its sum does not need: rows of {view.name} begin in different columns of the tensor, or are there twice{rest}"
 
 
 def _goes_with(view: View, other: View) -> bool:
