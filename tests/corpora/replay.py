@@ -18,11 +18,13 @@ from tests.corpora import recording
 
 ARCH = "sm_90"  # of the GPU that recorded, whatever the target was
 DEFECTS = {
+    "cuda_async_arrive_sm_90a": {"MBAR_PHASE_ALIAS"},
     "cuda_early_exit_sm_80": {"SMEM_RACE_WAR"},
     "cuda_early_exit_sm_90a": {"SMEM_RACE_WAR"},
 }
 """Recorded launches whose kernel has a defect that was found afterwards, with its hazards. early_exit: the third warp reads what the
-first two add to, and no barrier is between; on the H200 it was always in time."""
+first two add to, and no barrier is between; on the H200 it was always in time. async_arrive: nothing orders the second warp's wait for the first
+phase before the first warp ends the second one."""
 
 
 @dataclass

@@ -47,9 +47,11 @@ TURNS = Kernel(
     @%p1 st.shared.u32 [%r1], 1;
     @%p1 mbarrier.arrive.shared::cta.b64 _, [%r2];                              //~ MBAR_RELAXED: @%p1 mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [%r2];   //+ MBAR_PHASE_ALIAS: @%p1 mbarrier.arrive.shared::cta.b64 _, [%r2];
     bar.warp.sync -1;                                                           //~ MBAR_PHASE_ALIAS: bar.sync 0;
+    setp.ge.u32 %p3, %r0, 32; setp.eq.u32 %p4, %r0, 32;                         //~ MBAR_PHASE_ALIAS.2: setp.ge.u32 %p3, %r0, 0; setp.eq.u32 %p4, %r0, 32;
+    @!%p3 bra WRITER;
     {wait("FIRST", "%r2", "0")}
     ld.shared.u32 %r5, [%r1];
-    setp.ge.u32 %p3, %r0, 32; setp.eq.u32 %p4, %r0, 32;
+    WRITER:
     @%p4 st.shared.u32 [%r1+4], %r5;
     @%p4 mbarrier.arrive.shared::cta.b64 _, [%r2];
     {wait("SECOND", "%r2", "1")}
@@ -126,6 +128,27 @@ TOGETHER = Kernel(
     """,
     threads=128,
 )
+ROLES = Kernel(
+    "roles",
+    f"""
+    {OWN} setp.lt.u32 %p1, %r0, 32; xor.b32 %r4, %r0, 32; shl.b32 %r4, %r4, 2; add.u32 %r4, %r4, %r1;
+    @!%p1 bra CONSUMER;
+    st.shared.u32 [%r3], 1;
+    bar.arrive 1, 64;
+    bar.sync 2, 64;                     //- BARRIER_PHASE_ALIAS
+    st.shared.u32 [%r3], 2;
+    bar.arrive 1, 64;
+    bra DONE;
+    CONSUMER:
+    bar.sync 1, 64;
+    ld.shared.u32 %r5, [%r4];
+    bar.arrive 2, 64;                   //- BARRIER_PHASE_ALIAS
+    bar.sync 1, 64;
+    ld.shared.u32 %r5, [%r4];
+    DONE:
+    """,
+    target="sm_80",
+)
 PLACES = Kernel(
     "places",
     f"""
@@ -168,4 +191,4 @@ FLAG = Kernel(
     @!%p1 ld.shared.u32 %r6, [%r4];                                             //! RED_NOT_ACQUIRE
     """,
 )
-KERNELS = (PIPELINE, TURNS, UNOBSERVED, REMOTE, REUSED, TOGETHER, PLACES, SENT, FLAG)
+KERNELS = (PIPELINE, TURNS, UNOBSERVED, REMOTE, REUSED, TOGETHER, ROLES, PLACES, SENT, FLAG)

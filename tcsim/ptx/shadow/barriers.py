@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tcsim.ptx.convergence import row_of
-from tcsim.ptx.shadow.clocks import ORDERED
+from tcsim.ptx.shadow.clocks import EXECUTED, ORDERED
 from tcsim.ptx.threads import LANES, Array
 
 if TYPE_CHECKING:
@@ -17,6 +18,26 @@ if TYPE_CHECKING:
     from tcsim.ptx.shadow.operations import Operation
 
 _NAMED, _CLUSTER = "cta", "cluster"
+
+
+@dataclass(eq=False)
+class Phases:
+    """The phases of a named barrier of a block."""
+
+    ended: int  # phases that are over
+    last: Array  # of each thread: phases that were over when it arrived last; -1: it has not
+    met: Array  # of each warp: phases that were over when it last went on from one
+    met_clock: Array  # and its clock then
+    arriving: dict[int, int] = field(
+        default_factory=dict
+    )  # of each warp that arrives in the phase under way, its clock
+    arrived: dict[int, int] = field(default_factory=dict)  # of those of the phase before
+
+    @classmethod
+    def of(cls, threads: int) -> Phases:
+        """Those of a block."""
+        warps = threads // LANES
+        return cls(0, np.full(threads, -1), np.zeros(warps, np.int64), np.zeros(warps, np.int64))
 
 
 class Meetings:
@@ -36,6 +57,7 @@ class Meetings:
         self._over: dict[int, tuple[int, Array]] = {}  # by warp that has ended: cluster phases it was in, what it knew
         # By warp: what those knew whose end let it go on at a barrier.
         self._released = np.zeros_like(checker.clocks.known[:, ORDERED])
+        self.phases: dict[tuple[int, int], Phases] = {}  # by rank and number
         self.lines: dict[tuple[int, int], Array] = {}  # the instruction at which each thread arrived, if it is .aligned
 
     def arrived(self, block: Barriers, scope: str, number: int, mask: Array) -> None:
@@ -47,6 +69,7 @@ class Meetings:
         if scope == _NAMED:
             key = scope, block.rank, number
             self._counted(block, number, mask, bool(getattr(row, "aligned", True)))
+            self._follows(block, number, mask, some)
         else:
             key = scope, 0, block.cluster.phase
             if relaxed:
@@ -73,6 +96,34 @@ class Meetings:
             lines = self.lines[key] = np.zeros(block.threads, np.int64)
         lines[mask] = line if aligned else 0
 
+    def _follows(self, block: Barriers, number: int, mask: Array, some: Array) -> None:
+        """Whoever arrives has to know that the phase before is over: else the arrival can count for that."""
+        checker, key = self.checker, (block.rank, number)
+        own = self.phases.get(key)
+        if own is None:
+            own = self.phases[key] = Phases.of(block.threads)
+        warps = some - block.rank * checker.per_block
+        twice = mask & (own.last == own.ended)
+        known = own.met[warps] == own.ended
+        if not known.all():
+            known |= [self._knows(block, own, warp) for warp in some.tolist()]
+        if not known.all() or twice.any():
+            thread = int(np.argmax(twice)) if twice.any() else int(warps[~known][0]) * LANES
+            line = checker.findings.number(block.here)
+            said = f"{checker.findings.opcode(line)} arrives at barrier {number} in warp {thread // LANES}, and nothing orders that after the end of the phase before: it can count for that"
+            checker.findings.report("BARRIER_PHASE_ALIAS", said, line, 0, checker.index(block), thread, barrier=number)
+        own.last[mask] = own.ended
+        own.arriving.update(zip(some.tolist(), checker.clocks.now[some].tolist(), strict=True))
+
+    def _knows(self, block: Barriers, own: Phases, warp: int) -> bool:
+        """Whether a warp comes after one that has gone on from the phase before, or after all arrivals in it."""
+        known = self.checker.clocks.known[warp, EXECUTED, 1:-1]
+        first = block.rank * self.checker.per_block
+        met = own.met_clock <= known[first : first + len(own.met)]
+        return bool((met & (own.met == own.ended)).any()) or all(
+            known[who] >= when for who, when in own.arrived.items()
+        )
+
     def passed(self, block: Barriers, scope: str, number: int, mask: Array) -> None:
         """Threads that waited go on: they know what the others published."""
         checker = self.checker
@@ -87,6 +138,11 @@ class Meetings:
                 self._released_by(over, some)
             self.arrivals.pop((block.rank, number), None)
             self._together(block, number, mask)
+            phases = self.phases[block.rank, number]
+            phases.ended += 1
+            phases.arrived, phases.arriving = phases.arriving, {}
+            warps = some - block.rank * checker.per_block
+            phases.met[warps], phases.met_clock[warps] = phases.ended, checker.clocks.now[some]
             return
         for phase in (block.cluster.phase - 1, block.cluster.phase - 2):
             found = self.published.get((scope, 0, phase))

@@ -62,7 +62,7 @@ class Checker(Observer):
         self.lanes = Lanes(self.clocks)
         self.operations = Operations(self.clocks, self.lanes)
         self.findings = Findings()
-        self.objects = Objects(self.clocks, self.operations, self.findings)
+        self.objects = Objects(self.clocks, self.operations, self.findings, self.per_block)
         self.memories: dict[tuple[str, int], Words] = {}
         self.naming = Naming(self)
         self.blocks = Blocks(self)

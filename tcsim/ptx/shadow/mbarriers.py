@@ -13,11 +13,12 @@ from tcsim.ptx.shadow.clocks import EXECUTED, INITIALISED, Clocks
 from tcsim.ptx.shadow.findings import Findings
 from tcsim.ptx.shadow.lanes import EVERY
 from tcsim.ptx.shadow.operations import Operation, Operations
-from tcsim.ptx.threads import Array
+from tcsim.ptx.threads import LANES, Array
 
 if TYPE_CHECKING:
     from tcsim.ptx.families import Bound
 
+_KEPT = 8  # phases of which is kept who knows of them
 _PARITY = 63  # the bit of an object that changes when a phase ends
 
 
@@ -65,6 +66,12 @@ class Object:
     expecting: int = -1  # the last phase in which bytes were expected
     observed: int = 0  # phases of which a wait has found that they are complete
     passes: dict[int, Pass] = field(default_factory=dict)  # by warp: its last
+    views: dict[int, dict[int, int]] = field(
+        default_factory=dict
+    )  # by number of complete phases: of each warp that has found so many, its clock at the first time
+    closing: dict[int, dict[int, int]] = field(
+        default_factory=dict
+    )  # by phase: of each warp that has arrived in it, or issued what has, its clock then
     arriving: set[int] = field(default_factory=set)  # warps that have ever arrived
     flying: list[Operation] = field(default_factory=list)  # copies that will tell it
     begun: dict[int, int] = field(default_factory=dict)  # by number of a copy: the phase in which its first bytes came
@@ -74,8 +81,9 @@ class Object:
 class Objects:
     """The mbarriers of a cluster, by their shared address with the rank of the block."""
 
-    def __init__(self, clocks: Clocks, operations: Operations, findings: Findings) -> None:
-        self.clocks, self.operations, self.findings = clocks, operations, findings
+    def __init__(self, clocks: Clocks, operations: Operations, findings: Findings, per_block: int) -> None:
+        """per_block: warps of a block."""
+        self.clocks, self.operations, self.findings, self.per_block = clocks, operations, findings, per_block
         self.live: dict[int, Object] = {}
         self._known: dict[
             tuple[int, int, int], int
@@ -122,6 +130,8 @@ class Objects:
         elif signal.kind in ("arrive", "drop"):
             found.arrivals[line] = found.arrivals.get(line, 0) + count
             if warps is not None:
+                closing = found.closing.setdefault(found.ended, {})
+                closing.update(zip(warps.tolist(), self.clocks.now[warps].tolist(), strict=True))
                 found.gathering = np.maximum(found.gathering, self.clocks.published(warps, signal.at.sem == "relaxed"))
                 found.arriving.update(warps.tolist())
                 if found.observed < found.ended:
@@ -136,14 +146,20 @@ class Objects:
                     self._under(key, copy.line, found.ended - 1, found.before, index, thread)
         for own in work:
             found.gathering = np.maximum(found.gathering, own.published)
+            closing = found.closing.setdefault(found.ended, {})
+            closing.update((warp, int(own.published[EXECUTED, 1 + warp])) for warp in own.warps)
             if found.flying:
                 found.flying = [other for other in found.flying if other not in own.operations[: own.count]]
         found.coming += work
         if flipped:
-            self._ended(key, found, index, thread)
+            self._ended(key, found, line, index, thread)
 
-    def _ended(self, key: int, found: Object, index: Any, thread: int) -> None:
-        """A phase is complete: the next one begins."""
+    def _ended(self, key: int, found: Object, line: int, index: Any, thread: int) -> None:
+        """A phase is complete, by what an instruction does: the next one begins."""
+        for warp, own in found.passes.items():
+            if own.ended == found.ended and own.clock > found.gathering[EXECUTED, 1 + warp]:
+                why = f"nothing orders that before {self.findings.opcode(line)}, which ends phase {found.ended}"
+                self._late(key, found.ended - 1, own.line, warp, why, line, index)
         for own in found.flying:
             if self._phase(own, key, found) <= found.ended:
                 self._under(key, own.line, found.ended, found.expected, index, thread)
@@ -153,6 +169,29 @@ class Objects:
         found.former, found.before = found.arrivals, found.expected
         found.expected, found.delivered, found.arrivals = {}, {}, {}
         found.ended += 1
+        for kept in (found.views, found.closing):
+            kept.pop(found.ended - _KEPT, None)
+
+    def _late(self, key: int, phase: int, wait: int, warp: int, why: str, line: int, index: Any) -> None:
+        """A wait for a phase may come when the next one is over, too: the parity that it asks for is that of the one after it."""
+        said = f"{self.findings.opcode(wait)} asks the mbarrier at {key:#x} for phase {phase} in warp {warp % self.per_block}, and may come two phases late: {why}"
+        thread = warp % self.per_block * LANES
+        self.findings.report("MBAR_PHASE_ALIAS", said, wait, line, index, thread, address=key)
+
+    def _level(self, found: Object, warp: int) -> int | None:
+        """How many phases a warp may know to be complete; None if what is kept does not say.
+
+        It, or one whose past it knows, has found so many complete, or has arrived in the next one; or it knows of all arrivals.
+        """
+        known = self.clocks.known[warp, EXECUTED, 1:-1]
+        for level in range(found.ended, max(found.ended - _KEPT, 0), -1):
+            events = (*found.views.get(level, {}).items(), *found.closing.get(level, {}).items())
+            before = found.closing.get(level - 1, {})
+            if any(clock <= known[other] for other, clock in events):
+                return level
+            if before and all(clock <= known[other] for other, clock in before.items()):
+                return level
+        return 0 if found.ended <= _KEPT else None
 
     def _under(self, key: int, line: int, phase: int, expected: dict[int, int], index: Any, thread: int) -> None:
         """A phase ends, or has ended, before the bytes of a copy have come."""
@@ -224,14 +263,22 @@ class Objects:
         phase = next(phase for each, phase in own.tells if each == key)
         return found.expecting if 0 <= found.expecting < phase and own.kind == "" else phase
 
-    def seen(self, key: int, found: Object, warps: Array, lanes: Array, relaxed: bool, line: int) -> None:
+    def seen(self, key: int, found: Object, warps: Array, lanes: Array, relaxed: bool, line: int, index: Any) -> None:
         """Some warps, or some lanes of each (as bits), see a phase complete: they learn what came before it."""
+        for warp in warps.tolist() if found.ended > 2 else ():
+            before = found.passes.get(warp)
+            if before is not None and before.ended >= found.ended - 2:
+                continue
+            level = self._level(found, warp)
+            if level is not None and level < found.ended - 2 and (found.ended - 1 - level) % 2 == 0:
+                self._late(key, level, line, warp, f"phase {found.ended - 1} is over", 0, index)
         self.clocks.acquire(warps, found.published, relaxed)
         found.observed = max(found.observed, found.ended)
         moment = len(self.operations.all)
         untold: dict[tuple[int, int], list[int]] = {}  # by lanes, and how much of `complete` they know: warps
         for warp, own in zip(warps.tolist(), lanes.tolist(), strict=True):
             before = found.passes.get(warp)
+            found.views.setdefault(found.ended, {}).setdefault(warp, int(self.clocks.now[warp]))
             found.passes[warp] = Pass(int(self.clocks.now[warp]), moment, found.ended, line)
             if before is not None and before.ended == found.ended:
                 self._stale[warp] = key

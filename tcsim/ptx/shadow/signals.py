@@ -95,7 +95,8 @@ class Signals:
                     done, lanes, alive = checker.bits(block, mask)
                     if not relaxed:
                         checker.lanes.learning(done, lanes, alive, found.published)
-                    checker.objects.seen(key, found, done, np.where(lanes == alive, EVERY, lanes), relaxed, line)
+                    whole = np.where(lanes == alive, EVERY, lanes)
+                    checker.objects.seen(key, found, done, whole, relaxed, line, checker.index(block))
                     if relaxed:
                         checker.relaxed.update(dict.fromkeys(done.tolist(), "MBAR_RELAXED"))
 
