@@ -123,6 +123,7 @@ FIXES: MappingProxyType[str, str] = MappingProxyType({
     "SETMAXNREG_OVERSUBSCRIBED": "Give registers back with setmaxnreg.dec in the other warpgroups first, or ask for fewer.",
     "PDL_WAIT_MISSING": "Execute griddepcontrol.wait before the first read of what the grid before writes.",
     "PDL_WRITE_BEFORE_WAIT": "Execute griddepcontrol.wait before the first write to what the grid before uses.",
+    "CLC_AFTER_NO": "End the loop at the first answer of which clusterlaunchcontrol.query_cancel.is_canceled says no.",
     "CLC_RESPONSE_REUSED": "Let all readers of the answer arrive at an mbarrier that the thread that asks waits for.",
     "CLUSTER_SMEM_REUSED": "Let the other block arrive at an mbarrier, or at the cluster's barrier, when it is done with its shared memory.",
     "CLUSTER_BARRIER_RELAXED": "Leave .relaxed out, or execute fence.acq_rel.cluster before the arrival.",

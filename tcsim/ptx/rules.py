@@ -159,6 +159,7 @@ BLOCKS = (
     Rule("SETMAXNREG_OVERSUBSCRIBED", "error", "setmaxnreg waits for registers that nobody gives back.", "setmaxnreg", _PTX),
     Rule("PDL_WAIT_MISSING", "error", "A dependent grid reads what the grid before writes, and no griddepcontrol.wait comes before.", "griddepcontrol", _PTX),
     Rule("PDL_WRITE_BEFORE_WAIT", "error", "A dependent grid writes what the grid before uses, and no griddepcontrol.wait comes before.", "griddepcontrol", _PTX),
+    Rule("CLC_AFTER_NO", "error", "clusterlaunchcontrol.try_cancel asks again after an answer that said no was waited for.", "clusterlaunchcontrol.try_cancel", _PTX),
     Rule("CLC_RESPONSE_REUSED", "error", "clusterlaunchcontrol.try_cancel writes an answer where the one before is still read.", "clusterlaunchcontrol.try_cancel", _PTX),
     Rule("CLUSTER_SMEM_REUSED", "error", "A copy writes shared memory of another block that this one still uses.", "Conflict and Data-races", _PTX),
     Rule("CLUSTER_BARRIER_RELAXED", "error", "Shared memory is used that only barrier.cluster.arrive.relaxed orders with the earlier access.", "barrier.cluster", _PTX),

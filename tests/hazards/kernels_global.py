@@ -88,7 +88,8 @@ CANCEL = Kernel(
     ld.shared.b128 %q, [%r1];
     fence.proxy.async.shared::cta;
     bar.sync 0;                         //- CLC_RESPONSE_REUSED
-    add.u32 %r5, %r5, 1; setp.lt.u32 %p4, %r5, 2;
+    add.u32 %r5, %r5, 1;
+    clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 %p4, %q;    //~ CLC_AFTER_NO: setp.lt.u32 %p4, %r5, 2;   //~ CLC_RESPONSE_REUSED: setp.lt.u32 %p4, %r5, 2;
     @%p4 bra ASK;
     """,
     target="sm_100a",

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tcsim.isa.clusterlaunchcontrol import encode_response
 from tcsim.model.effects import Outcome, Resource
 from tcsim.ptx.shadow.clocks import EXECUTED, KINDS
 from tcsim.ptx.shadow.mbarriers import Work
 from tcsim.ptx.shadow.naming import CANCEL, Use
-from tcsim.ptx.shadow.operations import READ, Operation
+from tcsim.ptx.shadow.operations import READ, WRITTEN, Operation
 from tcsim.ptx.tensor_memory import COLUMNS
 from tcsim.ptx.threads import Array, distinct
 
@@ -38,6 +39,7 @@ class Blocks:
         self.leaving = {rank: np.zeros((KINDS, warps + 2), np.int32) for rank in range(len(checker.cluster.blocks))}
         self.taken: dict[int, Array] = {}  # by rank: columns of Tensor Memory, the instruction that took each
         self.relinquished: dict[int, int] = {}  # by rank: the instruction
+        self._refused: list[Operation] = []  # requests for the work of a cluster that were answered with no
         self._allocations: set[int] = set()  # instructions that take Tensor Memory
         self._paired: dict[int, tuple[int, int, int]] = {}  # by rank: warp, time and instruction of its alloc of a pair
         self._group = (0, 0)  # .cta_group of the first tcgen05 instruction, and that instruction
@@ -138,6 +140,12 @@ class Blocks:
         warps = checker.some(block, threads)[:1]
         by = operations.issue("", line, block.rank, warps, threads[:1], np.zeros(1, np.int64), "async")
         by.unit = CANCEL
+        known = [own for own in self._refused if operations.is_after(own.number, warps, WRITTEN)]
+        if known:
+            said = f"{checker.findings.opcode(line)} asks again, and {checker.findings.opcode(known[0].line)} was told that there is nothing left"
+            checker.findings.report("CLC_AFTER_NO", said, line, known[0].line, checker.index(block), int(threads[0]))
+        if any(int.from_bytes(write.data.tobytes(), "little") == encode_response(None) for write in outcome.writes):
+            self._refused.append(by)
         for signal in outcome.signals:
             checker.objects.told(by, checker.signals.keys(block, signal, threads, warps), checker.index(block))
         for at in (each for write in outcome.writes for each in block.copies(write.at)):

@@ -76,12 +76,13 @@ CANCEL = Kernel(
     ld.shared.b128 %q, [%r1];           //? B35.2
     fence.proxy.async.shared::cta;
     bar.sync 0;                         //- B35.2
-    add.u32 %r5, %r5, 1; setp.lt.u32 %p4, %r5, 2;
+    add.u32 %r5, %r5, 1;
+    clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 %p4, %q;    //~ B35.2: setp.lt.u32 %p4, %r5, 2;
     @%p4 bra ASK;
     """,
     target="sm_100a",
 )
-"""A block asks for the work of others twice, into one buffer."""
+"""A block asks for the work of others until there is none, into one buffer."""
 
 EXIT = Kernel(
     "exit",
