@@ -15,7 +15,7 @@ from tcsim.arithmetic.steps import Lowering
 from tcsim.core.errors import OperandError
 from tcsim.core.evidence import Evidence
 from tcsim.core.targets import Arch, since
-from tcsim.isa.copies import object_at
+from tcsim.isa.copies import MAP_BOUNDARY, MAP_SPACES, object_at
 from tcsim.model.effects import Array, Effects, Order, Semantics, View
 from tcsim.model.family import Family
 from tcsim.model.form import Form
@@ -104,7 +104,7 @@ _ONE_WAY: Mapping[Semantics, str] = MappingProxyType(
 )
 _ORDINARY, _ASYNC = "by ordinary instructions", "those by asynchronous copies and wgmma"
 _MAP = (
-    Operand("address", kind="address", space="generic", within=("global",)),
+    Operand("address", kind="address", space="generic", within=MAP_SPACES, boundary=MAP_BOUNDARY),
     Operand("size", kind="immediate", values=(BYTES,)),
 )
 

@@ -210,11 +210,8 @@ def used(place: str, action: str, tensor_map: tcsim.TensorMap, target: str, sche
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("use", USES)
 def test_a_map_has_to_lie_where_copies_find_maps(use: str, place: str, schedule: str | int) -> None:
-    """The fence is for global memory alone, and needs no boundary."""
     tensor_map, action, target = USES[use]
     wanted = PLACES[place][1]
-    if use == "acquire":
-        wanted = "" if place.startswith("global") or place == "const" else "TENSORMAP_SPACE"
     run = used(place, action, tensor_map, target, schedule)
     found = {own.name for own in run.hazards} & {"TENSORMAP_SPACE", "TMA_MISALIGNED"}
     assert run.completed and found == ({wanted} if wanted else set()), [str(own) for own in run.hazards]

@@ -104,7 +104,7 @@ class Dependents:
             return
         some, place = np.unique(warps, return_inverse=True)
         known = checker.clocks.known[some, ORDERED, 1:-1]
-        late = ~((self.waited > 0) & (known >= self.waited)).any(1)
+        late: Array = np.asarray(~((self.waited > 0) & (known >= self.waited)).any(1))
         if not late.any() or not self.before.meets(addresses[late[place]], writes, size):
             return
         rule, does = ("PDL_WRITE_BEFORE_WAIT", "writes") if writes else ("PDL_WAIT_MISSING", "reads")

@@ -156,10 +156,10 @@ class Objects:
 
     def _ended(self, key: int, found: Object, line: int, index: Any, thread: int) -> None:
         """A phase is complete, by what an instruction does: the next one begins."""
-        for warp, own in found.passes.items():
-            if own.ended == found.ended and own.clock > found.gathering[EXECUTED, 1 + warp]:
+        for warp, last in found.passes.items():
+            if last.ended == found.ended and last.clock > found.gathering[EXECUTED, 1 + warp]:
                 why = f"nothing orders that before {self.findings.opcode(line)}, which ends phase {found.ended}"
-                self._late(key, found.ended - 1, own.line, warp, why, line, index)
+                self._late(key, found.ended - 1, last.line, warp, why, line, index)
         for own in found.flying:
             if self._phase(own, key, found) <= found.ended:
                 self._under(key, own.line, found.ended, found.expected, index, thread)
