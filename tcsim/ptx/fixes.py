@@ -80,6 +80,7 @@ FIXES: MappingProxyType[str, str] = MappingProxyType({
     # wgmma
     "WGMMA_NO_COMMIT_WAIT_BEFORE_REUSE": "Execute wgmma.commit_group and wgmma.wait_group before the slot is released.",
     "WGMMA_WAIT_DEPTH": "Lower N of wgmma.wait_group N, or release the slot of an earlier stage.",
+    "WGMMA_WARPS_APART": "Put a barrier of the four warps (bar.sync with 128 threads) between fence.proxy.async and wgmma.",
     "WGMMA_MISSING_FENCE": "Execute wgmma.fence.sync.aligned after the registers were last touched, before the first wgmma.",
     "WGMMA_ACC_READ_IN_FLIGHT": "Execute wgmma.wait_group for the group before the accumulator is read.",
     "WGMMA_ACC_WRITE_IN_FLIGHT": "Execute wgmma.wait_group for the group before the accumulator is written.",

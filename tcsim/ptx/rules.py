@@ -106,6 +106,7 @@ MBARRIERS = (
 WARPGROUPS = (
     Rule("WGMMA_NO_COMMIT_WAIT_BEFORE_REUSE", "error", "Shared memory that wgmma reads is written again before any wait for its group.", "wgmma.wait_group", _PTX),
     Rule("WGMMA_WAIT_DEPTH", "error", "Shared memory that wgmma reads is written again after a wgmma.wait_group that leaves its group pending.", "wgmma.wait_group", _PTX),
+    Rule("WGMMA_WARPS_APART", "strict", "wgmma reads shared memory that one warp of its warpgroup wrote, and no barrier orders that before the other warps: .sync waits for the threads of a warp; a warp that stores its own rows of A needs none.", "wgmma.mma_async", _PTX),
     Rule("WGMMA_MISSING_FENCE", "repaired", "wgmma takes registers, and no wgmma.fence is between it and the last instruction that touched them, or the beginning.", "wgmma.fence", _PTX),
     Rule("WGMMA_ACC_READ_IN_FLIGHT", "repaired", "An accumulator of wgmma is read before a wait for its group.", "wgmma.wait_group", _PTX),
     Rule("WGMMA_ACC_WRITE_IN_FLIGHT", "repaired", "An accumulator of wgmma is written before a wait for its group.", "wgmma.wait_group", _PTX),

@@ -181,7 +181,7 @@ WARPGROUPS = Kernel(
     mov.f32 %f1, 0f00000000; mov.f32 %f2, 0f00000000; mov.f32 %f3, 0f00000000; mov.f32 %f4, 0f00000000;
     st.shared.u32 [%r3], 0; st.shared.u32 [%r3+1024], 0; st.shared.u32 [%r5], 0;
     fence.proxy.async;                  //- PROXY_FENCE_MISSING
-    bar.sync 0;                         //- SMEM_RACE_RAW
+    bar.sync 0;                         //- SMEM_RACE_RAW   //- WGMMA_WARPS_APART
     @%p1 bra OTHER;
     wgmma.fence.sync.aligned;           //- WGMMA_MISSING_FENCE   //+ WGMMA_MISSING_FENCE.2: mov.f32 %f1, %f2;
     wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {{%f1, %f2, %f3, %f4}}, %rd3, %rd4, 1, 1, 1, 0, 0;

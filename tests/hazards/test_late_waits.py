@@ -125,6 +125,30 @@ def test_who_does_not_wait_is_not_late(release: str, schedule: str | int) -> Non
         assert run.completed and not run.errors, [str(own) for own in run.hazards]
 
 
+_ZEROS = " ".join(f"mov.f32 %f{number}, 0f00000000;" for number in range(1, 5))
+_PRODUCT = """
+    wgmma.fence.sync.aligned; mov.u64 %rd3, 0x0000000800080100;
+    wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, %rd3, %rd3, 1, 1, 1, 0, 0;
+    wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;
+"""
+"""The four warps give their registers to one product, and wait for it: then each knows what the others did before."""
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize(("release", "late"), [
+    (f"{_PRODUCT} @%p1 {_FREE}", False), (f"@%p1 {_FREE} {_PRODUCT}", True), (f"@%p1 {_FREE}", True),
+])  # fmt: skip
+def test_one_thread_of_a_warpgroup_gives_slots_back(release: str, late: bool, schedule: str | int) -> None:
+    """As kernels of CUTLASS do, behind the product of the warpgroup."""
+    body = RING.replace("setp.eq.u32 %p3, %r5, 2", f"{_ZEROS} setp.eq.u32 %p3, %r5, 4")
+    words = {"FILL\n": f"{FILLS['bytes'][0]}\n", "WAIT": WAITS["try"], "RELEASE": release, "FULL": "1", "EMPTY;": "1;"}
+    for word, own in words.items():
+        body = body.replace(word, own)
+    run = launched(body, "sm_90a", schedule, 160)
+    found = {own.name for own in run.errors}
+    assert run.completed and found == ({"MBAR_PHASE_ALIAS"} if late else set()), [str(own) for own in run.hazards]
+
+
 _TWICE = """
     mov.u32 %r1, smem; setp.eq.u32 %p1, %r0, 0; and.b32 %r4, %r0, 31; setp.eq.u32 %p2, %r4, 0; shr.u32 %r5, %r0, 5; setp.eq.u32 %p3, %r5, 1;
     @%p1 mbarrier.init.shared::cta.b64 [%r1], COUNT; @%p1 mbarrier.init.shared::cta.b64 [%r1+8], 1;

@@ -188,3 +188,34 @@ def test_warps_beyond_a_multiple_of_four_are_a_warpgroup_of_their_own(
 ) -> None:
     run = launched(body, "sm_90a", schedule, 192)
     assert run.completed and names(run) == found, [str(own) for own in run.hazards]
+
+
+STORED = """
+    mov.u32 %r1, smem; shl.b32 %r2, %r0, 4; add.u32 %r2, %r2, %r1; mov.u32 %r3, 0; mov.f32 %f0, 0f00000000; mov.u64 %rd2, 0x0000000800080040; add.u32 %r4, %r1, 8192; setp.eq.u32 %p1, %r0, 0;
+    @%p1 mbarrier.init.shared::cta.b64 [%r4], 128;
+    bar.sync 2;
+    st.shared.v4.u32 [%r2], {%r3, %r3, %r3, %r3};
+    fence.proxy.async.shared::cta;
+    BARRIER
+    wgmma.fence.sync.aligned;
+    wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, %rd2, %rd2, 0, 1, 1, 0, 0;
+    wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;
+"""
+"""Each warp stores a quarter of what the warpgroup reads."""
+_ARRIVED = "mbarrier.arrive.shared::cta.b64 _, [%r4]; WAIT: mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r4], 0; @!%p2 bra WAIT;"
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize(("barrier", "found"), [
+    ("bar.sync 0;", set()),
+    ("bar.sync 1, 128;", set()),
+    (_ARRIVED, set()),
+    ("bar.warp.sync -1;", {"WGMMA_WARPS_APART"}),
+    ("", {"WGMMA_WARPS_APART"}),
+    ("shr.u32 %r5, %r0, 6; add.u32 %r5, %r5, 4; bar.sync %r5, 64;", {"WGMMA_WARPS_APART"}),
+])  # fmt: skip
+def test_warps_store_what_their_warpgroup_reads(barrier: str, found: set[str], schedule: str | int) -> None:
+    """The manual does not say that wgmma orders what the four warps did before: strict."""
+    body = STORED.replace("BARRIER", barrier)
+    run = parse(text(".param .u64 unused", body)).kernel().launch(Memory(), [0], block=(128, 1, 1), schedule=schedule)
+    assert run.completed and not run.errors and {own.name for own in run.hazards} == found

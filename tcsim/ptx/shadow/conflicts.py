@@ -28,7 +28,7 @@ _LANES = {
 """What lanes of one warp lack, by how the two accesses are ordered apart from that."""
 _APART = {"apart": "WARP_SYNC_MISSING", "joined": "WARP_SYNC_COLLECTIVE"}
 BY_INSTRUCTION = (
-    "written", "read", "unfenced", "unfenced write", "unfenced read",
+    "written", "read", "parted", "unfenced", "unfenced write", "unfenced read",
     *(f"{how} {name}{does}" for how in _APART for name in _LANES for does in ("written", "read")),
 )  # fmt: skip
 """Kinds of conflict with what an instruction of a warp did, not an operation."""
@@ -44,6 +44,7 @@ PLAIN = {
         for how in _APART
         for does in ("landed", "fetched")
     },
+    "parted": Name("WGMMA_WARPS_APART", "no barrier is between that and the other warps of the warpgroup"),
     "unfenced": Name("PROXY_FENCE_MISSING", _FENCE),
     "unfenced write": Name("PROXY_FENCE_WAR", _FENCE),
     "unfenced read": Name("PROXY_FENCE_WAR", _FENCE),

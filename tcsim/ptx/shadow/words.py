@@ -297,6 +297,11 @@ class Words:
                 found += self._written(at, places, codes)
                 behind = codes > clocks.warps
                 found += self._pending("landed", places[behind], codes[behind] - clocks.warps - 1, by, WRITTEN)
+            if len(by.warps) > 1 and not writes:
+                apart = (clocks.known[by.warps, ORDERED].min(0)[column] < when) & ~bad
+                if np.count_nonzero(apart):
+                    own = np.nonzero(apart)[0]
+                    found.append(Conflict("parted", own, self.what[at[own]] >> LANE_BITS, who[own] - 1))
             if by.proxy == "async":
                 unfenced = (known[self.fence, column] < when) & ~bad
                 if np.count_nonzero(unfenced):
