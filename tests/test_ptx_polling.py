@@ -69,12 +69,12 @@ WAITS = {
 }  # fmt: skip
 
 
-def ran(text: str, schedule: str | int, blocks: int = 1) -> tuple[Run, np.ndarray]:
+def ran(text: str, schedule: str | int, blocks: int = 1, instructions: int = 400_000) -> tuple[Run, np.ndarray]:
     memory = Memory()
     data = memory.allocate(1 << 14)
     memory.write(data, np.arange(7, 71, dtype=np.uint32).view(np.uint8))
     run = parse(text).kernel().launch(
-        memory, [data], grid=(blocks, 1, 1), block=(32, 1, 1), schedule=schedule, limits=Limits(seconds=20, instructions=400_000)
+        memory, [data], grid=(blocks, 1, 1), block=(32, 1, 1), schedule=schedule, limits=Limits(seconds=20, instructions=instructions)
     )  # fmt: skip
     return run, memory.read(data + 512, 128).view(np.uint32)
 
@@ -88,7 +88,7 @@ def test_pending_work_goes_on(start: str, wait: str, schedule: str | int) -> Non
     assert found[0] == 7
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("schedule", ("late", 1))
 @pytest.mark.parametrize(
     "turn", ["", "mov.u64 %d3, %globaltimer; st.local.u64 [l], %d3;", "red.global.add.u32 [%d1+4096], 1;"]
 )
@@ -107,5 +107,5 @@ def test_another_block_that_has_not_started(turn: str, schedule: str | int) -> N
 def test_a_wait_that_nobody_ends_is_still_found(schedule: str | int) -> None:
     """A barrier that gets too few bytes: the launch stops, in a deadlock or at its limit."""
     text = TEXT.format(start=BULK.replace("_, [%r1], 128", "_, [%r1], 256"), wait=WAITS["time to local"])
-    run, _ = ran(text, schedule)
+    run, _ = ran(text, schedule, instructions=20_000)
     assert not run.completed and {own.name for own in run.hazards} & {"LIMIT", "DEADLOCK"}
