@@ -23,6 +23,10 @@ SHIFT = 1 << 22
 """Instructions that a cluster executes before others of the grid have their turn, even if it could go on."""
 SHORT_SHIFT = 1 << 12
 """The same where all clusters of a grid run beside each other: in a cooperative launch."""
+TURNS = 256
+"""Turns of loops that may wait after which pending work goes on, whatever they write."""
+MANY_TURNS = 1 << 14
+"""Such turns after which, if there is no pending work, other clusters of the grid have their turn."""
 LONG_IDLE = 8192
 """Basic blocks without such a change after which pending work goes on in any case."""
 
@@ -49,6 +53,7 @@ class Cluster:
         self.granted: dict[int, int] = {}  # by rank: columns that its pair took with it
         self.tired = False  # whether the last run ended because others have their turn
         self.stirred = False  # whether the last run changed anything
+        self.turns = 0  # of loops that may wait, since pending work went on
         self._idle = 0
         self._seen: Any = None
         self.observer = observe(self) if observe is not None else None
@@ -86,7 +91,7 @@ class Cluster:
         self.stirred = self.tired = False
         done = 0
         while True:
-            busy = False
+            busy = waited = False
             for block in self.blocks:
                 before = block.count
                 for _ in range(TURN):
@@ -103,10 +108,13 @@ class Cluster:
                         if not any(own.meet() for own in self.blocks) and not self.queue.force():
                             return False
                         self._idle, self.fair, self._seen = 0, False, None
+                    if self.turns >= (TURNS if self.queue.flights else MANY_TURNS):
+                        self.turns = 0
+                        waited = not self.queue.force()
                 spend(block.count - before)
                 done += block.count - before
             if busy:
-                if done < shift:
+                if done < shift and not (waited and self.others):
                     continue
                 self.stirred, self.tired = False, True
                 return False

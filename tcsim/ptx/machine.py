@@ -129,6 +129,10 @@ class Block(Meeting):
         found: Array = ~np.repeat(lacking, lanes)[: self.threads]
         return found
 
+    def turned(self) -> None:
+        """A loop that may wait turns once more."""
+        self.cluster.turns += 1
+
     def _exit(self, mask: Array, block: int) -> None:
         """Threads end: those that waited for their lanes look again."""
         if self.observer is not None:

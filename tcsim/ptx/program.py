@@ -411,9 +411,9 @@ class Compiler:
         self.require(spelled.targets, spelled.number)
         guard = self._guard(item)
         if stem in TERMINATORS:
-            turns = (
-                [f"M.note({self.constant(f'{stem} of a loop that waits')}, w)"] if index in self.spins.visible else []
-            )
+            turns = ["M.turned()"] if index in self.spins.waiting else []
+            if index in self.spins.visible:
+                turns.append(f"M.note({self.constant(f'{stem} of a loop that waits')}, w)")
             return [*turns, *TERMINATORS[stem](self, item, guard, index)]
         lines = [*contractions.followed(self, item, index), *self._plain(item, index)]
         if self.carriers is not None:

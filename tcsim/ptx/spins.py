@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tcsim.isa.scalar.catalog import scalar
-from tcsim.ptx.flow import BEFORE, Flow, read, written
+from tcsim.ptx.flow import BEFORE, ENDS, Flow, read, written
 from tcsim.ptx.known import moves
 from tcsim.ptx.landing import registers_in
 from tcsim.ptx.ordinary import row_of
@@ -30,22 +30,34 @@ class Spins:
     def __init__(self, function: Function) -> None:
         self.flow = Flow(function)
         self.body, self.labels = function.body, function.labels
-        self.visible = frozenset(self._loops())
-        """Branches back of such loops of which it can be seen how often they turned."""
+        loops = list(self._loops())
+        self.waiting = frozenset(end for start, end in loops if self._waits(start, end))
+        """Branches back of loops that may wait, for what loads, calls and barriers tell."""
+        self.visible = frozenset(end for start, end in loops if self._polling(start, end) and self._seen(start, end))
+        """Branches back of loops that wait of which it can be seen how often they turned."""
         self.told = frozenset(index for index, item in enumerate(self.body) if asks(item) and self._used(index, set()))
         """Questions to barriers whose answers go further than to a branch."""
 
-    def _loops(self) -> Iterator[int]:
+    def _loops(self) -> Iterator[tuple[int, int]]:
+        """Where loops begin, and where their branches back are."""
         for index, item in enumerate(self.body):
-            if (
-                item.opcode.partition(".")[0] != "bra"
-                or item.predicate is None
-                or not isinstance(item.operands[0], Symbol)
-            ):
+            if item.opcode.partition(".")[0] == "bra" and isinstance(item.operands[0], Symbol):
+                start = self.labels.get(item.operands[0].name, index + 1)
+                if start <= index:
+                    yield start, index
+
+    def _controls(self, start: int, end: int) -> set[int]:
+        """The branches that decide whether a loop goes on."""
+        found = set()
+        for index in range(start, end + 1):
+            item = self.body[index]
+            stem = item.opcode.partition(".")[0]
+            if item.predicate is None or stem not in ENDS:
                 continue
-            start = self.labels.get(item.operands[0].name, index + 1)
-            if start <= index and self._waits(start, index) and self._seen(start, index):
-                yield index
+            targets = [self.labels.get(own.name, 0) for own in item.operands if isinstance(own, Symbol)]
+            if index == end or stem in ("ret", "exit") or any(not start <= at <= end for at in targets):
+                found.add(index)
+        return found
 
     def _sources(self, places: set[int], start: int, end: int) -> set[int]:
         """Instructions of a loop, and those of it that they are computed from."""
@@ -59,21 +71,33 @@ class Spins:
                         pending.append(at)
         return found
 
+    def _asked(self, start: int, end: int) -> set[int]:
+        """What decides whether a loop goes on, and what that is computed from in the loop."""
+        return self._sources(self._controls(start, end), start, end)
+
     def _waits(self, start: int, end: int) -> bool:
-        return any(self._polls(index, start, end) for index in self._sources({end}, start, end) - {end})
+        return any(
+            asks(self.body[index]) or self.body[index].opcode.startswith(("ld.", "atom.", "call"))
+            for index in self._asked(start, end)
+        )
+
+    def _polling(self, start: int, end: int) -> bool:
+        return any(self._polls(index, start, end) for index in self._asked(start, end))
 
     def _polls(self, index: int, start: int, end: int) -> bool:
-        """Whether an instruction of a loop asks the same place each time."""
+        """Whether an instruction of a loop asks the same place each time, where other threads may write."""
         item = self.body[index]
-        if not asks(item) and not (item.opcode.startswith(("ld.", "atom.")) and "param" not in item.opcode):
+        stem, *words = item.opcode.split(".")
+        own = stem in ("ld", "atom") and not {"param", "local", "const"} & {word.split("::")[0] for word in words}
+        if not asks(item) and not own:
             return False
-        bases = [name for own in item.operands if isinstance(own, Address) for name in registers_in(own)]
+        bases = [name for operand in item.operands if isinstance(operand, Address) for name in registers_in(operand)]
         return not any(start <= at <= end for name in bases for at in self.flow.writes.get(name, ()))
 
     def _seen(self, start: int, end: int) -> bool:
         """Whether something that changes with each turn is needed behind a loop, or changes memory."""
         inside = range(start, end + 1)
-        asked = self._sources({end}, start, end)
+        asked = self._asked(start, end)
         for index in inside:
             item = self.body[index]
             if item.opcode.startswith(("red.", "atom.")) and index not in asked:
