@@ -88,7 +88,7 @@ def test_pending_work_goes_on(start: str, wait: str, schedule: str | int) -> Non
     assert found[0] == 7
 
 
-@pytest.mark.parametrize("schedule", ("late", 1))
+@pytest.mark.parametrize("schedule", ["late", 1])
 @pytest.mark.parametrize(
     "turn", ["", "mov.u64 %d3, %globaltimer; st.local.u64 [l], %d3;", "red.global.add.u32 [%d1+4096], 1;"]
 )
