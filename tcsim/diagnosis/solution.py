@@ -20,7 +20,7 @@ from tcsim.diagnosis.report import Explanation
 from tcsim.diagnosis.solve import Scored
 from tcsim.diagnosis.where import beyond_diagonal, tiles_text, where_text
 from tcsim.diagnosis.whole import Whole
-from tcsim.numbers.codec import decode
+from tcsim.numbers.codec import decode, encode
 
 UNWRITTEN = "part of the output never written"
 _SHARE = 0.1  # of the wrong outputs that are not zero, from which on something is explained in part
@@ -212,14 +212,14 @@ class Solved:
 
     @property
     def _rounded_once(self) -> bool:
-        """What is not given to the bit is the exact sum, rounded once: with few products an instruction's sum is seldom another."""
+        """Every output is the exact sum, rounded once, which with few products an instruction's sum mostly is too."""
         item, format = self.candidate, self.problem.machine.formats["d"]
         if item is None or self.codes is None or format.kind != "float":
             return False
         exact = np.stack([item.values(self.reals, t) for t in range(len(self.wrong))])
-        step = np.maximum(np.abs(exact), 2.0**format.minimum_exponent) * 2.0**-format.fraction_bits
-        off = ~(np.abs(exact - self.reals.observed) <= step)
-        return not (off & self.problem.inside() & (self.codes != self.problem.observed)).any()
+        known = self.problem.inside() & self.reals.finite
+        rounded = decode(encode(np.where(known, exact, 0.0), format), format).astype(np.float64)
+        return bool((rounded == self.reals.observed)[known].all())
 
     @property
     def _one_step_off(self) -> bool:
