@@ -121,6 +121,21 @@ def test_turns_of_a_loop_that_waits(name: str, schedule: str | int) -> None:
     assert bool(run.inexact) == shows and set(run.inexact) <= {"bra of a loop that waits"}
 
 
+ROUNDS = """
+  st.shared.u32 [s], 0; bar.sync 0;
+  LOOP: add.u32 %r9, %r9, 1; setp.eq.u32 %p1, %r0, 0; @%p1 st.shared.u32 [s], %r9; {meet} ld.shared.u32 %r3, [s]; {meet}
+  setp.lt.u32 %p2, %r3, 5; @%p2 bra LOOP;
+"""
+
+
+@pytest.mark.parametrize(("meet", "shows"), [("bar.sync 0;", False), ("bar.warp.sync -1;", True)])
+def test_rounds_that_a_block_agrees_on_are_no_wait(meet: str, shows: bool) -> None:
+    """A loop that runs until what one thread counts says so: with a barrier of the block all make the same turns."""
+    for schedule in SCHEDULES:
+        run = ran(ROUNDS.format(meet=meet) + STORE, schedule, grid=1, block=32, check=False)
+        assert bool(run.inexact) == shows
+
+
 ASKS = """
   mov.u32 %r3, s; setp.ne.u32 %p1, %r0, 0; @%p1 bra GO; mbarrier.init.shared::cta.b64 [%r3], 1; GO: bar.sync 0;
   setp.ne.u32 %p1, %r0, 0; @%p1 bra ASK; mbarrier.arrive.shared::cta.b64 _, [%r3]; ASK: {0} ret;

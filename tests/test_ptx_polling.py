@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tcsim.ptx import Limits, Memory, Run, parse
+from tcsim.ptx import Limits, Memory, Run, cluster, parse
 
 SCHEDULES = ("late", "early", 0, 1, 2)
 TEXT = """
@@ -74,7 +74,7 @@ def ran(text: str, schedule: str | int, blocks: int = 1, instructions: int = 400
     data = memory.allocate(1 << 14)
     memory.write(data, np.arange(7, 71, dtype=np.uint32).view(np.uint8))
     run = parse(text).kernel().launch(
-        memory, [data], grid=(blocks, 1, 1), block=(32, 1, 1), schedule=schedule, limits=Limits(seconds=20, instructions=instructions)
+        memory, [data], grid=(blocks, 1, 1), block=(32, 1, 1), schedule=schedule, limits=Limits(seconds=120, instructions=instructions)
     )  # fmt: skip
     return run, memory.read(data + 512, 128).view(np.uint32)
 
@@ -92,8 +92,9 @@ def test_pending_work_goes_on(start: str, wait: str, schedule: str | int) -> Non
 @pytest.mark.parametrize(
     "turn", ["", "mov.u64 %d3, %globaltimer; st.local.u64 [l], %d3;", "red.global.add.u32 [%d1+4096], 1;"]
 )
-def test_another_block_that_has_not_started(turn: str, schedule: str | int) -> None:
+def test_another_block_that_has_not_started(turn: str, schedule: str | int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first block waits for what the second one writes, and writes in each turn itself."""
+    monkeypatch.setattr(cluster, "MANY_TURNS", 1 << 9)  # the same, sooner
     wait = f"""
       mov.u32 %r4, %ctaid.x; setp.ne.u32 %p4, %r4, 0; @%p4 bra WRITE;
       LOOP: {turn} ld.acquire.gpu.global.u32 %r5, [%d0+8192]; setp.eq.u32 %p3, %r5, 0; @%p3 bra LOOP; bra DONE;

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tcsim.isa.barrier_cta import BarrierRow
 from tcsim.isa.scalar.catalog import scalar
 from tcsim.ptx.flow import BEFORE, ENDS, Flow, read, written
 from tcsim.ptx.known import moves
@@ -85,14 +86,24 @@ class Spins:
         return any(self._polls(index, start, end) for index in self._asked(start, end))
 
     def _polls(self, index: int, start: int, end: int) -> bool:
-        """Whether an instruction of a loop asks the same place each time, where other threads may write."""
+        """Whether an instruction of a loop asks the same place each time, where other threads may write.
+
+        A block that meets at a barrier in each turn asks shared memory for what it has agreed on: that is no wait.
+        """
         item = self.body[index]
         stem, *words = item.opcode.split(".")
         own = stem in ("ld", "atom") and not {"param", "local", "const"} & {word.split("::")[0] for word in words}
         if not asks(item) and not own:
             return False
+        if stem == "ld" and "shared" in {word.split("::")[0] for word in words} and self._meets(start, end):
+            return False
         bases = [name for operand in item.operands if isinstance(operand, Address) for name in registers_in(operand)]
         return not any(start <= at <= end for name in bases for at in self.flow.writes.get(name, ()))
+
+    def _meets(self, start: int, end: int) -> bool:
+        """Whether a loop has a barrier of the block at which threads wait."""
+        rows = (row_of(item.opcode) for item in self.body[start : end + 1])
+        return any(isinstance(row, BarrierRow) and row.operation != "arrive" for row in rows)
 
     def _seen(self, start: int, end: int) -> bool:
         """Whether something that changes with each turn is needed behind a loop, or changes memory."""
