@@ -11,7 +11,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from tcsim.core.errors import OperandError, TcsimError, listing, nearest
+from tcsim.core.errors import OperandError, TcsimError, listing, nearest, printable
 
 PLUGGED = "tcsim.subcommands"
 """The entry point group of subcommands that live above this package: in the place of a module."""
@@ -90,7 +90,7 @@ class Subcommands(TyperGroup):
         try:
             return super().invoke(ctx)
         except TcsimError as error:
-            typer.echo(f"tcsim: {error}", err=True)
+            typer.echo(f"tcsim: {printable(str(error))}", err=True)
             raise typer.Exit(2) from None
 
 

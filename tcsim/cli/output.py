@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from io import StringIO
 from typing import Any
 
+from tcsim.core.errors import printable
 from tcsim.inspection import report as reports
 from tcsim.inspection.report import WIDTH, Line, Report
 
@@ -46,9 +47,9 @@ def emit(
         return
 
     if form == "markdown":
-        write("\n".join(reports.markdown_lines(report())).rstrip() + "\n")
+        write(printable("\n".join(reports.markdown_lines(report()))).rstrip() + "\n")
         return
-    lines = reports.text_lines(report(), width())
+    lines = [line._replace(text=printable(line.text)) for line in reports.text_lines(report(), width())]
     if coloured():
         _write_coloured(lines)
     else:

@@ -14,7 +14,7 @@ from tcsim.cli import options
 from tcsim.cli.exec import changed, job_of
 from tcsim.cli.output import plain, write
 from tcsim.core.array_files import open_file
-from tcsim.core.errors import OperandError
+from tcsim.core.errors import OperandError, printable
 from tcsim.inspection.stepping import Answer, Console
 from tcsim.launchers.stepped import session
 
@@ -99,7 +99,7 @@ def _listed(console: Console, file: str, lines: list[str], json: bool) -> int:
 
 def _print(own: Answer, command: bool) -> None:
     head = [f"{PROMPT}{own.command}"] if command else []
-    write("".join(f"{line}\n" for line in (*head, *own.lines)))
+    write("".join(f"{printable(line)}\n" for line in (*head, *own.lines)))
 
 
 def _prompted(console: Console) -> int:

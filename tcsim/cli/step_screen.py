@@ -12,6 +12,7 @@ from textual.binding import Binding
 from textual.containers import Vertical
 from textual.widgets import Footer, Input, RichLog, Static
 
+from tcsim.core.errors import printable
 from tcsim.inspection.stepping import Console
 
 AROUND = 3
@@ -73,7 +74,7 @@ class Screen(App[None]):
         if found.command:
             said.write(f"> {found.command}")
         for text in found.lines:
-            said.write(text)
+            said.write(printable(text))
         self._refresh_listing()
 
     def action_warp(self) -> None:

@@ -97,6 +97,17 @@ def listing(choices: Iterable[object], limit: int = 24) -> str:
     return ", ".join(items[:limit]) + f", ... ({len(items) - limit} more)"
 
 
+def printable(text: str) -> str:
+    """Text as a terminal may get it: characters that steer it, or that cannot be seen, as escapes; ends of lines and tabs stay.
+
+    >>> printable("a\x1b[31mb\u202ec\n")
+    'a\\x1b[31mb\\u202ec\n'
+    """
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() or one in "\n\t" else ascii(one)[1:-1] for one in text)
+
+
 def shortened(value: object, limit: int = 60) -> str:
     """How an error quotes what it was given: as Python writes it, or the beginning of that.
 
