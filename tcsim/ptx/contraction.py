@@ -1,11 +1,11 @@
 """What the assembler makes of PTX that leaves it open: products fused with the sums that they go into, and functions of constants.
 
-As ptxas 13.5 does, found by assembling small programs and reading the machine code, of which `tests/data/fused.toml` keeps what was
-found. A product becomes part of an add or sub of the same type if neither has a rounding modifier, both or neither have .ftz, the product does not
+As ptxas 13.5 does, found by assembling small programs and reading the machine code; `tests/fused_cases.py` keeps what was
+found, and where 12.9 and 13.0 differ. A product becomes part of an add or sub of the same type if neither has a rounding modifier, both or neither have .ftz, the product does not
 saturate, and all that reads it is such sums: itself, negated, through mov, or through an instruction that gives its source back. It does so for f32, f64, f16
 and bf16, packed or not, and not with -O0 or --fmad=false. A product with a constant factor is fused wherever the sums are; an
 immediate, a parameter of the kernel and a .const variable at a fixed address are constants. Others are fused if they and their sums are in one basic block, as the assembler
-sees it: subroutines, calls, memory fences and most predicated instructions cut it. Of two products in a sum one is fused: `_Products.places`.
+sees it: subroutines, calls, memory fences and most predicated instructions cut it. Of two products in a sum one is fused: `_Products.places`, which is ptxas's choice in a basic block, and a guess across several.
 The product is a mul, or the last step of div.approx, div.full or rcp.approx. Special functions of constants: `tcsim.isa.special.folding`.
 
 Wherever a sum may have a product the machine computes both, and counts where they differ.
@@ -305,7 +305,9 @@ class _Products:
 
     def _only_summed(self, product: int) -> bool:
         """Whether a product goes into sums alone that the assembler may fuse it with."""
-        return not self.far(product) and not self.needed(product) and all(own in self.sums for own in self.users(product))
+        return (
+            not self.far(product) and not self.needed(product) and all(own in self.sums for own in self.users(product))
+        )
 
     def places(self, found: Mapping[int, Sequence[Source]]) -> dict[int, int]:
         """Which source each sum takes as a product, of those that are one for certain.
@@ -369,10 +371,7 @@ class _Products:
     def _follow(self, made: Choices) -> None:
         """Which registers hold products on their way to sums, and who writes them."""
         pending = [
-            (source.register, index)
-            for index, own in made.sums.items()
-            for source in own.sources
-            if not source.kept
+            (source.register, index) for index, own in made.sums.items() for source in own.sources if not source.kept
         ]
         seen = set(pending)
         while pending:
