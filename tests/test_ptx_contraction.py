@@ -78,7 +78,7 @@ def test_a_product_of_numbers_is_a_number() -> None:
 def test_what_the_assembler_may_do_is_counted() -> None:
     """Fused or not as far as is known: the threads that it matters for are counted."""
     bodies = [
-        CASES["branch"].body, CASES["product on one of two ways"].body, CASES["products on both ways"].body,
+        CASES["branch"].body, CASES["square root"].body, CASES["membar"].body, CASES["product on one of two ways"].body, CASES["products on both ways"].body,
         "PRODUCT setp.eq.u32 %p1, %r5, 5; @%p1 bra X; st.global.f32 [%d5+2048], %f1; X: SUM",
         "mov.f32 %f2, %f11; mov.u32 %r4, 0; L: add.f32 %f1, %f1, %f2; add.u32 %r4, %r4, 1; PRODUCT setp.lt.u32 %p1, %r4, %r5; @%p1 bra L; mov.f32 %f9, %f1;",
         ".local .align 4 .b8 l[4]; PRODUCT st.local.f32 [l], %f2; ld.local.f32 %f3, [l]; add.f32 %f9, %f3, %f1;",
@@ -96,8 +96,6 @@ def test_what_stays_apart_for_certain_is_not_counted() -> None:
         "stored",
         "stored on one way",
         "multiplied on",
-        "square root",
-        "membar",
         "twice itself",
         "also in a sum with .rn",
         "through another lane",

@@ -229,34 +229,20 @@ class _Products:
         return self._users[product]
 
     def stays(self, product: int) -> bool:
-        """Whether a product is fused with nothing: something else than sums needs it as it is, or a sum is surely too far.
+        """Whether a product is fused with nothing: something else than sums needs it as it is.
 
         Of parameters and numbers alone the assembler makes it again where it is needed.
         """
         if product not in self._stays:
             known = all(self.known.maybe(own, product) for own in self.body[product].operands[1:])
-            self._stays[product] = not known and (
-                any(self._needs(place, product) and self.flow.surely(product, place) for place in self.users(product))
-                or any(self._apart(product, place) for place in self.users(product))
+            self._stays[product] = not known and any(
+                self._needs(place, product) and self.flow.surely(product, place) for place in self.users(product)
             )
         return self._stays[product]
 
     def needed(self, product: int) -> bool:
         """Whether something else than sums needs a product."""
         return any(self._needs(place, product) for place in self.users(product))
-
-    def _apart(self, product: int, place: int) -> bool:
-        """Whether something that the assembler cannot take away lies between a product of two registers and a sum in one block."""
-        if not product < place or self.flow.block(product) != self.flow.block(place):
-            return False
-        cuts = self._cuts[bisect_right(self._cuts, product) : bisect_left(self._cuts, place)]
-        return any(
-            at in self.flow.live and self.body[at].predicate is None and not self._known(at) for at in cuts
-        ) and not any(self.known.maybe(own, product) for own in self.body[product].operands[1:])
-
-    def _known(self, index: int) -> bool:
-        """Whether the assembler may know the result of an instruction."""
-        return index in self.rows and all(self.known.maybe(own, index) for own in self.body[index].operands[1:])
 
     def _needs(self, place: int, product: int) -> bool:
         item = self.body[place]
