@@ -236,9 +236,14 @@ class _Products:
         if product not in self._stays:
             known = all(self.known.maybe(own, product) for own in self.body[product].operands[1:])
             self._stays[product] = not known and any(
-                self._needs(place, product) and self.flow.surely(product, place) for place in self.users(product)
+                self._needs(place, product) and self._surely(product, place) for place in self.users(product)
             )
         return self._stays[product]
+
+    def _surely(self, product: int, place: int) -> bool:
+        """Whether an instruction comes after a product, for all that the assembler can know, and no cut of a block lies between that it looks across."""
+        cut = self.flow.block(product) == self.flow.block(place) and not self._together(product, place)
+        return not cut and self.flow.surely(product, place)
 
     def needed(self, product: int) -> bool:
         """Whether something else than sums needs a product."""
