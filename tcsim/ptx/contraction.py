@@ -241,9 +241,14 @@ class _Products:
         return self._stays[product]
 
     def _surely(self, product: int, place: int) -> bool:
-        """Whether an instruction comes after a product, for all that the assembler can know, and no cut of a block lies between that it looks across."""
-        cut = self.flow.block(product) == self.flow.block(place) and not self._together(product, place)
-        return not cut and self.flow.surely(product, place)
+        """Whether an instruction needs a product where it is, for all that the assembler can know: arithmetic it moves past the cuts of a block."""
+        if not self.flow.surely(product, place):
+            return False
+        block, starts = self.flow.block(product), self.flow.starts
+        if place not in self.rows:
+            return block != self.flow.block(place) or self._together(product, place)
+        end = starts[block + 1] if block + 1 < len(starts) else len(self.body)
+        return bisect_right(self._cuts, product) == bisect_left(self._cuts, end)
 
     def needed(self, product: int) -> bool:
         """Whether something else than sums needs a product."""
