@@ -1,4 +1,6 @@
-"""Small programs with a product and a sum, and what ptxas 13.5 makes of them: read from the machine code, of sm_75 to sm_120a alike.
+"""Small programs with products and sums, and what ptxas 13.5 makes of them: read from the machine code, of sm_75 to sm_120a alike.
+
+Where ptxas 12.9 and 13.0 do something else, the case says so.
 
 Each case is a body with PRODUCT and SUM, and four letters: whether they are fused ("F") or apart (".") for a product by a number, by a
 parameter, of a register with itself, and of two registers. `python -m tests.fused_cases` prints what the assembler at hand makes of them.
@@ -6,12 +8,13 @@ parameter, of a register with itself, and of two registers. `python -m tests.fus
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from hwkernels.device.sass import SassFunction, disassemble
-from hwkernels.device.toolchain import assemble
+from hwkernels.device.toolchain import Toolchain, assemble
 
 FACTORS = {"number": "%f0, 0f3F7FFF58", "parameter": "%f0, %f7", "square": "%f0, %f0", "registers": "%f0, %f10"}
 
@@ -21,6 +24,7 @@ class Case(NamedTuple):
 
     body: str
     fused: str  # by factor, in the order of FACTORS
+    before: str = ""  # the same with ptxas 12.9 and 13.0, if different; nothing between 13.0 and 13.5 was tried
 
 
 _SPLIT = "setp.gt.f32 %p1, %f1, %f11; @%p1 bra X; st.global.f32 [%d5+2048], %f1; X:"
@@ -78,7 +82,7 @@ CASES = {
     "negated": Case("PRODUCT neg.f32 %f3, %f2; add.f32 %f9, %f3, %f1;", "FFFF"),
     "negated twice": Case("PRODUCT neg.f32 %f3, %f2; neg.f32 %f4, %f3; add.f32 %f9, %f4, %f1;", "FFFF"),
     "negated across a branch": Case(f"PRODUCT neg.f32 %f3, %f2; {_SPLIT} add.f32 %f9, %f3, %f1;", "FF.."),
-    "sign changed as an integer": Case("PRODUCT mov.b32 %r6, %f2; xor.b32 %r6, %r6, 0x80000000; mov.b32 %f3, %r6; add.f32 %f9, %f3, %f1;", "FFFF"),
+    "sign changed as an integer": Case("PRODUCT mov.b32 %r6, %f2; xor.b32 %r6, %r6, 0x80000000; mov.b32 %f3, %r6; add.f32 %f9, %f3, %f1;", "FFFF", "...."),
     "times one": Case("PRODUCT mul.f32 %f3, %f2, 0f3F800000; add.f32 %f9, %f3, %f1;", "FFFF"),
     "minus zero": Case("PRODUCT sub.f32 %f3, 0f80000000, %f2; add.f32 %f9, %f3, %f1;", "FFFF"),
     "smaller of itself": Case("PRODUCT min.f32 %f3, %f2, %f2; add.f32 %f9, %f3, %f1;", "FFFF"),
@@ -107,6 +111,55 @@ FACTORS_ACROSS = {  # what sets %f8, and whether a product by it is fused across
     "block": ("mov.u32 %r9, %ctaid.x; cvt.rn.f32.u32 %f8, %r9;", False),
     "number or another": ("mov.f32 %f8, 0f3F7FFF58; setp.gt.f32 %p2, %f1, %f11; @%p2 mov.f32 %f8, 0f40400000;", False),
 }
+SEVERAL = {  # sums of the products p, q, r and the numbers x, y, in their order, and which product ptxas fuses with each: "." for none
+    "two products": ("p+q", "p"),
+    "two products, the second first": ("q+p", "q"),
+    "sum and difference": ("p+q p-q", "pp"),
+    "sum and difference the other way": ("q-p p+q", "qq"),
+    "difference and sum": ("p-q q+p", "pp"),
+    "the first in another sum": ("p+q p+x", "q."),
+    "the first in another sum before": ("p+x p+q", ".q"),
+    "the second in another sum": ("p+q q+x", "p."),
+    "the second in another sum before": ("x-q p+q", ".p"),
+    "each in another sum": ("p+q p+x q+y", "pp."),
+    "each in another sum before": ("p+x q+y p+q", "pqp"),
+    "the first in more sums": ("p+q q-p p-x", "qq."),
+    "a circle": ("p+q q+r r+p", "prr"),
+    "a circle the other way": ("q+p r+q p+r", "qrr"),
+    "a chain": ("p+q q+r", "pr"),
+    "a product in three sums": ("x+q r-q r+q p+x p-y", "qrrpp"),
+    "negated": ("p+q x-q -q+y", "p.."),
+    "negated in a sum with another one": ("-q+p q+x p+y", "qq."),
+    "real and imaginary part": ("p-q r+x", "pr"),
+}
+
+
+def several(sums: str, factor: str, chosen: str = "") -> str:
+    """A body with sums of products of registers, or by a number. chosen: of each sum the product that is fused, everything else rounded on its own."""
+    rounding, number = ".rn" if chosen else "", "0f3F7FFF58"
+    factors = {"p": ("%f0", "%f10"), "q": ("%f1", "%f11"), "r": ("%f0", "%f11")}
+    if factor == "number":
+        factors = {name: (own, number) for name, own in zip("pqr", ("%f0", "%f1", "%f10"), strict=True)}
+    registers = {"p": "%f2", "q": "%f3", "r": "%f4", "x": "%f12", "y": "%f13"}
+    lines = ["ld.global.f32 %f12, [%d5+512]; ld.global.f32 %f13, [%d5+640]; mov.f32 %f9, 0f3F800000;"]
+    lines += [f"mul{rounding}.f32 {registers[own]}, {a}, {b};" for own, (a, b) in factors.items() if own in sums]
+    for place, text in enumerate(sums.split()):
+        first, operation, second = text[:-2], text[-2], text[-1]
+        signs = {first[-1]: "-" if first[0] == "-" else "", second: "-" if operation == "-" else ""}
+        own = (chosen or "." * 9)[place]
+        if own == ".":
+            a = registers[first[-1]]
+            if signs[first[-1]]:
+                lines.append(f"neg.f32 %f14, {a};")
+                a = "%f14"
+            lines.append(f"{'sub' if operation == '-' else 'add'}{rounding}.f32 %f15, {a}, {registers[second]};")
+        else:
+            (other,) = set(signs) - {own}
+            lines += [f"{'neg' if signs[own] else 'mov'}.f32 %f14, {factors[own][0]};"]
+            lines += [f"{'neg' if signs[other] else 'mov'}.f32 %f16, {registers[other]};"]
+            lines += [f"fma.rn.f32 %f15, %f14, {factors[own][1]}, %f16;"]
+        lines.append(f"mul.rn.f32 %f9, %f9, %f15; st.global.f32 [%d5+{1024 + 128 * place}], %f15;")
+    return "\n".join(lines)
 
 
 def kernel(body: str, name: str = "k") -> str:
@@ -142,17 +195,23 @@ def fma_count(function: SassFunction) -> int:
     return Counter(item.opcode.partition(".")[0] for item in function.instructions)["FFMA"]
 
 
-def bodies() -> Iterator[tuple[str, str, str, bool]]:
-    """(name, body, factor, whether ptxas fuses)."""
+def bodies(before: bool = False) -> Iterator[tuple[str, str, str, bool]]:
+    """(name, body, factor, whether ptxas fuses). before: ptxas 12.9 and 13.0."""
     for name, case in CASES.items():
-        for factor, letter in zip(FACTORS, case.fused, strict=True):
+        for factor, letter in zip(FACTORS, (before and case.before) or case.fused, strict=True):
             yield f"{name}, {factor}", case.body, factor, letter == "F"
     for name, (setting, fuses) in FACTORS_ACROSS.items():
         yield f"{name}, across", f"{setting} PRODUCT {_SPLIT} SUM", "%f0, %f8", fuses
 
 
-def assembled(target: str = "sm_90a") -> dict[str, bool]:
-    """What the assembler at hand makes of every case: an FFMA more than with .rn."""
+def listing(function: SassFunction) -> list[str]:
+    """The instructions of a function, without where it ends; of a product by a number the sign is the number's."""
+    texts = [f"{item.opcode} {item.operands}" for item in function.instructions if item.opcode not in ("BRA", "NOP")]
+    return [re.sub(r"-(R[\w.]+), (\d)", r"\1, -\2", own) for own in texts]
+
+
+def assembled(target: str = "sm_90a", toolchain: Toolchain | None = None) -> dict[str, bool]:
+    """What an assembler, or the newest at hand, makes of every case: an FFMA more than with .rn."""
     every = list(bodies())
     texts = [
         kernel(written(body, factor, rounding), f"e{number}{rounding[1:]}")
@@ -160,7 +219,8 @@ def assembled(target: str = "sm_90a") -> dict[str, bool]:
         for rounding in ("", ".rn")
     ]
     found = {
-        own.name: fma_count(own) for own in disassemble(assemble(module(texts, target), target, allow_notes=True).cubin)
+        own.name: fma_count(own)
+        for own in disassemble(assemble(module(texts, target), target, toolchain, allow_notes=True).cubin)
     }
     return {name: found[f"e{number}"] > found[f"e{number}rn"] for number, (name, *_) in enumerate(every)}
 

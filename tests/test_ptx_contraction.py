@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from hwkernels.device.sass import disassemble
-from hwkernels.device.toolchain import assemble
+from hwkernels.device.toolchain import assemble, find_toolchains
 from tcsim.ptx import Memory, Run, parse
 from tcsim.ptx.contraction import choices, handed_over
 from tcsim.ptx.guarded import branched
-from tests.fused_cases import CASES, assembled, bodies, fma_count, kernel, module, written
+from tests.fused_cases import CASES, SEVERAL, assembled, bodies, fma_count, kernel, listing, module, several, written
 
 EVERY = list(bodies())
 SCHEDULES = ("late", "early", 0, 1, 2)
@@ -53,19 +53,17 @@ def test_as_the_assembler_does(name: str, body: str, factor: str, fuses: bool) -
     assert sum(run.inexact.values()) >= (found != twice).sum() and all(own.startswith("mul + ") for own in run.inexact)
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES)
-def test_of_two_products_the_first_is_fused(schedule: str | int) -> None:
-    for sign, operation in ((1, "add"), (-1, "sub")):
-        for first, second in (("%f2", "%f3"), ("%f3", "%f2")):
-            body = "mul.f32 %f2, %f0, %f0; mul.f32 %f3, %f1, %f1;"
-            found, run = ran(kernel(f"{body} {operation}.f32 %f9, {first}, {second};"), schedule)
-            own = {"%f2": "%f0", "%f3": "%f1"}
-            wanted, _ = ran(
-                kernel(
-                    f"mul.rn.f32 %f2, {own[second]}, {own[second]}; {'neg.f32 %f2, %f2;' if sign < 0 else ''} fma.rn.f32 %f9, {own[first]}, {own[first]}, %f2;"
-                )
-            )
-            assert np.array_equal(found, wanted) and run.inexact
+EVERY_SEVERAL = [(name, factor) for name in SEVERAL for factor in ("registers", "number")]
+
+
+@pytest.mark.parametrize(("name", "factor"), EVERY_SEVERAL)
+def test_which_of_several_products(name: str, factor: str) -> None:
+    """The bits of the program that says which product is fused; where the other one, or none, gives different bits `inexact` says so."""
+    sums, chosen = SEVERAL[name]
+    for schedule in SCHEDULES:
+        found, run = ran(kernel(several(sums, factor)), schedule)
+        wanted, explicit = ran(kernel(several(sums, factor, chosen)), schedule)
+        assert np.array_equal(found, wanted) and run.inexact and not explicit.inexact
 
 
 def test_a_product_of_numbers_is_a_number() -> None:
@@ -80,7 +78,7 @@ def test_a_product_of_numbers_is_a_number() -> None:
 def test_what_the_assembler_may_do_is_counted() -> None:
     """Fused or not as far as is known: the threads that it matters for are counted."""
     bodies = [
-        CASES["branch"].body, CASES["product on one of two ways"].body, CASES["products on both ways"].body,
+        CASES["branch"].body, CASES["square root"].body, CASES["membar"].body, CASES["product on one of two ways"].body, CASES["products on both ways"].body,
         "PRODUCT setp.eq.u32 %p1, %r5, 5; @%p1 bra X; st.global.f32 [%d5+2048], %f1; X: SUM",
         "mov.f32 %f2, %f11; mov.u32 %r4, 0; L: add.f32 %f1, %f1, %f2; add.u32 %r4, %r4, 1; PRODUCT setp.lt.u32 %p1, %r4, %r5; @%p1 bra L; mov.f32 %f9, %f1;",
         ".local .align 4 .b8 l[4]; PRODUCT st.local.f32 [l], %f2; ld.local.f32 %f3, [l]; add.f32 %f9, %f3, %f1;",
@@ -98,8 +96,6 @@ def test_what_stays_apart_for_certain_is_not_counted() -> None:
         "stored",
         "stored on one way",
         "multiplied on",
-        "square root",
-        "membar",
         "twice itself",
         "also in a sum with .rn",
         "through another lane",
@@ -152,6 +148,59 @@ def test_the_table_is_what_ptxas_makes(target: str) -> None:
     found = assembled(target)
     assert len(found) == len(EVERY) > 240
     wrong = [name for name, _, _, fuses in EVERY if found[name] != fuses]
+    assert not wrong, wrong
+
+
+@pytest.mark.parametrize("version", ["12.9", "13.0"])
+def test_the_table_says_what_an_older_ptxas_makes(version: str) -> None:
+    toolchain = next((own for own in find_toolchains() if own.version.startswith(version)), None)
+    if toolchain is None:
+        pytest.skip(f"no ptxas {version} here")
+    found, wanted = assembled("sm_90a", toolchain), list(bodies(before=True))
+    wrong = [name for name, _, _, fuses in wanted if found[name] != fuses]
+    assert not wrong and sum(own != new for own, new in zip(wanted, EVERY, strict=True)) == 4, wrong
+
+
+@pytest.mark.parametrize("target", ["sm_75", "sm_80", "sm_90a", "sm_100a", "sm_120a"])
+def test_the_table_of_several_is_what_ptxas_makes(target: str) -> None:
+    """Written out, the choices of the table give the machine code of the program that leaves them open, and no other choice for a sum does."""
+    texts, others = list[str](), 0
+    for number, (name, factor) in enumerate(EVERY_SEVERAL):
+        sums, chosen = SEVERAL[name]
+        made = ["", chosen]
+        for place, text in enumerate(sums.split()):
+            letters = {".", *re.findall("[pqr]", text)} - {chosen[place]}
+            made += [chosen[:place] + letter + chosen[place + 1 :] for letter in sorted(letters)]
+        texts += [kernel(several(sums, factor, own), f"e{number}_{place}") for place, own in enumerate(made)]
+        others += len(made) - 2
+    found = {
+        own.name: listing(own) for own in disassemble(assemble(module(texts, target), target, allow_notes=True).cubin)
+    }
+    same = {name for name, own in found.items() if own == found[name.split("_")[0] + "_0"] and not name.endswith("_0")}
+    assert same == {f"e{number}_1" for number in range(len(EVERY_SEVERAL))} and others > 100
+
+
+def test_random_sums_of_products() -> None:
+    """In one basic block the model's choices, written out, give ptxas's machine code."""
+    random, texts, made = Random(2), list[str](), list[tuple[str, str]]()
+    for number in range(150):
+        sums = dict.fromkeys(
+            random.choice(("", "", "", "-")) + a + random.choice("+-") + b
+            for a, b in (random.sample("pppqqqrrrxy", 2) for _ in range(random.randrange(2, 7)))
+            if a != b and {a, b} != {"x", "y"}
+        )  # fmt: skip
+        text, factor = " ".join(sums), random.choice(("registers", "number"))
+        function = parse(module([kernel(several(text, factor))])).kernel().function
+        own = [at for at, item in enumerate(function.body) if item.opcode in ("add.f32", "sub.f32")]
+        found = choices(function).sums
+        places = [next((source.place for source in found[at].sources if source.fused), None) for at in own]
+        chosen = "".join("." if at is None else sum[-1 if at else -3] for at, sum in zip(places, sums, strict=True))
+        texts += [
+            kernel(several(text, factor, own), f"e{number}{letter}") for own, letter in (("", "a"), (chosen, "b"))
+        ]
+        made.append((text, chosen))
+    code = {own.name: listing(own) for own in disassemble(assemble(module(texts), "sm_90a", allow_notes=True).cubin)}
+    wrong = [own for number, own in enumerate(made) if code[f"e{number}a"] != code[f"e{number}b"]]
     assert not wrong, wrong
 
 

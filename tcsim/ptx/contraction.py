@@ -1,11 +1,11 @@
 """What the assembler makes of PTX that leaves it open: products fused with the sums that they go into, and functions of constants.
 
-As ptxas 13.5 does, found by assembling small programs and reading the machine code, of which `tests/data/fused.toml` keeps what was
-found. A product becomes part of an add or sub of the same type if neither has a rounding modifier, both or neither have .ftz, the product does not
+As ptxas 13.5 does, found by assembling small programs and reading the machine code; `tests/fused_cases.py` keeps what was
+found, and where 12.9 and 13.0 differ. A product becomes part of an add or sub of the same type if neither has a rounding modifier, both or neither have .ftz, the product does not
 saturate, and all that reads it is such sums: itself, negated, through mov, or through an instruction that gives its source back. It does so for f32, f64, f16
 and bf16, packed or not, and not with -O0 or --fmad=false. A product with a constant factor is fused wherever the sums are; an
 immediate, a parameter of the kernel and a .const variable at a fixed address are constants. Others are fused if they and their sums are in one basic block, as the assembler
-sees it: subroutines, calls, memory fences and most predicated instructions cut it. Of two products in a sum the first is fused.
+sees it: subroutines, calls, memory fences and most predicated instructions cut it. Of two products in a sum one is fused: `_Products.places`, which is ptxas's choice in a basic block, and a guess across several.
 The product is a mul, or the last step of div.approx, div.full or rcp.approx. Special functions of constants: `tcsim.isa.special.folding`.
 
 Wherever a sum may have a product the machine computes both, and counts where they differ.
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -41,7 +41,8 @@ class Source:
     place: int  # which source of the sum it is
     register: str  # through which it comes
     fused: bool  # whether the assembler fuses it, as far as is known
-    product: int | None  # the instruction, if what it multiplies is still there
+    product: int  # the instruction, or one of them
+    kept: bool  # whether it is the only one, and what it multiplies is still there
     sign: int  # of the product on its way, if so
 
 
@@ -228,34 +229,30 @@ class _Products:
         return self._users[product]
 
     def stays(self, product: int) -> bool:
-        """Whether a product is fused with nothing: something else than sums needs it as it is, or a sum is surely too far.
+        """Whether a product is fused with nothing: something else than sums needs it as it is.
 
         Of parameters and numbers alone the assembler makes it again where it is needed.
         """
         if product not in self._stays:
             known = all(self.known.maybe(own, product) for own in self.body[product].operands[1:])
-            self._stays[product] = not known and (
-                any(self._needs(place, product) and self.flow.surely(product, place) for place in self.users(product))
-                or any(self._apart(product, place) for place in self.users(product))
+            self._stays[product] = not known and any(
+                self._needs(place, product) and self._surely(product, place) for place in self.users(product)
             )
         return self._stays[product]
+
+    def _surely(self, product: int, place: int) -> bool:
+        """Whether an instruction needs a product where it is, for all that the assembler can know: arithmetic it moves past the cuts of a block."""
+        if not self.flow.surely(product, place):
+            return False
+        block, starts = self.flow.block(product), self.flow.starts
+        if place not in self.rows:
+            return block != self.flow.block(place) or self._together(product, place)
+        end = starts[block + 1] if block + 1 < len(starts) else len(self.body)
+        return bisect_right(self._cuts, product) == bisect_left(self._cuts, end)
 
     def needed(self, product: int) -> bool:
         """Whether something else than sums needs a product."""
         return any(self._needs(place, product) for place in self.users(product))
-
-    def _apart(self, product: int, place: int) -> bool:
-        """Whether something that the assembler cannot take away lies between a product of two registers and a sum in one block."""
-        if not product < place or self.flow.block(product) != self.flow.block(place):
-            return False
-        cuts = self._cuts[bisect_right(self._cuts, product) : bisect_left(self._cuts, place)]
-        return any(
-            at in self.flow.live and self.body[at].predicate is None and not self._known(at) for at in cuts
-        ) and not any(self.known.maybe(own, product) for own in self.body[product].operands[1:])
-
-    def _known(self, index: int) -> bool:
-        """Whether the assembler may know the result of an instruction."""
-        return index in self.rows and all(self.known.maybe(own, index) for own in self.body[index].operands[1:])
 
     def _needs(self, place: int, product: int) -> bool:
         item = self.body[place]
@@ -302,15 +299,31 @@ class _Products:
             return False
         return bisect_right(self._cuts, product) == bisect_left(self._cuts, place)
 
-    def alone(self, product: int) -> bool:
-        """Whether a product goes into sums alone, and, if into several, into none with another product: else what is fused is not known."""
-        users = self.users(product)
-        if any(place not in self.sums for place in users):
-            return False
-        return len(users) < 2 or not any(
-            set(self.origins(own.name, place)[0]) - {product}
-            for place in users for own in self.body[place].operands[1:] if isinstance(own, Register)
-        )  # fmt: skip
+    def _only_summed(self, product: int) -> bool:
+        """Whether a product goes into sums alone that the assembler may fuse it with."""
+        return (
+            not self.far(product) and not self.needed(product) and all(own in self.sums for own in self.users(product))
+        )
+
+    def places(self, found: Mapping[int, Sequence[Source]]) -> dict[int, int]:
+        """Which source each sum takes as a product, of those that are one for certain.
+
+        Products that one sum reads are fused first, in the order of the sums, then those that several read. Of two, a sum takes that
+        with fewer readers, of equals its first. The other one it needs rounded: that is fused with no sum that comes later.
+        """
+        chosen, rounded = dict[int, int](), set[int]()
+        for several in (False, True):
+            for index in sorted(self.flow.live & set(found) - set(chosen)):
+                readers = [
+                    (len(self.users(own.product)), own.place)
+                    for own in found[index]
+                    if own.fused and own.product not in rounded and self._only_summed(own.product)
+                ]
+                if readers and (several or min(readers)[0] < 2):
+                    place = chosen[index] = min(readers)[1]
+                    other = self.body[index].operands[2 - place]
+                    rounded |= set(self.origins(other.name, index)[0]) if isinstance(other, Register) else set()
+        return chosen
 
     def _kept(self, product: int, place: int) -> bool:
         """Whether an instruction of one block comes after a product, and what it multiplies is not written between them."""
@@ -328,14 +341,17 @@ class _Products:
             factors = self.rows[index].factors
             assert factors is not None
             made.factors[index] = partial(factors, index in self.folded)
-        for index in sorted(self.sums):
-            own = self._sum(index, away)
-            if own is not None:
-                made.sums[index] = own
+        found = {index: self._sources(index, away) for index in sorted(self.sums)}
+        places = self.places({index: sources for index, (sources, _) in found.items()})
+        for index, (sources, unknown) in found.items():
+            if sources or unknown:
+                fused = (replace(own, fused=own.place == places.get(index)) for own in sources)
+                made.sums[index] = Sum(tuple(fused), unknown)
         self._follow(made)
         return made
 
-    def _sum(self, index: int, away: frozenset[str]) -> Sum | None:
+    def _sources(self, index: int, away: frozenset[str]) -> tuple[list[Source], bool]:
+        """Sources of a sum that may be products, fused if they are for certain, and whether one may come from elsewhere."""
         item, found, unknown = self.body[index], list[Source](), False
         for place, operand in enumerate(item.operands[1:]):
             if not isinstance(operand, Register):
@@ -345,18 +361,13 @@ class _Products:
             unknown |= elsewhere and _words(item.opcode)[1] in away
             if products:
                 own = min(products)
-                fused = sure and not self.far(own) and self.alone(own) and not self.needed(own)
-                kept = own if sure and self._kept(own, index) else None
-                found.append(Source(place, operand.name, fused, kept, products[own]))
-        return Sum(tuple(found), unknown) if found or unknown else None
+                found.append(Source(place, operand.name, sure, own, sure and self._kept(own, index), products[own]))
+        return found, unknown
 
     def _follow(self, made: Choices) -> None:
         """Which registers hold products on their way to sums, and who writes them."""
         pending = [
-            (source.register, index)
-            for index, own in made.sums.items()
-            for source in own.sources
-            if source.product is None
+            (source.register, index) for index, own in made.sums.items() for source in own.sources if not source.kept
         ]
         seen = set(pending)
         while pending:

@@ -82,7 +82,7 @@ def sum(compiler: Compiler, item: Instruction, own: Sum, sources: list[str], cal
 
 def _fusion(compiler: Compiler, item: Instruction, source: Source, other: str) -> str:
     one = compiler.constant(fused(item, source))
-    if source.product is not None:
+    if source.kept:
         return f"{one}({other}, *{_factors(compiler, source.product)})"
     a, b, holds = compiler.factors[source.register]
     return f"np.where({holds}, {one}({other}, {a}, {b}), x_)"
