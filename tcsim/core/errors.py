@@ -100,8 +100,8 @@ def listing(choices: Iterable[object], limit: int = 24) -> str:
 def printable(text: str) -> str:
     """Text as a terminal may get it: characters that steer it, or that cannot be seen, as escapes; ends of lines and tabs stay.
 
-    >>> printable("a\x1b[31mb\u202ec\n")
-    'a\\x1b[31mb\\u202ec\n'
+    >>> printable("a" + chr(27) + "[31mb" + chr(0x202E))
+    'a\\\\x1b[31mb\\\\u202e'
     """
     if text.isprintable():
         return text
