@@ -104,7 +104,7 @@ class Reals:
     def stretched(self, factor: Numbers | float, place: Any = ..., times: float = 1.0) -> Numbers:
         """How far rounding takes outputs that are sums times a factor: no further than where it would still tell outputs apart.
 
-        times: so many times as far as one output.
+        times: a factor on the reach of one output.
         """
         reach = times * self.reach[place]
         return np.minimum(reach * np.maximum(1.0, np.abs(factor)), np.maximum(reach, _TELLS * self.usual_of(place)))

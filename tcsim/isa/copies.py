@@ -84,7 +84,7 @@ def barrier_access(operand: Operand, address: Array, thread: Array | None = None
 
 
 def object_at(operand: Operand, address: Array, size: int) -> Access:
-    """The object of some bytes that an address operand names, of which nothing is touched."""
+    """The object at an address operand: its extent, without reading or writing it."""
     at = np.asarray(address).astype(np.int64)
     mask = np.zeros((*at.shape, size), bool)
     return Access(space_of(operand), at, size, mask, operand.proxy, operand=operand.name)

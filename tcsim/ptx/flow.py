@@ -128,7 +128,7 @@ class Flow:
     def surely(self, index: int, place: int) -> bool:
         """Whether some thread may come from an instruction to another one, as far as an assembler can know.
 
-        It comes there on every way to the function's end, or by branches on comparisons of floating-point numbers, of which it takes none for decided.
+        It comes there on every way to the function's end, or through branches on floating-point comparisons, none of which it assumes decided.
         """
         first, last = self.block(index), self.block(place)
         if first == last and index < place:

@@ -197,7 +197,7 @@ def _on_pattern(place: Array, bits: int, shift: int) -> Array:
 
 
 def _swizzles(place: Array) -> Iterator[Way]:
-    """Pieces of 16 bytes that are exchanged, or not, or by other bits, or as those of another row are."""
+    """Ways to exchange the 16-byte pieces of a row: not at all, by different address bits, or as another row does."""
     fragment, straight = "FRAGMENT_LAYOUT", _straight(place)
     for bits, shift in _SWIZZLES:
         how = "exchanged" if straight else "not exchanged"

@@ -68,7 +68,7 @@ class Object:
     passes: dict[int, Pass] = field(default_factory=dict)  # by warp: its last
     views: dict[int, dict[int, int]] = field(
         default_factory=dict
-    )  # by number of complete phases: of each warp that has found so many, its clock at the first time
+    )  # by number of complete phases: the clock of each warp when it first observed that number
     closing: dict[int, dict[int, int]] = field(
         default_factory=dict
     )  # by phase: of each warp that has arrived in it, or issued what has, its clock then
@@ -181,7 +181,7 @@ class Objects:
     def _level(self, found: Object, warp: int) -> int | None:
         """How many phases a warp may know to be complete; None if what is kept does not say.
 
-        It, or one whose past it knows, has found so many complete, or has arrived in the next one; or it knows of all arrivals.
+        It, or a warp whose past it knows, has observed the phase as complete or has arrived in the next one; or it knows of all arrivals.
         """
         known = self.clocks.known[warp, EXECUTED, 1:-1]
         for level in range(found.ended, max(found.ended - _KEPT, 0), -1):
