@@ -19,5 +19,5 @@ import tcsim.catalog
 
 @pytest.fixture(autouse=True, scope="session")
 def example_names(doctest_namespace: dict[str, Any]) -> None:
-    """For `pytest --doctest-modules` and for tests/test_docs.py."""
+    """For `pytest --doctest-modules` and for tests/house/test_docs.py."""
     doctest_namespace.update(np=np, tcsim=tcsim, FORMATS=tcsim.FORMATS)

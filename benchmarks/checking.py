@@ -21,7 +21,7 @@ from conformance.kernels.scaled import ScaledCase
 from hwkernels.gemm.kernels import KERNELS
 from hwkernels.gemm.scaled_kernels import SCALED_KERNELS
 from tcsim.engines.choice import using
-from tests.corpora.gemm.products import Case, arch_of, multiplied
+from tests.kernels.corpora.gemm.products import Case, arch_of, multiplied
 
 GOAL = 1.5
 SIZE, SCALED_SIZE = (256, 256, 256), (256, 256, 512)

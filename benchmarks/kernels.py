@@ -24,7 +24,7 @@ from hwkernels.gemm.build import SOURCES
 from hwkernels.gemm.call import Tuning
 from tcsim.engines.choice import using
 from tcsim.ptx import Limits, Memory, parse
-from tests.corpora.gemm import products
+from tests.kernels.corpora.gemm import products
 
 ROOT = Path(__file__).resolve().parent.parent
 ATTENTION = ROOT / "tests" / "data" / "launches" / "triton_attention_full_sm80.npz"

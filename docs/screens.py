@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tcsim.cli.step_screen import Screen
 from tcsim.inspection.stepping import Console
-from tests.stepped_kernels import Launched
+from tests.support.stepped_kernels import Launched
 
 FIGURE = Path(__file__).resolve().parent / "figures" / "stepper.svg"
 SIZE = (80, 24)

@@ -1,6 +1,6 @@
 """`python -m conformance.engines.spills`: the kernels of the GPU's engine compiled for every floating-point arithmetic of the registry, and which spill registers.
 
-Needs no GPU. A spill is a line here, and a failure of the tests. `tests/test_engine_spills.py` takes
+Needs no GPU. A spill is a line here, and a failure of the tests. `tests/unit/conformance/engines/test_engine_spills.py` takes
 some kernels of each target, with TCSIM_WHOLE=1 all.
 """
 

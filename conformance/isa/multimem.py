@@ -11,12 +11,12 @@ class MultimemTestbench(Testbench):
     """Rows without cases."""
 
     no_machine = (
-        "a multicast object is needed, and the hosts at hand forbid cuMulticastCreate; tests/test_multimem.py compares the model with an "
+        "a multicast object is needed, and the hosts at hand forbid cuMulticastCreate; tests/unit/tcsim/isa/test_multimem.py compares the model with an "
         "independent one"
     )
 
     def alike(self, row: MultimemRow) -> object:
-        """One of a family and target: tests/test_multimem.py has the assembler take every spelling."""
+        """One of a family and target: tests/unit/tcsim/isa/test_multimem.py has the assembler take every spelling."""
         return row.family, row.forms[0].targets
 
 

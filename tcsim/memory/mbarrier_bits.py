@@ -3,7 +3,7 @@
 The PTX manual calls the object opaque. Where ptxas computes on it in the open, its machine code says what the bits mean:
 `mbarrier.init` makes the initial object from the count, `mbarrier.pending_count` takes the pending arrivals out of a state,
 `mbarrier.test_wait` compares one bit of it (on sm_80 to sm_89 with the object's, in plain instructions), `check_layout`
-tests one bit. `tests/test_mbarrier_bits.py` reads that again from the assembler at hand.
+tests one bit. `tests/unit/tcsim/memory/test_mbarrier_bits.py` reads that again from the assembler at hand.
 
 A state that an arrive returns is the high word of the object as it was before: this held for 26,722 states of an NVIDIA H200 in
 every stage of a phase. Its low word was never that of the object: it was 0 after the arrives, and after .noComplete, which ptxas

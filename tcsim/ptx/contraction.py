@@ -1,6 +1,6 @@
 """What the assembler makes of PTX that leaves it open: products fused with the sums that they go into, and functions of constants.
 
-As ptxas 13.5 does, found by assembling small programs and reading the machine code; `tests/fused_cases.py` keeps what was
+As ptxas 13.5 does, found by assembling small programs and reading the machine code; `tests/unit/tcsim/ptx/fused_cases.py` keeps what was
 found, and where 12.9 and 13.0 differ. A product becomes part of an add or sub of the same type if neither has a rounding modifier, both or neither have .ftz, the product does not
 saturate, and all that reads it is such sums: itself, negated, through mov, or through an instruction that gives its source back. It does so for f32, f64, f16
 and bf16, packed or not, and not with -O0 or --fmad=false. A product with a constant factor is fused wherever the sums are; an

@@ -202,4 +202,4 @@ RULES = (
     *PERFORMANCE,
     *ASSEMBLER,
 )
-"""All of them: each is looked for, and has a planted defect in tests/hazards (layouts: tests/hazards/layouts; faults: tests/test_ptx_wrong_use.py; notes: tests/test_ptx_notes.py)."""
+"""All of them: each is looked for, and has a planted defect in tests/hazards (layouts: tests/hazards/layouts; faults: tests/unit/tcsim/ptx/test_ptx_wrong_use.py; notes: tests/unit/tcsim/ptx/test_ptx_notes.py)."""

@@ -5,7 +5,7 @@ The driver's manual calls the 128 bytes opaque. Three sources, which agree where
 - the driver: all 128 bytes of 14,103 maps (4,701 tiled and im2col maps at three addresses each) that driver 580.159.04
   encoded on an NVIDIA H200 are what `encode` makes;
 - the assembler: ptxas 13.5 turns every `tensormap.replace` into loads, masks, shifts and stores on the 128 bytes
-  (`tests/test_tensor_map_bits.py` assembles each and derives its bits anew);
+  (`tests/unit/tcsim/tma/test_tensor_map_bits.py` assembles each and derives its bits anew);
 - CuTe DSL 4.8.1 (nvidia-cutlass-dsl), whose `make_tiled_tma_atom` and `make_im2col_tma_atom` build the 64 bytes on a CPU
   (`tox -e oracles` asks it).
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from exact.copies import element
+from tests.exact.copies import element
 
 
 def members(mask: int) -> list[int]:

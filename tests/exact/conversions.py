@@ -13,7 +13,7 @@ from fractions import Fraction
 from functools import cache, lru_cache
 from typing import Literal, NamedTuple
 
-from exact.numbers import encode, floor_log2, scaled
+from tests.exact.numbers import encode, floor_log2, scaled
 
 Kind = Literal["finite", "infinity", "nan"]
 

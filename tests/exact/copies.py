@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from exact import numbers
+from tests.exact import numbers
 
 UNDEFINED = None
 """A byte that the manual leaves undefined."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from exact import scalar
-from exact.numbers import decode, encode, infinity
+from tests.exact import scalar
+from tests.exact.numbers import decode, encode, infinity
 
 NAN = {"e4m3": 0x7F, "e5m2": 0x7F, "f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFFFFFF}
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from exact.scalar_comparisons import comparison
-from exact.scalar_conversions import conversion
-from exact.scalar_floats import extreme, float_arithmetic, is_nan, mixed, signs
-from exact.scalar_integers import integer_arithmetic, other
-from exact.scalar_words import FLOATS, Spelling, bits_of
+from tests.exact.scalar_comparisons import comparison
+from tests.exact.scalar_conversions import conversion
+from tests.exact.scalar_floats import extreme, float_arithmetic, is_nan, mixed, signs
+from tests.exact.scalar_integers import integer_arithmetic, other
+from tests.exact.scalar_words import FLOATS, Spelling, bits_of
 
 _ARITHMETIC = (
     "add",

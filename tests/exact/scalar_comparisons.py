@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from exact.scalar_floats import flushed, is_nan, one, order_key
-from exact.scalar_words import FLOATS, WAYS, Spelling, bits_of, whole
+from tests.exact.scalar_floats import flushed, is_nan, one, order_key
+from tests.exact.scalar_words import FLOATS, WAYS, Spelling, bits_of, whole
 
 
 def holds(name: str, a: int, b: int, type: str, ftz: bool) -> bool:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from exact.numbers import Mode, decode, encode, round_to_integer
-from exact.scalar_floats import conversion_between_floats, finished, flushed, is_nan
-from exact.scalar_words import FLOATS, INTEGRAL, NAN, QUIET_F64, Spelling, bits_of, clamped, whole
+from tests.exact.numbers import Mode, decode, encode, round_to_integer
+from tests.exact.scalar_floats import conversion_between_floats, finished, flushed, is_nan
+from tests.exact.scalar_words import FLOATS, INTEGRAL, NAN, QUIET_F64, Spelling, bits_of, clamped, whole
 
 
 def to_integer(code: int, out: str, source: str, mode: Mode, ftz: bool) -> int:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 from math import isqrt
 
-from exact.numbers import FLOAT_FORMATS, Mode, decode, encode, floor_log2, infinity, round_to_integer, scaled
-from exact.scalar_words import INVALID_F64, NAN, QUIET_F64, Spelling, bits_of
+from tests.exact.numbers import FLOAT_FORMATS, Mode, decode, encode, floor_log2, infinity, round_to_integer, scaled
+from tests.exact.scalar_words import INVALID_F64, NAN, QUIET_F64, Spelling, bits_of
 
 
 def is_nan(code: int, type: str) -> bool:

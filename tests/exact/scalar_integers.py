@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from exact.numbers import decode
-from exact.scalar_comparisons import combined
-from exact.scalar_floats import flushed, is_nan, order_key, sign_bit
-from exact.scalar_words import WAYS, Spelling, bits_of, clamped, signed, whole
+from tests.exact.numbers import decode
+from tests.exact.scalar_comparisons import combined
+from tests.exact.scalar_floats import flushed, is_nan, order_key, sign_bit
+from tests.exact.scalar_words import WAYS, Spelling, bits_of, clamped, signed, whole
 
 
 def quotient(a: int, b: int) -> int:

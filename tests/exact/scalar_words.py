@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from exact.numbers import FLOAT_FORMATS, Mode
+from tests.exact.numbers import FLOAT_FORMATS, Mode
 
 NAN = {"f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFFFFFF}
 INVALID_F64, QUIET_F64 = 0xFFF8 << 48, 1 << 51

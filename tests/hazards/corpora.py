@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from tcsim.ptx import Run
-from tests.corpora.gemm.products import arch_of, multiplied
-from tests.corpora.gemm.whole import share
-from tests.corpora.replay import DEFECTS, launches, replayed
+from tests.kernels.corpora.gemm.products import arch_of, multiplied
+from tests.kernels.corpora.gemm.whole import share
+from tests.kernels.corpora.replay import DEFECTS, launches, replayed
 
 
 def runs() -> Iterator[tuple[str, Run, set[str]]]:

@@ -20,11 +20,11 @@ import numpy as np
 from hwkernels.device import toolchain
 from hwkernels.device.driver import CudaError, call
 from hwkernels.device.tensor_map import driver_encode
-from tests.corpora import device, place
-from tests.corpora.case import Array, Launch, Map
-from tests.corpora.pack import Compiled
 from tests.hazards.matrix import packed
 from tests.hazards.matrix.verdicts import Verdict
+from tests.kernels.corpora import device, place
+from tests.kernels.corpora.case import Array, Launch, Map
+from tests.kernels.corpora.pack import Compiled
 
 RUN = ("sm_80", "sm_89", "sm_90")  # generations of kernels that an H200 runs
 TIMES = 20  # launches of a mutant

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import tcsim
-from tests.ptx_copies import text, wait
+from tests.support.ptx_copies import text, wait
 
 SOURCE = 0x7000_0000_0000
 """Where the first array of a launch lies that `tcsim.ptx.Memory` allocates."""

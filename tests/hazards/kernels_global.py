@@ -6,7 +6,7 @@ import numpy as np
 
 import tcsim
 from tests.hazards.kernels import FIRST, OWN, PARAMS, SOURCE, Kernel
-from tests.ptx_copies import text, wait
+from tests.support.ptx_copies import text, wait
 
 THERE = Kernel(
     "there",

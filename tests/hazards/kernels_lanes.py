@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.hazards.kernels import FIRST, OTHER, OWN, PARAMS, Kernel
-from tests.ptx_copies import wait
+from tests.support.ptx_copies import wait
 
 NEIGHBOUR = "xor.b32 %r4, %r0, 1; shl.b32 %r4, %r4, 2; add.u32 %r4, %r4, %r1;"
 """%r4: the word of the next lane."""

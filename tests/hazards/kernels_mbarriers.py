@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.hazards.kernels import FIRST, OTHER, OWN, PARAMS, Kernel
-from tests.ptx_copies import wait
+from tests.support.ptx_copies import wait
 
 _HALVES = """
     @%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd1], 128, [%r2];

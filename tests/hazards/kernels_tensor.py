@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.hazards.kernels import FIRST, IDESC, OWN, TILE_A, TILE_B, Kernel
-from tests.ptx_copies import wait
+from tests.support.ptx_copies import wait
 
 _ALLOC = "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32"
 _FREE = "tcgen05.dealloc.cta_group::1.sync.aligned.b32"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tcsim.ptx import Memory, Run, parse
-from tests.ptx_copies import text, wait
+from tests.support.ptx_copies import text, wait
 
 SCHEDULES = ("late", "early", 1, 2, 3)
 _ASK = "clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128"

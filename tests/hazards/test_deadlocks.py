@@ -10,7 +10,7 @@ import pytest
 
 from tcsim.ptx import Hazard, Memory, parse
 from tests.hazards.kernels import FIRST, OWN, PARAMS
-from tests.ptx_copies import text, wait
+from tests.support.ptx_copies import text, wait
 
 _BARRIER = "add.u32 %r2, %r1, 1024; @%p1 mbarrier.init.shared::cta.b64 [%r2], 1; @%p1 fence.mbarrier_init.release.cluster; bar.sync 0;"
 _BULK = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tcsim.ptx import Memory, Run, parse
-from tests.ptx_copies import text
+from tests.support.ptx_copies import text
 
 SCHEDULES = ("late", "early", 1, 2, 3)
 

@@ -23,7 +23,7 @@ from tests.hazards.matrix.verdicts import (
     originals,
     text_of,
 )
-from tests.ptx_copies import text
+from tests.support.ptx_copies import text
 
 RECORDED = ("tma_ring", "gluon_mma", "gluon_roles", "multicast")  # they need no NVRTC
 

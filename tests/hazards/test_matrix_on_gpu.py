@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from tests.corpora.pack import ROOT
 from tests.hazards import hangs_on_gpu, sanitized
 from tests.hazards.device_jobs import Job
 from tests.hazards.matrix import page
 from tests.hazards.matrix.subjects import subjects
+from tests.kernels.corpora.pack import ROOT
 
 TOOL = f"""#!{sys.executable}
 import pathlib, pickle, sys

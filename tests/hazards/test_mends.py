@@ -14,7 +14,7 @@ from tests.hazards.layouts.tensor_memory import Tensor
 from tests.hazards.layouts.warpgroups import Warpgroup
 from tests.hazards.layouts.warps import Warp
 from tests.hazards.layouts.wide import LANES_OF_A, LANES_OF_B, Wide
-from tests.ptx_copies import text
+from tests.support.ptx_copies import text
 
 SCHEDULES: tuple[str | int, ...] = ("late", "early", 1, 2, 3)
 LAYOUT = ("FRAGMENT_LAYOUT", "K_ADVANCE", "DESC_", "SWIZZLE_", "OPERANDS_", "IDESC_", "TMEM_COLUMN", "SCALE_")

@@ -51,13 +51,13 @@ def _planted(kernel: Kernel, defect: str, schedule: str | int) -> Run:
 
 
 def test_every_rule_has_a_planted_defect() -> None:
-    """But for faults, which tests/test_ptx_wrong_use.py and others plant, layouts (test_layouts.py), blocks of a grid (test_global_races.py), and the assembler's notes (tests/test_ptx_notes.py)."""
+    """But for faults, which tests/unit/tcsim/ptx/test_ptx_wrong_use.py and others plant, layouts (test_layouts.py), blocks of a grid (test_global_races.py), and the assembler's notes (tests/unit/tcsim/ptx/test_ptx_notes.py)."""
     planted = {defect.split(".")[0] for _, defect in PLANTED}
     assert planted == set(HAZARDS) - {rule.name for rule in (*FAULTS, *LAYOUTS, *GRID, *ASSEMBLER)}
 
 
 def test_families_without_a_named_mutant_have_a_defect_that_takes_them_away() -> None:
-    """What orders returns nothing that a recording could hold. The others are multimem's: tests/test_multimem.py."""
+    """What orders returns nothing that a recording could hold. The others are multimem's: tests/unit/tcsim/isa/test_multimem.py."""
     without = {family.name for family in catalog.families() if not testbench_of(family.name).mutants}
     ordering = {name for name in without if not name.startswith("multimem.")}
     assert ordering == {"fence", "wgmma.sync", "griddepcontrol", "tcgen05.fence", "tcgen05.wait"}

@@ -7,7 +7,7 @@ import pytest
 
 import tcsim
 from tcsim.ptx import Memory, Run, parse
-from tests.ptx_copies import text, wait
+from tests.support.ptx_copies import text, wait
 
 SCHEDULES = ("late", "early", 1, 2, 3)
 PARAMS = ".param .align 64 .b8 map[128], .param .u64 tensor, .param .u64 slots, .param .u64 target"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tcsim.ptx import Memory, Run, parse
-from tests.ptx_copies import text
+from tests.support.ptx_copies import text
 
 SCHEDULES = ("late", "early", 1, 2, 3)
 

@@ -18,7 +18,7 @@ from tcsim.launchers import recording
 from tcsim.launchers.job import execute
 from tcsim.launchers.launched import LaunchFailed
 from tcsim.launchers.script import run_script
-from tests.corpora.cute import kernels
+from tests.kernels.corpora.cute import kernels
 
 BLOCK = 32
 

@@ -15,7 +15,7 @@ from hwkernels.screen.cluster import over_cluster
 from hwkernels.screen.kernel import Fault
 from hwkernels.screen.run import Report, main, screen
 from hwkernels.screen.vectors import vectors
-from tests.test_screen import MNEMONICS, Gpu
+from tests.unit.hwkernels.screen.test_screen import MNEMONICS, Gpu
 
 
 def screened_here() -> list[Report]:

@@ -16,9 +16,9 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 import tcsim.launchers
 from tcsim.core.targets import TARGETS
 from tcsim.launchers.host_memory import HostArray
-from tests.corpora.case import CASES, Case, Launch, Map, Pointer
-from tests.corpora.gluon import cases as gluon_cases
-from tests.corpora.triton import cases as triton_cases
+from tests.kernels.corpora.case import CASES, Case, Launch, Map, Pointer
+from tests.kernels.corpora.gluon import cases as gluon_cases
+from tests.kernels.corpora.triton import cases as triton_cases
 
 FILES = (gluon_cases, triton_cases)
 TYPES = {
@@ -70,7 +70,7 @@ def launched(case: Case, launch: Launch, arrays: dict[str, HostArray]) -> None:
     options = dict(case.source.options)
     signature, constants = dict(options.pop("signature")), dict(options.pop("constants", ()))
     options.pop("divisible", None)
-    module = importlib.import_module(f"tests.corpora.{case.source.compiler}.{case.source.file}")
+    module = importlib.import_module(f"tests.kernels.corpora.{case.source.compiler}.{case.source.file}")
     function = getattr(module, case.source.function)
     chosen = {
         name: getattr(module, value[1:]) if isinstance(value, str) and value[:1] == "@" else value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.hazards.bugs.pieces import OTHER, PEER, SET, TOGETHER, until
 from tests.hazards.kernels import Kernel
-from tests.ptx_copies import text
+from tests.support.ptx_copies import text
 
 ATTENTION = Kernel(
     "attention",

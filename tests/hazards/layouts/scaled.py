@@ -9,7 +9,7 @@ import numpy as np
 import tcsim
 from tcsim.ptx import Memory, Run, parse
 from tests.hazards.layouts.tensor_memory import SET_UP
-from tests.ptx_copies import text, wait
+from tests.support.ptx_copies import text, wait
 
 ROWS, COLUMNS, K = 128, 32, 128
 A, B, FACTORS_A, FACTORS_B = 1024, 1024 + ROWS * K, 1024 + (ROWS + COLUMNS) * K, 1536 + (ROWS + COLUMNS) * K

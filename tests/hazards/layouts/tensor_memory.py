@@ -12,7 +12,7 @@ import numpy as np
 import tcsim
 from tcsim.ptx import Memory, Run, parse
 from tests.hazards.layouts.described import Described
-from tests.ptx_copies import text, wait
+from tests.support.ptx_copies import text, wait
 
 ROWS, COLUMNS = 128, 32
 A, B = 1024, 1024 + ROWS * 128

@@ -12,7 +12,7 @@ from itertools import count
 import numpy as np
 
 from tcsim.ptx import Memory, Run, parse
-from tests.ptx_copies import text, wait
+from tests.support.ptx_copies import text, wait
 
 _STAGING, _BARRIER = 4096, 8192
 B = 2048

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tcsim.ptx import Memory, Run, parse
-from tests.ptx_copies import text
+from tests.support.ptx_copies import text
 
 B = 4096
 LANES_OF_A = "and.b32 %r13, %r0, 15; shr.u32 %r14, %r0, 4;"

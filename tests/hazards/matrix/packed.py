@@ -9,11 +9,11 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tcsim.ptx import parse
-from tests.corpora.pack import ROOT, Compiled
 from tests.hazards.matrix.mutants import Mutant, mutants
 from tests.hazards.matrix.statements import Text
 from tests.hazards.matrix.subjects import Subject, subjects
 from tests.hazards.matrix.verdicts import executed
+from tests.kernels.corpora.pack import ROOT, Compiled
 
 BUILT = ROOT / "build" / "hazard_matrix.xz"
 

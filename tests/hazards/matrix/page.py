@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from tcsim.ptx import HAZARDS
-from tests.corpora.pack import ROOT
 from tests.hazards.matrix.subjects import subjects
 from tests.hazards.matrix.verdicts import CHANGED, EQUIVALENT, NAMED, REFUSED, SILENT, VERDICTS, Verdict
+from tests.kernels.corpora.pack import ROOT
 
 FOUND = ROOT / "tests" / "data" / "hazard_matrix.xz"
 DEVICE = ROOT / "tests" / "data" / "hazard_matrix_h200.xz"

@@ -15,13 +15,13 @@ from tcsim.core.targets import TARGETS
 from tcsim.ptx import Limits, Memory, Module, Run
 from tcsim.ptx.cluster import Cluster
 from tcsim.ptx.observer import Observer
-from tests.corpora import compile_gemm, pack, place, recording
-from tests.corpora.case import Array, Case
-from tests.corpora.case import Launch as Made
-from tests.corpora.cases import CASES
-from tests.corpora.gemm.cases import dense
-from tests.corpora.gemm.scaled_cases import block_scaled
-from tests.corpora.pack import Compiled
+from tests.kernels.corpora import compile_gemm, pack, place, recording
+from tests.kernels.corpora.case import Array, Case
+from tests.kernels.corpora.case import Launch as Made
+from tests.kernels.corpora.cases import CASES
+from tests.kernels.corpora.gemm.cases import dense
+from tests.kernels.corpora.gemm.scaled_cases import block_scaled
+from tests.kernels.corpora.pack import Compiled
 
 Schedule = str | int
 

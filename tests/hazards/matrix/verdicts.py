@@ -9,12 +9,12 @@ from typing import Any
 
 from tcsim.core.errors import TcsimError
 from tcsim.ptx import HAZARDS, Limits, Module, parse
-from tests.corpora import recording
-from tests.corpora.replay import DEFECTS
 from tests.hazards.matrix.history import Lines, Recorder
 from tests.hazards.matrix.mutants import Mutant, mutants
 from tests.hazards.matrix.statements import Text
 from tests.hazards.matrix.subjects import Layout, Ran, Schedule, Subject
+from tests.kernels.corpora import recording
+from tests.kernels.corpora.replay import DEFECTS
 
 SCHEDULES: tuple[Schedule, ...] = ("late", "early", 7)
 SLOWER = 4  # a mutant may execute this many times the instructions of the original,

@@ -1,0 +1,287 @@
+"""The documentation says what the code does: its examples run, its links lead somewhere, its tables are current."""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import importlib
+import importlib.util
+import io
+import pkgutil
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import pytest
+
+import conformance
+import hwkernels
+import tcsim
+from conformance.stimuli.classes import LEVEL_2
+from conformance.suite import recordings
+from conformance.suite.cases import VERDICTS
+from tcsim import catalog
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FENCE = re.compile(r"^```(?P<language>[\w-]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
+PROMPT = re.compile(r"^\s*>>> ", re.MULTILINE)
+
+
+def name_of(path: Path) -> str:
+    """A path relative to the root of the project."""
+    return path.relative_to(ROOT).as_posix()
+
+
+# --- fenced blocks
+
+
+class Example(NamedTuple):
+    """A ```python block, and the ```text block right after it, if there is one: what the code prints."""
+
+    code: str
+    line: int  # of the first line of code
+    printed: str | None
+
+
+def examples(text: str) -> Iterator[Example]:
+    """The examples of a page in order."""
+    fences = list(FENCE.finditer(text))
+    for fence, following in zip(fences, [*fences, None][1:], strict=True):
+        if fence["language"] == "python":
+            adjacent = following is not None and not text[fence.end() : following.start()].strip()
+            printed = following["body"] if following and adjacent and following["language"] == "text" else None
+            yield Example(fence["body"], text.count("\n", 0, fence.start("body")) + 1, printed)
+
+
+WITH_EXAMPLES = [path for path in PAGES if any(examples(path.read_text(encoding="utf-8")))]
+
+
+@pytest.mark.parametrize("path", WITH_EXAMPLES, ids=name_of)
+def test_examples_of_a_page_run(path: Path) -> None:
+    """The ```python blocks run from top to bottom in one namespace and print what the ```text blocks say."""
+    namespace: dict[str, Any] = {"__name__": "documentation"}
+    for example in examples(path.read_text(encoding="utf-8")):
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output):
+            exec(compile("\n" * (example.line - 1) + example.code, path, "exec"), namespace)
+        if example.printed is not None:
+            assert output.getvalue() == example.printed, f"{name_of(path)}, line {example.line}"
+
+
+def test_the_guides_have_examples() -> None:
+    """Looking for examples finds them."""
+    assert {"README.md", "docs/fragments.md", "docs/numerics.md"} <= {name_of(path) for path in WITH_EXAMPLES}
+
+
+def test_examples_are_found_with_what_they_print() -> None:
+    """The convention itself: a text block belongs to the python block right before it, and to no other."""
+    page = "```python\nprint(1)\n```\n\n```text\n1\n```\n\n```python\nx = 2\n```\nSo:\n```text\nnot output\n```\n"
+    assert list(examples(page)) == [Example("print(1)\n", 2, "1\n"), Example("x = 2\n", 10, None)]
+
+
+# --- docstrings
+
+
+def modules_of(package: ModuleType) -> list[str]:
+    """The names of a package and of all modules below it."""
+    found = pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+    return [package.__name__, *(module.name for module in found)]
+
+
+NEEDED = {
+    "tcsim.launchers.torch_cuda": "torch",
+    "tcsim.launchers.triton_driver": "triton",
+    "tcsim.engines.kernels": "numba",
+    "tcsim.engines.decoding": "numba",
+    "tcsim.engines.fragments": "numba",
+    "conformance.explain.on_torch": "torch",
+    "conformance.explain.on_cublaslt": "torch",
+    "conformance.explain.on_triton": "triton",
+    "conformance.explain.triton_kernels": "triton",
+}
+"""Modules that an extra's project is needed for; where it is not there, `tox -e triton` runs their examples."""
+MODULES = [
+    name
+    for package in (tcsim, hwkernels, conformance)
+    for name in modules_of(package)
+    if importlib.util.find_spec(NEEDED.get(name, "tcsim")) is not None
+]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_docstring_examples(name: str, doctest_namespace: dict[str, Any]) -> None:
+    """Every `>>>` of a module is run and answers as written; one in a place where none is found fails."""
+    module = importlib.import_module(name)
+    tests = doctest.DocTestFinder().find(module, extraglobs=doctest_namespace)
+    written = len(PROMPT.findall(Path(str(module.__file__)).read_text(encoding="utf-8")))
+    assert sum(len(test.examples) for test in tests) == written
+    report: list[str] = []
+    runner = doctest.DocTestRunner(verbose=False)
+    for test in tests:
+        runner.run(test, out=report.append)
+    assert not runner.failures, "".join(report)
+
+
+def test_there_are_docstring_examples() -> None:
+    """Looking for examples in docstrings finds them."""
+    sources = [Path(str(importlib.import_module(name).__file__)) for name in MODULES]
+    assert sum(len(PROMPT.findall(source.read_text(encoding="utf-8"))) for source in sources) > 10
+
+
+# --- what pages refer to
+
+
+def anchors(text: str) -> set[str]:
+    """The anchors that GitHub makes of the headings of a page."""
+    titles = re.findall(r"^#+ (.+)$", FENCE.sub("", text), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name_of)
+def test_links_lead_somewhere(path: Path) -> None:
+    """Relative links name files, and their anchors headings, that exist."""
+    for link in re.findall(r"\]\(([^)\s]+)\)", FENCE.sub("", path.read_text(encoding="utf-8"))):
+        if "://" not in link:
+            file, _, anchor = link.partition("#")
+            target = (path.parent / file).resolve() if file else path
+            assert target.exists(), f"{name_of(path)}: {link}"
+            assert not anchor or anchor in anchors(target.read_text(encoding="utf-8")), f"{name_of(path)}: {link}"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name_of)
+def test_named_files_exist(path: Path) -> None:
+    """A path in backticks that begins with a folder of the project exists."""
+    text = FENCE.sub("", path.read_text(encoding="utf-8"))
+    for named in re.findall(r"`((?:tcsim|hwkernels|conformance|tests|docs|benchmarks)/[\w./-]*)`", text):
+        assert (ROOT / named).exists(), f"{name_of(path)}: {named}"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name_of)
+def test_named_objects_exist(path: Path) -> None:
+    """A dotted name in backticks that begins with a package of the project is a module, or is in one."""
+    text = FENCE.sub("", path.read_text(encoding="utf-8"))
+    for named in re.findall(r"`((?:tcsim|hwkernels|conformance)(?:\.[A-Za-z_]\w*)+)", text):
+        found: Any = importlib.import_module(named.partition(".")[0])
+        for part in named.split(".")[1:]:
+            if not hasattr(found, part):
+                importlib.import_module(f"{found.__name__}.{part}")
+            found = getattr(found, part)
+
+
+def test_cited_pages_exist() -> None:
+    """A page that a source file cites exists."""
+    cited = {
+        (source, page)
+        for folder in ("tcsim", "hwkernels", "conformance", "tests", "benchmarks")
+        for source in (ROOT / folder).rglob("*.py")
+        for page in re.findall(r"\bdocs/[\w/.-]+\.md\b", source.read_text(encoding="utf-8"))
+    }
+    assert cited
+    assert [(name_of(source), page) for source, page in cited if not (ROOT / page).exists()] == []
+
+
+def test_the_index_lists_every_guide() -> None:
+    """docs/README.md links to every page beside it."""
+    index = (ROOT / "docs/README.md").read_text(encoding="utf-8")
+    pages = [name_of(path) for path in PAGES if path.parent.name in ("docs", "reference") and path.name != "README.md"]
+    assert [page for page in pages if f"({page.removeprefix('docs/')})" not in index] == []
+
+
+PICTURES = sorted((ROOT / "docs/figures").iterdir())
+MOST_PICTURE_BYTES = 150_000
+
+
+@pytest.mark.parametrize("path", PICTURES, ids=lambda path: path.name)
+def test_every_picture_is_shown_and_small(path: Path) -> None:
+    """A page shows it, with words for those who cannot see it; it is what its name says."""
+    text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    shown = re.findall(rf"!\[([^\]]*)\]\((?:docs/)?figures/{re.escape(path.name)}\)", text)
+    assert shown and all(len(words) >= 15 for words in shown)
+    content = path.read_bytes()
+    assert len(content) <= MOST_PICTURE_BYTES
+    assert content.startswith({".png": b"\x89PNG\r\n", ".svg": b"<svg "}[path.suffix])
+
+
+def test_there_are_pictures() -> None:
+    """Drawn ones, and screenshots in light and dark."""
+    names = {path.name for path in PICTURES}
+    assert {"mma-m16n8k16-a.svg", "page-product-light.png", "page-instruction-dark.png"} <= names
+
+
+def test_every_layer_is_on_the_map() -> None:
+    """docs/architecture.md names every package and loose module of the three packages, but for what pytest collects."""
+    text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    folders = [ROOT / name for name in ("tcsim", "hwkernels", "conformance")]
+    modules = [path for folder in folders for path in folder.glob("*.py") if not path.name.startswith(("__", "test_"))]
+    packages = [path.parent for folder in folders for path in folder.glob("*/__init__.py")]
+    names = [name_of(path) for path in modules] + [f"{name_of(path)}/" for path in packages]
+    assert len(names) > 20
+    assert [name for name in names if f"`{name}`" not in text] == []
+
+
+# --- what is generated
+
+
+def generator() -> ModuleType:
+    """docs/generate.py, with its own folder on the path, as when it is run."""
+    if str(ROOT / "docs") not in sys.path:
+        sys.path.insert(0, str(ROOT / "docs"))
+    spec = importlib.util.spec_from_file_location("docs_generate", ROOT / "docs/generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_generated_parts_are_current() -> None:
+    """`python docs/generate.py` would change nothing, and every table it can write is used."""
+    made = generator()
+    assert [name_of(ROOT / path) for path in made.outdated()] == [], "run: python docs/generate.py"
+    pages = "".join(path.read_text(encoding="utf-8") for path in PAGES)
+    assert [name for name in made.TABLES if f"<!-- generated: {name} -->" not in pages] == []
+
+
+def test_every_row_is_in_the_reference() -> None:
+    """Every instruction has a line in the page of its family; on a page that says so, it or one that differs in order, scope and space alone."""
+    differing = {"weak", "relaxed", "release", "acquire", "cta", "cluster", "gpu", "sys", "global"}
+
+    def alike(mnemonic: str) -> tuple[str, ...]:
+        return tuple(word for word in mnemonic.split(".") if word not in differing)
+
+    shared = set()
+    for family in {row.family for row in catalog.rows().values()}:
+        page = (ROOT / f"docs/reference/{family}.md").read_text(encoding="utf-8")
+        own = {row.mnemonic for row in catalog.rows().values() if row.family == family}
+        lines = set(re.findall(r"^\| `([^`]+)` \|", page, re.MULTILINE)) & own
+        if "in order, scope and state space alone are one line" in page:
+            shared.add(family)
+            lines |= {name for name in own if alike(name) in {alike(line) for line in lines}}
+        assert own <= lines, sorted(own - lines)[:5]
+    assert shared == {"multimem.ld_reduce", "multimem.red", "multimem.st"}
+
+
+def test_the_figures_of_the_recordings_are_current() -> None:
+    """What README.md and docs/numerics.md say of how much dense mma.sync a run compares is what the recordings hold of its cases."""
+    variants = cases = outputs = 0
+    for row in catalog.on_arch("sm_90", "mma.sync"):
+        recording = recordings.read(row.mnemonic, "sm_90")
+        assert recording is not None, row.mnemonic
+        d = row.operands["d"]
+        results = [own for (name, seed), own in recording.results.items() if seed == 0 and name not in LEVEL_2]
+        variants, cases = variants + 1, cases + len(results)
+        outputs += sum(own.size for own in results) * 32 // d.layout.element_bits
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    numerics = " ".join((ROOT / "docs/numerics.md").read_text(encoding="utf-8").split())
+    assert f"mma.sync {variants} {cases:,} {outputs:,} 0 REPLAYED" in readme
+    assert f"{variants} instructions, {cases:,} cases, {outputs:,} outputs, 0 mismatches" in numerics
+
+
+def test_every_verdict_is_explained() -> None:
+    """The table of verdicts has a line for each."""
+    text = (ROOT / "docs/evidence.md").read_text(encoding="utf-8")
+    assert [verdict for verdict in VERDICTS if f"| {verdict} |" not in text] == []
