@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from emulation import HERE, constants
-
 from hwkernels.gemm.tensor_memory_constants import TensorMemoryConstants
 from tcsim.descriptors.instruction import InstructionDescriptor
 from tcsim.numbers.formats import FORMATS
+from tests.emulated.emulation import HERE, constants
 
 
 def tensor_memory_parts(

@@ -11,12 +11,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import emulation
 import numpy as np
 import pytest
-from emulation import HERE, Memory, compile_program, constants, execute, tensor_map
-from tensor_memory_parts import tensor_memory_parts
-from test_emulated_kernels import MAJORS, build_of, run
 
 import tcsim
 from hwkernels.device.device_arrays import DTYPES
@@ -27,6 +23,10 @@ from hwkernels.gemm.scaled_kernels import SCALED_KERNELS, ScaledBuild
 from hwkernels.gemm.scaled_operands import pack_elements, pack_factors, scaled_grid, scaled_maps, whole_tiles
 from hwkernels.gemm.tiles import Shape
 from tcsim.numbers.formats import FORMATS
+from tests.emulated import emulation
+from tests.emulated.emulation import HERE, Memory, compile_program, constants, execute, tensor_map
+from tests.emulated.tensor_memory_parts import tensor_memory_parts
+from tests.emulated.test_emulated_kernels import MAJORS, build_of, run
 
 DENSE = tuple(name for name, row in KERNELS.items() if row.ctas)
 PERSISTENT = "sm100_tcgen05_persistent"

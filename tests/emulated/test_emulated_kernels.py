@@ -13,12 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import emulation
 import numpy as np
 import numpy.typing as npt
 import pytest
-from emulation import HERE, Memory, compile_program, execute, tensor_map
-from tensor_memory_parts import tensor_memory_parts
 
 from conformance.kernels.gemm import pruned
 from conformance.stimuli.stream import Stream
@@ -29,6 +26,9 @@ from hwkernels.gemm.call import Tuning, problem_dtype, tuned
 from hwkernels.gemm.kernels import KERNELS, OPERAND_FORMATS
 from hwkernels.gemm.sparse_operands import compress, metadata_image, sparsity_in
 from hwkernels.gemm.tiles import Shape, choose
+from tests.emulated import emulation
+from tests.emulated.emulation import HERE, Memory, compile_program, execute, tensor_map
+from tests.emulated.tensor_memory_parts import tensor_memory_parts
 
 STYLES = {
     "wgmma": "STYLE_WGMMA",

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from disagreements import VERSIONS
+
+from tests.oracles.disagreements import VERSIONS
 
 HERE = Path(__file__).parent
 TIMEOUT_S = 600.0

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from disagreements import DISAGREEMENTS
+
+from tests.oracles.disagreements import DISAGREEMENTS
 
 SHOWN = 8  # disagreements quoted in a failure
 

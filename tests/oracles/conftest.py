@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from comparing import TALLIES
-from disagreements import VERSIONS
+
+from tests.oracles.comparing import TALLIES
+from tests.oracles.disagreements import VERSIONS
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import asking
-import comparing
 import numpy as np
 import pytest
-from asking import Question, ask
-from comparing import Answers, compare
+
+from tests.oracles import asking, comparing
+from tests.oracles.asking import Question, ask
+from tests.oracles.comparing import Answers, compare
 
 ANSWER = """
 import sys

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from asking import Question, ask
-from comparing import Answers, compare
-from layouts import Ints, evaluate, values_of
 
 from tcsim import catalog
 from tcsim.isa.mma.sparse_operand import SparseRow
 from tcsim.layouts.sparsity import Sparsity
 from tcsim.model.row import Row
+from tests.oracles.asking import Question, ask
+from tests.oracles.comparing import Answers, compare
+from tests.oracles.layouts import Ints, evaluate, values_of
 
 PROJECT = "nvidia-cutlass-dsl"
 SCRIPT = "ask_cutlass.py"

@@ -6,14 +6,14 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
-from asking import Question, ask
-from comparing import Answers, compare
-from layouts import evaluate
-from test_cutlass import PROJECT, SCRIPT, dense_index
 
 import tcsim
 from tcsim import catalog
 from tcsim.isa.mma.scaled_multiply import ScaledMatrixMultiply
+from tests.oracles.asking import Question, ask
+from tests.oracles.comparing import Answers, compare
+from tests.oracles.layouts import evaluate
+from tests.oracles.test_cutlass import PROJECT, SCRIPT, dense_index
 
 ROWS = [row for row in catalog.rows().values() if row.family == "mma.sync.block_scale"]
 

@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from asking import Question, ask
-from comparing import Answers, compare
-from layouts import Ints, evaluate
 
 from tcsim.descriptors.forms import FORMS
 from tcsim.descriptors.instruction import InstructionDescriptor
 from tcsim.descriptors.kinds import KINDS
 from tcsim.descriptors.matrix import Major, MatrixDescriptor
 from tcsim.memory.tmem_layout import GROUPS, TmemLayout, a_layout, accumulator_layout, metadata_layout, scale_layout
+from tests.oracles.asking import Question, ask
+from tests.oracles.comparing import Answers, compare
+from tests.oracles.layouts import Ints, evaluate
 
 PROJECT = "nvidia-cutlass-dsl"
 SCRIPT = "ask_cutlass_tcgen05.py"

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from asking import Question, ask
 
 import tcsim
 from tcsim.tma.types import DATA_TYPES, SWIZZLE_MODES
+from tests.oracles.asking import Question, ask
 
 PROJECT, SCRIPT = "nvidia-cutlass-dsl", "ask_cutlass_tensor_maps.py"
 DUMPS = Path(__file__).parents[1] / "data/cute_dsl_tensor_maps.csv"

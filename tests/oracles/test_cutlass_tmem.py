@@ -6,13 +6,13 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
-from asking import Question, ask
-from comparing import Answers, compare
-from layouts import evaluate, values_of
 
 from tcsim import catalog
 from tcsim.isa.tcgen05.move import MoveRow
 from tcsim.model.row import Row
+from tests.oracles.asking import Question, ask
+from tests.oracles.comparing import Answers, compare
+from tests.oracles.layouts import evaluate, values_of
 
 PROJECT = "nvidia-cutlass-dsl"
 SCRIPT = "ask_cutlass.py"

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from asking import Question, ask
-from comparing import Answers, compare
-from values import around, codes_of
 
 import tcsim
 from tcsim.numbers.formats import CLASS_NAMES, NAN, NORMAL, SUBNORMAL, ZERO
+from tests.oracles.asking import Question, ask
+from tests.oracles.comparing import Answers, compare
+from tests.oracles.values import around, codes_of
 
 PROJECT = "gfloat"
 SCRIPT = "ask_gfloat.py"

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from asking import Question, ask
-from disagreements import DISAGREEMENTS, VERSIONS, Disagreement
-from layouts import evaluate, values_of
 
 import tcsim
+from tests.oracles.asking import Question, ask
+from tests.oracles.disagreements import DISAGREEMENTS, VERSIONS, Disagreement
+from tests.oracles.layouts import evaluate, values_of
 
 
 def ask_gfloat(case: dict[str, Any], folder: Path) -> tuple[int, int]:

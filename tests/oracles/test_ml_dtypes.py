@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from asking import Question, ask
-from comparing import Answers, compare
-from values import around, codes_of
 
 import tcsim
 from tcsim.numbers.formats import NAN
+from tests.oracles.asking import Question, ask
+from tests.oracles.comparing import Answers, compare
+from tests.oracles.values import around, codes_of
 
 PROJECT = "ml_dtypes"
 SCRIPT = "ask_ml_dtypes.py"

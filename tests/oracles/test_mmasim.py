@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from asking import Question, ask
-from comparing import Answers, compare
 
 import tcsim
 from conformance.stimuli import classes as inputs
@@ -16,6 +14,8 @@ from conformance.stimuli.classes import InputClass, Matrices, Problem
 from conformance.stimuli.stream import Stream
 from conformance.suite import recordings
 from tcsim.numbers.formats import FORMATS, Format
+from tests.oracles.asking import Question, ask
+from tests.oracles.comparing import Answers, compare
 
 PROJECT = "mmasim"
 SCRIPT = "ask_mmasim.py"

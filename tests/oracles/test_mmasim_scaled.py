@@ -7,9 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from asking import Question, ask
-from comparing import Answers, compare
-from test_mmasim import ARCHS, PROJECT, SCRIPT, known
 
 import tcsim
 from conformance.stimuli import scaled as scaled_inputs
@@ -17,6 +14,9 @@ from conformance.stimuli.classes import Matrices
 from conformance.stimuli.scaled import ScaledProblem
 from conformance.stimuli.stream import Stream
 from tcsim.isa.mma.scaled_multiply import ScaledMatrixMultiply
+from tests.oracles.asking import Question, ask
+from tests.oracles.comparing import Answers, compare
+from tests.oracles.test_mmasim import ARCHS, PROJECT, SCRIPT, known
 
 MODEL, ARCH = "MMABlockScale", "RTX Blackwell"
 OUTPUTS = 1_000_000  # of each kind

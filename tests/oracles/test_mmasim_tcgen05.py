@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from asking import Question, ask
-from comparing import Answers, compare
-from test_mmasim import ARCHS, PROJECT, SCRIPT, known, shown
 
 import tcsim
 from conformance.isa.tcgen05.mma_inputs import Described
 from conformance.stimuli.stream import Stream
 from tcsim.descriptors.instruction import InstructionDescriptor
+from tests.oracles.asking import Question, ask
+from tests.oracles.comparing import Answers, compare
+from tests.oracles.test_mmasim import ARCHS, PROJECT, SCRIPT, known, shown
 
 OUTPUTS = 1_000_000  # of each kind
 LINES = {  # kind -> how many of mmasim's names are compared: one N of each M, for the arithmetic is the same for every N

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from asking import Question, ask
-from comparing import Answers, compare
-from layouts import values_of
 
 from tcsim import catalog
 from tcsim.model.operand import Fragment
 from tcsim.model.row import Row
+from tests.oracles.asking import Question, ask
+from tests.oracles.comparing import Answers, compare
+from tests.oracles.layouts import values_of
 
 PROJECT = "triton"
 SCRIPT = "ask_triton.py"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from asking import Question, ask
-from comparing import Answers, compare
 
 from tcsim.memory.tmem_layout import TmemLayout, accumulator_layout, scale_layout
+from tests.oracles.asking import Question, ask
+from tests.oracles.comparing import Answers, compare
 
 PROJECT = "triton"
 SCRIPT = "ask_triton_tmem.py"
