@@ -48,6 +48,14 @@ class ClusterBarrierTestbench(Testbench):
         _late("last warp missing", "the barrier is one arrival short", (_WARP == WARPS - 1).astype(np.uint32)),
     )
 
+    def kept(self, instruction: ClusterBarrierInstruction, name: str) -> int:
+        """One cluster."""
+        return 1
+
+    def outputs(self, instruction: ClusterBarrierInstruction, samples: int) -> int:
+        """Numbers."""
+        return samples * BLOCKS * THREADS
+
     def inputs(self, instruction: ClusterBarrierInstruction, name: str, seed: int, samples: int) -> Inputs:
         """numbers uint32 (samples, 2, 128)."""
         words = Stream(instruction.mnemonic, name, seed).words((samples, BLOCKS, THREADS))

@@ -46,6 +46,14 @@ class CacheHintTestbench(Testbench):
         Mutant("line lost", "the line reads as zero", lambda item: True, lambda item, given: answer(item, given, written=False)),
     )  # fmt: skip
 
+    def kept(self, instruction: Any, name: str) -> int:
+        """Two warps."""
+        return 2
+
+    def outputs(self, instruction: Any, samples: int) -> int:
+        """Words."""
+        return samples * LINES * LANES
+
     def inputs(self, instruction: Any, name: str, seed: int, samples: int) -> Inputs:
         """words uint32 (samples, 4, 32), news uint32 (samples, 32), line uint32 (samples,)."""
         stream = Stream(instruction.mnemonic, name, seed)

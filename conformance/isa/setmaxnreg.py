@@ -58,6 +58,14 @@ class RegisterPoolTestbench(Testbench):
         """One for each count; not .dec to 256, which no thread can own before."""
         return [_NAMES[count] for count in COUNTS if instruction.row.increase or count < max(_NAMES)]
 
+    def kept(self, instruction: MoveRegisters, name: str) -> int:
+        """One block."""
+        return 1
+
+    def outputs(self, instruction: MoveRegisters, samples: int) -> int:
+        """Words."""
+        return samples * THREADS * WORDS
+
     def inputs(self, instruction: MoveRegisters, name: str, seed: int, samples: int) -> Inputs:
         """words uint32 (samples, 384, 8), form (samples,)."""
         names = [_NAMES[count] for count in COUNTS]

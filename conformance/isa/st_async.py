@@ -185,6 +185,14 @@ class RemoteStoreTestbench(Testbench):
         """Random values at places of their own; of reductions also the ends of the type, and several threads at one place."""
         return ["spread"] if instruction.row.reduction is None else ["spread", "ends", "crowded"]
 
+    def kept(self, instruction: RemoteInstruction, name: str) -> int | None:
+        """One image of those that are stored, which hold nothing but their inputs; every sum."""
+        return 1 if instruction.row.reduction is None else None
+
+    def outputs(self, instruction: RemoteInstruction, samples: int) -> int:
+        """Bytes."""
+        return samples * IMAGE_BYTES
+
     def inputs(self, instruction: RemoteInstruction, name: str, seed: int, samples: int) -> Inputs:
         """smem uint8 (samples, 1024), address uint32 (samples, 32), value uint32 (samples, 32, 4)."""
         stream, row = Stream(instruction.mnemonic, name, seed), instruction.row

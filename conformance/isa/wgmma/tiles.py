@@ -48,8 +48,8 @@ class WarpgroupTiles(Testbench):
         return [*self.every_class(instruction), *self.level_2(instruction)].index(name)
 
     def kept(self, instruction: WarpgroupMultiply, name: str) -> int:
-        """One sample of the rows that run every class, none of the others."""
-        return 1 if full(instruction) else 0
+        """One sample of the numbers of rows that run every class; where a sample tells which element was read, none."""
+        return int(full(instruction) and name in input_classes.CLASSES)
 
     def outputs(self, instruction: WarpgroupMultiply, samples: int) -> int:
         """Elements of D."""
