@@ -313,12 +313,9 @@ class Suite:
             text = f"{trouble}; record it again with `{again}`"
             return Outcome("FAIL", how=str(origin), text=text)
         asked = self.settings.samples
-        if asked is not None:
-            if asked > recorded.samples:
-                text = (
-                    f"--samples {asked}: {case.id} was recorded with {recorded.samples}; valid: 1 to {recorded.samples}"
-                )
-                return Outcome("FAIL", how=str(origin), text=text)
+        if asked is not None and asked > recorded.samples:
+            text = f"--samples {asked}: {case.id} was recorded with {recorded.samples}; valid: 1 to {recorded.samples}"
+            return Outcome("FAIL", how=str(origin), text=text)
         how = f"recorded on {origin}"
         if recorded.result_sha256 and (asked is None or asked > len(hardware)):
             return self._judge_digest(case, instruction, testbench, given, hardware, recorded, how)

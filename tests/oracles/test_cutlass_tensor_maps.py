@@ -11,9 +11,10 @@ import numpy as np
 import tcsim
 from tcsim.tma.types import DATA_TYPES, SWIZZLE_MODES
 from tests.oracles.asking import Question, ask
+from tests.support.tables import TABLES
 
 PROJECT, SCRIPT = "nvidia-cutlass-dsl", "ask_cutlass_tensor_maps.py"
-DUMPS = Path(__file__).parents[1] / "data/cute_dsl_tensor_maps.csv"
+DUMPS = TABLES / "cute_dsl_tensor_maps.csv"
 ELEMENTS = {
     "UINT8": "Uint8", "UINT16": "Uint16", "UINT32": "Uint32", "UINT64": "Uint64", "FLOAT16": "Float16",
     "BFLOAT16": "BFloat16", "FLOAT32": "Float32", "FLOAT64": "Float64", "TFLOAT32": "TFloat32",

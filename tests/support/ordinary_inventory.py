@@ -1,6 +1,6 @@
 """Which spellings of instructions around kernels ptxas accepts: tries every candidate for every target and version.
 
-`python -m tests.support.ordinary_inventory` writes tests/data/ordinary_inventory.csv anew from the installed assemblers: each target is
+`python -m tests.support.ordinary_inventory` writes ordinary_inventory.csv of tests/data/tables.zip anew from the installed assemblers: each target is
 asked of the newest ptxas that has it. A candidate is a line of one kernel that holds all of them; those that
 ptxas names in an error are left out of the next try, until it names none.
 """
@@ -18,8 +18,9 @@ from typing import NamedTuple
 from hwkernels.device.toolchain import find_toolchains
 from tcsim.core.targets import TARGETS
 from tcsim.core.versions import earliest
+from tests.support import tables
 
-INVENTORY = Path(__file__).parents[1] / "data" / "ordinary_inventory.csv"
+INVENTORY = tables.TABLES / "ordinary_inventory.csv"
 VERSIONS = (
     *(f"6.{minor}" for minor in range(6)), *(f"7.{minor}" for minor in range(9)), *(f"8.{minor}" for minor in range(9)),
     *(f"9.{minor}" for minor in range(6)),
@@ -281,17 +282,17 @@ _MULTIMEM = """\
 # follows. Written by tests/support/ordinary_inventory.py.
 family,before,end,targets,min_ptx_isa,documented
 """
-MULTIMEM = Path(__file__).parents[1] / "data" / "multimem_inventory.csv"
+MULTIMEM = tables.TABLES / "multimem_inventory.csv"
 
 
 def main() -> None:
     """Write the inventories."""
-    MULTIMEM.write_text(multimem_table())
+    tables.write(MULTIMEM.name, multimem_table())
     lines = (
         f"{one.family},{one.mnemonic},{one.extra},{' '.join(takers)},{version},{int(one.documented)}"
         for one, takers, version in inventory()
     )
-    INVENTORY.write_text(_HEADER + "\n".join(lines) + "\n")
+    tables.write(INVENTORY.name, _HEADER + "\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

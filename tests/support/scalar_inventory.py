@@ -1,6 +1,6 @@
 """Which spellings of scalar instructions ptxas accepts: tries every candidate for every target.
 
-`python -m tests.support.scalar_inventory` writes tests/data/scalar_inventory.csv anew from the installed assemblers. The candidates are products of
+`python -m tests.support.scalar_inventory` writes scalar_inventory.csv of tests/data/tables.zip anew from the installed assemblers. The candidates are products of
 everything that the PTX manual's grammars name for a stem, wider than the grammars themselves: what ptxas takes beyond them is found too.
 """
 
@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
-from pathlib import Path
 from typing import NamedTuple
 
 from tcsim.core.targets import TARGETS
+from tests.support import tables
 from tests.support.ordinary_inventory import Candidate, accepted
 
-INVENTORY = Path(__file__).parents[1] / "data" / "scalar_inventory.csv"
+INVENTORY = tables.TABLES / "scalar_inventory.csv"
 _HEADER = """\
 # Scalar spellings that ptxas 13.5.37 (sm_70, sm_72: 12.9.86) accepts: the types of the operands, the destination's first (a "|" behind the
 # spelling: a predicate beside it), and which of the sets of targets above the table take it. Written by tests/support/scalar_inventory.py.
@@ -221,7 +221,7 @@ def main() -> None:
     rows = [
         f"{one.mnemonic}{'|' * one.second},{' '.join(one.types)},{sets.index(takers)}" for one, takers in found.items()
     ]
-    INVENTORY.write_text("\n".join([_HEADER.rstrip(), *lines, "mnemonic,operands,targets", *rows]) + "\n")
+    tables.write(INVENTORY.name, "\n".join([_HEADER.rstrip(), *lines, "mnemonic,operands,targets", *rows]) + "\n")
 
 
 if __name__ == "__main__":

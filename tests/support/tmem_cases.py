@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 from collections import defaultdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,8 +12,8 @@ import numpy.typing as npt
 import tcsim
 from tcsim import catalog
 from tcsim.core.targets import TARGETS
+from tests.support.tables import TABLES
 
-DATA = Path(__file__).parents[1] / "data"
 FAMILIES = {
     "tcgen05.alloc": (96, 14), "tcgen05.commit": (32, 32), "tcgen05.fence": (2, 2), "tcgen05.wait": (2, 2),
     "tcgen05.ld": (74, 74), "tcgen05.st": (74, 74), "tcgen05.ld.red": (168, 168), "tcgen05.ld.spcompress": (72, 72),
@@ -33,7 +32,7 @@ def inventory() -> dict[str, list[dict[str, str]]]:
     """The lines of the inventory by mnemonic."""
     found: dict[str, list[dict[str, str]]] = defaultdict(list)
     for file in ("tcgen05_memory_inventory.csv", "spcompress_inventory.csv"):
-        text = (DATA / file).read_text()
+        text = (TABLES / file).read_text()
         for line in csv.DictReader(line for line in text.splitlines() if not line.startswith("#")):
             found[line["mnemonic"]].append(line)
     return found

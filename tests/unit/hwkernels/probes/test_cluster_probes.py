@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from tcsim.core.errors import InstructionError, OperandError
 from tcsim.core.targets import ARCHS, TARGETS
 from tcsim.isa.setmaxnreg import FEWEST, MOST, STEP, RegisterPool
 from tcsim.model.form import Form
+from tests.support.tables import TABLES
 
 SLICES = (
     "setmaxnreg",
@@ -56,7 +56,7 @@ def extras(form: Form) -> list[str]:
 
 def test_the_registry_is_the_inventory() -> None:
     """Exactly these spellings and operand lists, with their targets and versions; 90 are those that coverage counts."""
-    path = Path(__file__).parents[3] / "data/cluster_inventory.csv"
+    path = TABLES / "cluster_inventory.csv"
     text = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
     lines = {(line["mnemonic"], line["extra"]): line for line in csv.DictReader(text)}
     found = {(name, extra): form for name, row in ROWS.items() for form in row.forms for extra in extras(form)}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from tcsim.core.targets import ARCHS, TARGETS
 from tcsim.memory.mbarrier import BarrierError, MBarrier
 from tests.exact import copies as exact
 from tests.support.async_copy_cases import FILES, LOAD, MASKED, ROWS, STORE, image, last_arch
+from tests.support.tables import TABLES
 
 # ---- the inventory
 
@@ -32,7 +32,7 @@ from tests.support.async_copy_cases import FILES, LOAD, MASKED, ROWS, STORE, ima
 )
 def test_the_registry_is_the_inventory(family: str, spellings: int, forms: int) -> None:
     """Exactly the spellings and operand lists that ptxas accepts, with their targets and versions."""
-    path = Path(__file__).parents[3] / f"data/{FILES[family]}_inventory.csv"
+    path = TABLES / f"{FILES[family]}_inventory.csv"
     text = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
     lines = {(line["mnemonic"], line["extra"]): line for line in csv.DictReader(text)}
     assert len(lines) == forms

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import re
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -22,8 +21,9 @@ from tcsim.isa.cvt.semantics import Convert
 from tcsim.isa.cvt.trace import trace_conversion
 from tcsim.numbers.conversion import OTHER_FORMATS, Conversion, conversion_format, convert, nan_code, numbers
 from tests.exact import conversions as exact
+from tests.support.tables import TABLES
 
-INVENTORY = Path(__file__).parents[3] / "data/cvt_inventory.csv"
+INVENTORY = TABLES / "cvt_inventory.csv"
 ROWS = {name: row for name, row in catalog.rows().items() if row.family == "cvt"}
 TESTBENCH = testbench_of("cvt")
 E4M3 = "cvt.rn.satfinite.e4m3x2.f32"

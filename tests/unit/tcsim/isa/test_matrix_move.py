@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,8 +19,8 @@ from tcsim.layouts.layout import Layout
 from tcsim.memory.shared import ROW_FORMATS, unpack_rows
 from tcsim.model.row import Row
 from tests.exact import matrix_move as exact
+from tests.support.tables import TABLES
 
-DATA = Path(__file__).parents[3] / "data"
 FAMILIES = {"ldmatrix": 63, "stmatrix": 27, "movmatrix": 1}
 ROWS = {name: row for name, row in catalog.rows().items() if row.family in FAMILIES}
 LOADS = [name for name, row in ROWS.items() if row.family == "ldmatrix"]
@@ -50,7 +49,7 @@ def random_words(shape: tuple[int, ...], seed: int) -> npt.NDArray[np.uint32]:
 
 def inventory(family: str) -> list[dict[str, str]]:
     """The lines of a family."""
-    text = (DATA / f"{family}_inventory.csv").read_text()
+    text = (TABLES / f"{family}_inventory.csv").read_text()
     return list(csv.DictReader(line for line in text.splitlines() if not line.startswith("#")))
 
 

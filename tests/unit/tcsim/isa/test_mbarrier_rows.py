@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,8 +20,9 @@ from tcsim.isa.mbarrier.semantics import CLASSES, BarrierRow
 from tcsim.memory.mbarrier import BarrierError, BarrierState, MBarrier
 from tcsim.memory.mbarrier_bits import pack, unpack
 from tests.exact import mbarrier as exact
+from tests.support.tables import TABLES
 
-INVENTORY = Path(__file__).parents[3] / "data/mbarrier_inventory.csv"
+INVENTORY = TABLES / "mbarrier_inventory.csv"
 ROWS = {name: row for name, row in catalog.rows().items() if row.family == "mbarrier"}
 MULTICAST = "mbarrier.arrive.expect_tx.release.cluster.shared::cluster.multicast::cluster::32b.b64"
 

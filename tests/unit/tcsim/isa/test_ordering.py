@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from pathlib import Path
 
 import pytest
 
@@ -15,6 +14,7 @@ from hwkernels.probes.probe import Probe
 from tcsim import catalog
 from tcsim.core.errors import InstructionError, OperandError
 from tcsim.core.targets import ARCHS, TARGETS
+from tests.support.tables import TABLES
 
 FILES = {"fence": "fence", "wgmma.sync": "wgmma_sync"}
 ROWS = {name: row for name, row in catalog.rows().items() if row.family in FILES}
@@ -23,7 +23,7 @@ ROWS = {name: row for name, row in catalog.rows().items() if row.family in FILES
 @pytest.mark.parametrize(("family", "count"), [("fence", 43), ("wgmma.sync", 5)])
 def test_the_registry_is_the_inventory(family: str, count: int) -> None:
     """Exactly the spellings and operand lists that ptxas accepts, with their targets and versions."""
-    path = Path(__file__).parents[3] / f"data/{FILES[family]}_inventory.csv"
+    path = TABLES / f"{FILES[family]}_inventory.csv"
     text = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
     lines = {(line["mnemonic"], line["extra"]): line for line in csv.DictReader(text)}
     extras = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 from collections import Counter, defaultdict
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,9 +17,10 @@ from tcsim.core.targets import ARCHS
 from tcsim.isa.cp_async_bulk_tensor.semantics import TensorCopyRow
 from tcsim.isa.tensormap import TensorMapRow
 from tcsim.tma.types import NotModelledError, TensorMapError
+from tests.support.tables import TABLES
 from tests.unit.tcsim.tma.test_tensor_map_bits import TARGETS, replaced, replacements
 
-INVENTORY = Path(__file__).parents[3] / "data/tensor_copy_inventory.csv"
+INVENTORY = TABLES / "tensor_copy_inventory.csv"
 COUNTS = {
     "cp.async.bulk.tensor": 656,
     "cp.reduce.async.bulk.tensor": 292,

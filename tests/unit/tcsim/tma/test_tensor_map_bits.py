@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import re
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +16,7 @@ from hwkernels.device.toolchain import assemble
 from tcsim.tma import bits
 from tcsim.tma.rules import GlobalAddressError, GlobalDimError
 from tcsim.tma.types import DATA_TYPES, INTERLEAVES, OOB_FILLS, SWIZZLE_MODES, NotModelledError, TensorMapError
+from tests.support.tables import TABLES
 from tests.support.tensor_cases import columns, tiled
 from tests.unit.tcsim.tma.sass_machine import Machine
 
@@ -165,9 +165,7 @@ def test_fields_do_not_overlap():
             assert (item.low < 8 * bits.DESCRIBED) == (item not in bits.DERIVED)
 
 
-DUMPS = list(
-    csv.DictReader(Path(__file__).parents[3].joinpath("data", "cute_dsl_tensor_maps.csv").read_text().splitlines())
-)
+DUMPS = list(csv.DictReader((TABLES / "cute_dsl_tensor_maps.csv").read_text().splitlines()))
 """What CuTe DSL 4.8.1 put into 64 bytes; `tox -e oracles` asks it again."""
 
 
@@ -315,9 +313,7 @@ def test_bits_beyond_the_rank_are_reported():
     )
 
 
-DRIVER = list(
-    csv.DictReader(Path(__file__).parents[3].joinpath("data", "driver_tensor_maps.csv").read_text().splitlines())
-)
+DRIVER = list(csv.DictReader((TABLES / "driver_tensor_maps.csv").read_text().splitlines()))
 """What driver 580.159.04 made of maps on an NVIDIA H200 on 2026-11-20: the 128 bytes, or nothing for a map that it refused."""
 
 

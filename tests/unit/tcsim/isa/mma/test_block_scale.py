@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,8 +18,9 @@ from tcsim.model.row import Row
 from tests.exact import block_scaling as exact
 from tests.support.ptx_copies import run, text
 from tests.support.scale_cases import MX4, MX8, NEAR_MISSES, NV4, ROWS, SPARSE_MX4
+from tests.support.tables import TABLES
 
-INVENTORY = Path(__file__).parents[4] / "data" / "mma_block_scale_inventory.csv"
+INVENTORY = TABLES / "mma_block_scale_inventory.csv"
 
 
 def inventory() -> dict[str, dict[str, str]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -13,8 +12,9 @@ from tcsim import catalog
 from tcsim.core.errors import InstructionError, TargetError, TcsimError
 from tcsim.core.evidence import LEVELS
 from tcsim.core.targets import ARCHS, TARGETS
+from tests.support.tables import TABLES
 
-INVENTORY = Path(__file__).parents[4] / "data" / "mma_sync_inventory.csv"
+INVENTORY = TABLES / "mma_sync_inventory.csv"
 ROWS = {name: row for name, row in catalog.rows().items() if row.family == "mma.sync"}
 BF16_M8N8K4 = [f"mma.sync.aligned.m8n8k4.{a}.{b}.f32.bf16.bf16.f32" for a in ("row", "col") for b in ("row", "col")]
 MODIFIERS = (".satfinite", ".rn", ".rz", ".rm", ".rp", ".xor.popc", ".and.popc")

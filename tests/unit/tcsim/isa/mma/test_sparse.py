@@ -29,6 +29,7 @@ from tcsim.core.targets import ARCHS, TARGETS
 from tcsim.isa.mma.sparse_multiply import SparseMatrixMultiply
 from tests.exact import sparse as slow
 from tests.support.suite_runs import copy_recording
+from tests.support.tables import TABLES
 from tests.unit.tcsim.isa.mma.sparse_cases import (
     COMPARED_ARCHS,
     EQUAL,
@@ -48,7 +49,7 @@ from tests.unit.tcsim.isa.mma.sparse_cases import (
     sparse_codes,
 )
 
-INVENTORY = Path(__file__).parents[4] / "data" / "mma_sp_inventory.csv"
+INVENTORY = TABLES / "mma_sp_inventory.csv"
 ON_ARCH = {"sm_80": 80, "sm_89": 88, "sm_90": 88, "sm_100": 92, "sm_120": 142}  # rows
 SEED = 20_002  # of the inputs: not one that is recorded
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from pathlib import Path
 
 import pytest
 
@@ -11,9 +10,10 @@ from conformance.isa.tcgen05 import TENSOR_MEMORY
 from tcsim.core.errors import InstructionError
 from tcsim.core.targets import ARCHS, TARGETS
 from tcsim.isa.tcgen05.multiply import opcode
+from tests.support.tables import TABLES
 from tests.support.tensor_multiply_cases import FAMILIES, ROWS, instruction
 
-INVENTORY = Path(__file__).parents[4] / "data" / "tcgen05_mma_inventory.csv"
+INVENTORY = TABLES / "tcgen05_mma_inventory.csv"
 FORMS = {"disable-output-lane": "lanes", "scale-input-d": "scale", "zero-column-mask": "mask"}
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import csv
 import random
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,8 +27,9 @@ from tcsim.descriptors.matrix import MatrixDescriptor
 from tcsim.isa.wgmma.sparse_multiply import SparseWarpgroupMultiply
 from tcsim.layouts.layout import FragmentLayout, Layout
 from tests.exact import sparse_warpgroup as slow
+from tests.support.tables import TABLES
 
-INVENTORY = Path(__file__).parents[4] / "data" / "wgmma_sp_inventory.csv"
+INVENTORY = TABLES / "wgmma_sp_inventory.csv"
 ROWS = {name: row for name, row in catalog.rows().items() if row.family == "wgmma.sp"}
 FULL = [name for name, row in ROWS.items() if row.shape[1] == 64]
 PREFIX = "wgmma.mma_async.sp.sync.aligned."

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,8 +21,9 @@ from tcsim.layouts.swizzle import SWIZZLES, Swizzle, swizzle
 from tcsim.numbers.formats import FORMATS
 from tests.exact.descriptors import element_address
 from tests.exact.steps import bit_dot, dot_add, integer_dot
+from tests.support.tables import TABLES
 
-INVENTORY = Path(__file__).parents[4] / "data" / "wgmma_inventory.csv"
+INVENTORY = TABLES / "wgmma_inventory.csv"
 ROWS = {name: row for name, row in catalog.rows().items() if row.family == "wgmma"}
 F16 = "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16"
 

@@ -6,7 +6,6 @@ import csv
 import random
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,8 +22,8 @@ from tcsim.isa.wmma.multiply import FragmentMultiply
 from tcsim.isa.wmma.tile import FragmentLoad, FragmentMove, FragmentStore, MisalignedStrideError
 from tcsim.model.row import Row
 from tests.exact import wmma as slow
+from tests.support.tables import TABLES
 
-DATA = Path(__file__).parents[4] / "data"
 FAMILIES = {"wmma.load": (704, 352), "wmma.store": (208, 104), "wmma.mma": (138, 138)}  # lines of the inventory, rows
 ROWS = {row.mnemonic: row for row in catalog.rows().values() if row.family in FAMILIES}
 MOVES = [row for row in ROWS.values() if row.family != "wmma.mma"]
@@ -35,7 +34,7 @@ SEED = 20_003  # of the inputs: not one that is recorded
 
 def inventory(family: str) -> list[dict[str, str]]:
     """The lines of a family."""
-    text = (DATA / f"{family.replace('.', '_')}_inventory.csv").read_text()
+    text = (TABLES / f"{family.replace('.', '_')}_inventory.csv").read_text()
     return list(csv.DictReader(line for line in text.splitlines() if not line.startswith("#")))
 
 

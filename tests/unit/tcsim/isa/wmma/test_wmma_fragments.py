@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,8 +14,8 @@ from tcsim.core.targets import TARGETS
 from tcsim.layouts.layout import FragmentLayout, Layout
 from tcsim.model.row import Row
 from tests.exact import wmma as slow
+from tests.support.tables import TABLES
 
-DATA = Path(__file__).parents[4] / "data"
 ROWS = {row.mnemonic: row for row in catalog.rows().values() if row.family.startswith("wmma.")}
 
 
@@ -73,7 +72,7 @@ def _order(row: Row) -> str:
 
 def test_the_fragments_of_an_h200() -> None:
     """What loading the bits of the element index showed on the hardware, field by field."""
-    text = (DATA / "wmma_layouts_h200.csv").read_text().splitlines()
+    text = (TABLES / "wmma_layouts_h200.csv").read_text().splitlines()
     lines = list(csv.DictReader(line for line in text if not line.startswith("#")))
     compared = 0
     for line in lines:
