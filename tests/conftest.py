@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
+from tests.support.long_matrices import examples
+
 # They need other projects (`tox -e oracles`, `tox -e triton`, `tox -e dask`), Chromium (`tox -e browser`), or a C++ compiler and minutes (`tox -e emulated`).
 collect_ignore = ["oracles", "browser", "emulated", "on_triton", "on_cute", "on_dask"]
 if find_spec("numba") is None:  # the extra `test` brings it
     collect_ignore.append("unit/tcsim/engines/test_compiled_engine.py")
 
-settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=200)
+settings.register_profile("repeatable", parent=examples(200, derandomize=True, deadline=None))
 settings.register_profile(
     "explore", derandomize=False, deadline=None, max_examples=2000
 )  # --hypothesis-profile explore

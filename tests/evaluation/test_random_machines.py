@@ -9,7 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tcsim
@@ -28,6 +28,7 @@ from tests.evaluation.random_machines import (
 from tests.evaluation.random_machines.formats import FORMATS, unpack
 from tests.evaluation.random_machines.known import KNOWN, machine
 from tests.evaluation.random_machines.outside import KINDS
+from tests.support.long_matrices import examples
 
 KEYS = (
     "step", "addend", "fraction_bits", "truncation", "products", "floor", "significand", "rounding", "overflow", "subnormal_in", "subnormal_c",
@@ -75,7 +76,7 @@ def test_arrays_and_fractions_agree() -> None:
     assert compared == 1200
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.integers(0, 10**6), st.data())
 def test_any_codes_at_all_agree_with_fractions(index: int, data: st.DataObject) -> None:
     (unknown,) = random_machines(1, seed=index)

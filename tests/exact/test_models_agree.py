@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tcsim
@@ -18,7 +18,7 @@ from conformance.stimuli import classes as inputs
 from tcsim import catalog
 from tcsim.isa.mma.multiply import MatrixMultiply
 from tests.exact import machine
-from tests.support.long_matrices import WHOLE, part
+from tests.support.long_matrices import WHOLE, examples, part
 
 MNEMONICS = [row.mnemonic for row in catalog.rows().values() if row.family == "mma.sync" and not row.dropped]
 ELEMENTS = 8  # result elements compared of each (instruction, arch, class)
@@ -149,7 +149,7 @@ RAW = [
 
 
 @pytest.mark.parametrize(("mnemonic", "arch"), RAW)
-@settings(max_examples=30)
+@examples(30)
 @given(data=st.data())
 def test_any_register_bits(mnemonic: str, arch: str, data: st.DataObject) -> None:
     """Registers of any bits, those of eight lanes drawn and repeated over the warp; several elements of each result."""

@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tcsim.arithmetic import mufu
 from tests.exact.mufu import mufu as one
+from tests.support.long_matrices import examples
 
 CORNERS = [
     code | sign
@@ -38,7 +39,7 @@ def test_corners_and_every_exponent(function: str) -> None:
     assert len(codes) > 12_000
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(function=st.sampled_from(sorted(mufu.FUNCTIONS)), code=st.integers(0, 2**32 - 1))
 def test_any_input(function: str, code: int) -> None:
     """The two models agree."""

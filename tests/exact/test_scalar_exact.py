@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given as given_inputs
-from hypothesis import settings
 from hypothesis import strategies as st
 
 from conformance.scalars.inputs import inputs, width
@@ -18,6 +17,7 @@ from tcsim.isa.scalar import bits, compare, convert, floating, integer, special,
 from tcsim.isa.scalar.atomic import atomics, combination
 from tcsim.isa.scalar.table import CONTAINERS, Scalar
 from tests.exact import scalar as exact
+from tests.support.long_matrices import examples
 
 EACH = 32
 """Inputs of each spelling: the first of the list that the GPU gets, corners and random ones mixed."""
@@ -81,7 +81,7 @@ def test_every_spelling(stem: str) -> None:
 
 
 @given_inputs(data=st.data())
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_any_operands(data: st.DataObject) -> None:
     """A spelling, and operands of any bits."""
     item = data.draw(st.sampled_from(OWN))

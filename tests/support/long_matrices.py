@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
+
+from hypothesis import settings
 
 T = TypeVar("T")
 
@@ -18,3 +20,8 @@ def part(items: Iterable[T], number: int, seed: object = 0) -> list[T]:
     if WHOLE or number >= len(found):
         return found
     return [found[place] for place in sorted(random.Random(str(seed)).sample(range(len(found)), number))]
+
+
+def examples(number: int, **others: Any) -> settings:
+    """Hypothesis draws a fifth of so many examples, ten at least; all of them where the whole is asked for."""
+    return settings(max_examples=number if WHOLE else min(number, max(10, number // 5)), **others)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
@@ -22,6 +22,7 @@ from tcsim.isa.st_async import RemoteRow
 from tcsim.memory.mbarrier import BarrierError, MBarrier
 from tcsim.model.row import Row
 from tests.exact import cluster as exact
+from tests.support.long_matrices import examples
 
 STORE = "st.async.shared::cluster.mbarrier::complete_tx::bytes"
 REDUCE = "red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes"
@@ -109,7 +110,7 @@ class Pools(RuleBasedStateMachine):
 
 
 TestPools = Pools.TestCase
-TestPools.settings = settings(max_examples=40, stateful_step_count=15)
+TestPools.settings = examples(40, stateful_step_count=15)
 
 
 @pytest.mark.parametrize(
@@ -208,7 +209,7 @@ class Meetings(RuleBasedStateMachine):
 
 
 TestMeetings = Meetings.TestCase
-TestMeetings.settings = settings(max_examples=40, stateful_step_count=20)
+TestMeetings.settings = examples(40, stateful_step_count=20)
 
 
 def test_cluster_barriers_in_words() -> None:

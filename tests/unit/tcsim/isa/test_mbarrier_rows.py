@@ -8,7 +8,6 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
@@ -20,6 +19,7 @@ from tcsim.isa.mbarrier.semantics import CLASSES, BarrierRow
 from tcsim.memory.mbarrier import BarrierError, BarrierState, MBarrier
 from tcsim.memory.mbarrier_bits import pack, unpack
 from tests.exact import mbarrier as exact
+from tests.support.long_matrices import examples
 from tests.support.tables import TABLES
 
 INVENTORY = TABLES / "mbarrier_inventory.csv"
@@ -236,7 +236,7 @@ class Programs(RuleBasedStateMachine):
 
 
 TestPrograms = Programs.TestCase
-TestPrograms.settings = settings(max_examples=120, stateful_step_count=30)
+TestPrograms.settings = examples(120, stateful_step_count=30)
 
 
 # ---- several blocks

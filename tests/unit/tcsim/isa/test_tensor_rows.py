@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tcsim
@@ -17,6 +17,7 @@ from tcsim.core.targets import ARCHS
 from tcsim.isa.cp_async_bulk_tensor.semantics import TensorCopyRow
 from tcsim.isa.tensormap import TensorMapRow
 from tcsim.tma.types import NotModelledError, TensorMapError
+from tests.support.long_matrices import examples
 from tests.support.tables import TABLES
 from tests.unit.tcsim.tma.test_tensor_map_bits import TARGETS, replaced, replacements
 
@@ -204,7 +205,7 @@ def test_replacements_do_what_the_machine_code_does(target):
     assert compared == 3 * len(replacements(target))
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(st.integers(1, 2**32 - 1), st.integers(0, 4))
 def test_a_batch_of_maps(size, place):
     ins = tcsim.instruction("tensormap.replace.tile.global_dim.b1024.b32", arch="sm_90")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tcsim import OperandError
 from tcsim.layouts.compression import ELEMENTS, OPERATIONS, Selection
 from tests.exact import tensor_memory as exact
+from tests.support.long_matrices import examples
 from tests.support.tmem_cases import anywhere, of_family, random_words
 
 NAMES = of_family("spcompress")
@@ -115,7 +116,7 @@ def test_ambiguous_groups_are_told() -> None:
 
 @given(codes=st.lists(st.integers(0, 255), min_size=4, max_size=4), kind=st.sampled_from(ELEMENTS[8]),
        operation=st.sampled_from(OPERATIONS))  # fmt: skip
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_any_four_codes(codes: list[int], kind: str, operation: str) -> None:
     """The two that stay are the slow model's."""
     if kind in ("e3m2", "e2m3"):

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import cache
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hwkernels.device.sass import SassInstruction, disassemble
@@ -20,6 +20,7 @@ from tcsim.core.targets import ARCHS, TARGETS
 from tcsim.memory import mbarrier_bits
 from tcsim.memory.mbarrier import LAYOUTS, MBarrier
 from tcsim.memory.mbarrier_object import BarrierObject
+from tests.support.long_matrices import examples
 
 WORD = 0xFFFF_FFFF
 SHIFTED = ("sm_90a", "sm_100a", "sm_103a", "sm_107a", "sm_110a", "sm_120a")
@@ -184,7 +185,7 @@ def test_the_pending_count_of_a_state(target: str) -> None:
     first = load.operands.split(", ")[0]
     high = first if load.opcode == "LDG.E" else f"R{int(first[1:]) + 1}"
 
-    @settings(max_examples=40)
+    @examples(40)
     @given(st.integers(0, (1 << 64) - 1))
     def agree(state: int) -> None:
         values = {high: state >> 32}

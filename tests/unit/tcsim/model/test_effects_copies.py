@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tcsim
@@ -19,6 +19,7 @@ from tcsim.model.effects import Effects, Memories, Outcome
 from tcsim.tma.types import DATA_TYPES, TensorMapError
 from tests.exact import copies as exact_copies
 from tests.exact import tensor_copy as exact
+from tests.support.long_matrices import examples
 from tests.support.tensor_cases import Case, columns, interleaved, interleaved_columns, tiled
 
 BASE = 0x4000
@@ -87,14 +88,14 @@ def agree_on_load(case: Case) -> None:
     assert all(read.space == "global" and (read.address >= BASE).all() for read in work.reads)
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(tiled())
 def test_tiled_loads(case: Case) -> None:
     """Every type and swizzle, boxes across the edges; the barrier gets all bytes of the box, those outside the tensor too."""
     agree_on_load(case)
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(st.one_of(columns(), interleaved(), interleaved_columns(), tiled(rows4=True)))
 def test_loads_of_other_modes(case: Case) -> None:
     """im2col, interleaved layouts, gather4."""
@@ -120,14 +121,14 @@ def agree_on_store(case: Case, op: str = "") -> None:
     assert read.sum() * unit.global_bytes == written * unit.shared_bytes  # and all of that does
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(tiled(types=STORABLE, direction="store"))
 def test_tiled_stores(case: Case) -> None:
     """Shared memory is read at `fetch` alone; bytes outside the tensor stay."""
     agree_on_store(case)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     st.one_of(
         columns(direction="store", types=("UINT16", "FLOAT32", "INT64")),
@@ -140,7 +141,7 @@ def test_stores_of_other_modes(case: Case) -> None:
     agree_on_store(case)
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(
     tiled(types=("UINT32",), direction="store"),
     st.sampled_from(("add", "min", "max", "inc", "dec", "and", "or", "xor")),
@@ -150,7 +151,7 @@ def test_reductions(case: Case, op: str) -> None:
     agree_on_store(case, op)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(tiled(types=("FLOAT16", "BFLOAT16", "FLOAT32", "FLOAT64"), direction="store"))
 def test_float_additions(case: Case) -> None:
     """Of each type that is added."""
@@ -303,7 +304,7 @@ for _row in BULK:
 """Those that are modelled, by their operands: each list is drawn as often."""
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(st.data())
 def test_bulk_copies(data: Any) -> None:
     """Any row, sizes and masks of their own for each lane: what the slow model copies, and who is told."""

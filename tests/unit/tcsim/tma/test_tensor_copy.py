@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tcsim
@@ -12,6 +12,7 @@ from tcsim.core.addresses import ContestedRowError
 from tcsim.tma.reduce import REDUCTIONS, reduce_codes
 from tcsim.tma.types import DATA_TYPES
 from tests.exact import tensor_copy as exact
+from tests.support.long_matrices import examples
 from tests.support.tensor_cases import Case, columns, interleaved, interleaved_columns, tiled, wide
 
 STORABLE = tuple(name for name, facts in DATA_TYPES.items() if not facts.load_only)
@@ -29,19 +30,19 @@ def agree_on_store(case: Case, got: np.ndarray, op: str = "") -> int:
     return len(want)
 
 
-@settings(max_examples=1200)
+@examples(1200)
 @given(tiled())
 def test_tiled_loads_of_every_type_are_the_exact_models(case):
     assert agree_on_load(case, case.tmap.load(case.memory, case.coordinates, case.smem, case.address))
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(tiled(rows4=True))
 def test_gather4_takes_four_rows(case):
     assert agree_on_load(case, case.tmap.gather4(case.memory, case.coordinates, case.smem, case.address))
 
 
-@settings(max_examples=1000)
+@examples(1000)
 @given(columns())
 def test_im2col_loads_are_the_exact_models(case):
     got = case.tmap.load(case.memory, case.coordinates, case.smem, case.address, offsets=case.offsets)
@@ -55,14 +56,14 @@ def agree_on_bytes(case: Case) -> None:
     assert 8 * counted == exact.payload_bits(case.slow, case.coordinates), case.tmap
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(interleaved())
 def test_interleaved_loads_are_the_exact_models(case):
     assert agree_on_load(case, case.tmap.load(case.memory, case.coordinates, case.smem, case.address))
     agree_on_bytes(case)
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(interleaved_columns())
 def test_interleaved_im2col_loads_are_the_exact_models(case):
     got = case.tmap.load(case.memory, case.coordinates, case.smem, case.address, offsets=case.offsets)
@@ -70,7 +71,7 @@ def test_interleaved_im2col_loads_are_the_exact_models(case):
     agree_on_bytes(case)
 
 
-@settings(max_examples=120)
+@examples(120)
 @given(wide())
 def test_im2col_wide_loads_are_the_exact_models(case):
     got = case.tmap.load(case.memory, case.coordinates, case.smem, case.address, offsets=case.offsets)
@@ -78,50 +79,50 @@ def test_im2col_wide_loads_are_the_exact_models(case):
     agree_on_bytes(case)
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(st.one_of(tiled(), columns()))
 def test_transaction_counts_are_the_payload(case):
     agree_on_bytes(case)
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(interleaved(direction="store"))
 def test_interleaved_stores_are_the_exact_models(case):
     assert agree_on_store(case, case.tmap.store(case.memory, case.coordinates, case.smem, case.address))
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(interleaved_columns(direction="store", types=("UINT8", "FLOAT32", "INT64")))
 def test_interleaved_im2col_stores_are_the_exact_models(case):
     assert agree_on_store(case, case.tmap.store(case.memory, case.coordinates, case.smem, case.address))
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(interleaved(direction="store", types=("UINT32", "FLOAT32", "FLOAT16")))
 def test_interleaved_reductions_are_the_exact_models(case):
     got = case.tmap.reduce("add", case.memory, case.coordinates, case.smem, case.address)
     assert agree_on_store(case, got, "add")
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(wide(direction="store", mode="W"))
 def test_im2col_wide_stores_are_the_exact_models(case):
     assert agree_on_store(case, case.tmap.store(case.memory, case.coordinates, case.smem, case.address))
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(tiled(types=tuple(name for name in STORABLE), direction="store"))
 def test_tiled_stores_are_the_exact_models(case):
     assert agree_on_store(case, case.tmap.store(case.memory, case.coordinates, case.smem, case.address))
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(tiled(types=("16U6_ALIGN16B", "16U4_ALIGN8B"), direction="store"))
 def test_stores_of_packed_types_are_the_exact_models(case):
     assert agree_on_store(case, case.tmap.store(case.memory, case.coordinates, case.smem, case.address))
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(tiled(types=("FLOAT16", "UINT8", "UINT64"), direction="store", rows4=True))
 def test_scatter4_writes_four_rows(case):
     assert agree_on_store(case, case.tmap.scatter4(case.memory, case.coordinates, case.smem, case.address))
@@ -135,7 +136,7 @@ def test_one_row_twice_is_refused():
             tmap.scatter4(np.zeros(144, np.uint8), (0, row, 1, row, 2), np.zeros(64, np.uint8))
 
 
-@settings(max_examples=120)
+@examples(120)
 @given(columns(direction="store", types=("UINT16", "FLOAT32", "INT64")))
 def test_im2col_stores_are_the_exact_models(case):
     assert agree_on_store(case, case.tmap.store(case.memory, case.coordinates, case.smem, case.address))
@@ -145,7 +146,7 @@ def test_im2col_stores_are_the_exact_models(case):
 def test_reductions_are_the_exact_models(op, name):
     compared = 0
 
-    @settings(max_examples=10)
+    @examples(10)
     @given(tiled(types=(name,), direction="store"))
     def compare(case):
         nonlocal compared

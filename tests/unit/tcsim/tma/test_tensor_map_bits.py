@@ -8,7 +8,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 import tcsim
 from hwkernels.device.sass import disassemble
@@ -16,6 +16,7 @@ from hwkernels.device.toolchain import assemble
 from tcsim.tma import bits
 from tcsim.tma.rules import GlobalAddressError, GlobalDimError
 from tcsim.tma.types import DATA_TYPES, INTERLEAVES, OOB_FILLS, SWIZZLE_MODES, NotModelledError, TensorMapError
+from tests.support.long_matrices import examples
 from tests.support.tables import TABLES
 from tests.support.tensor_cases import columns, tiled
 from tests.unit.tcsim.tma.sass_machine import Machine
@@ -195,7 +196,7 @@ def test_cute_dsl_encodes_the_same_bits(dump):
     assert tcsim.TensorMap.address_of(words.tobytes()) == int(dump["address"], 16)
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(tiled())
 def test_tiled_maps_decode_to_themselves(case):
     address = 1 << 46 | 0x1230 << 5
@@ -203,7 +204,7 @@ def test_tiled_maps_decode_to_themselves(case):
     assert (len(data), tcsim.TensorMap.decode(data), tcsim.TensorMap.address_of(data)) == (128, case.tmap, address)
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(columns())
 def test_im2col_maps_decode_to_themselves(case):
     assert tcsim.TensorMap.decode(case.tmap.encode(0)[:64]) == case.tmap

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tcsim
@@ -21,6 +21,7 @@ from tcsim.isa.mma.scaled_multiply import ScaledMatrixMultiply
 from tcsim.numbers.formats import FORMATS
 from tcsim.trace import trace
 from tests.exact import block_scaling as exact
+from tests.support.long_matrices import examples
 from tests.support.scale_cases import MX4, MX8, NV4, ROWS, SPARSE_MX4, SPARSE_MX8, SPARSE_NV4
 
 MIXED = MX8.replace("e4m3.e4m3", "e4m3.e5m2")
@@ -209,7 +210,7 @@ def test_the_models_agree(half: int) -> None:
 
 
 @pytest.mark.parametrize("mnemonic", EACH)
-@settings(max_examples=12)
+@examples(12)
 @given(data=st.data())
 def test_any_register_bits(mnemonic: str, data: st.DataObject) -> None:
     """Registers of any bits, those of eight lanes drawn and repeated; any selectors; scales of any or of near exponents."""

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tcsim
@@ -28,6 +28,7 @@ from tcsim.core.evidence import LEVELS
 from tcsim.core.targets import ARCHS, TARGETS
 from tcsim.isa.mma.sparse_multiply import SparseMatrixMultiply
 from tests.exact import sparse as slow
+from tests.support.long_matrices import examples
 from tests.support.suite_runs import copy_recording
 from tests.support.tables import TABLES
 from tests.unit.tcsim.isa.mma.sparse_cases import (
@@ -253,7 +254,7 @@ def test_whole_tiles_agree(mnemonic: str, arch: str) -> None:
         (LONG_INT8, "sm_90"),
     ],
 )
-@settings(max_examples=25)
+@examples(25)
 @given(data=st.data())
 def test_any_register_bits(mnemonic: str, arch: str, data: st.DataObject) -> None:
     """Registers of any bits, those of a few lanes drawn one by one and repeated over the warp; several elements each."""

@@ -9,13 +9,14 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tcsim
 from tcsim import FormatError, OperandError
 from tcsim.isa.mma.sparse_multiply import SparseMatrixMultiply
 from tests.exact import sparse as slow
+from tests.support.long_matrices import examples
 from tests.unit.tcsim.isa.mma.sparse_cases import (
     COMPARED_ARCHS,
     EQUAL,
@@ -63,7 +64,7 @@ def some_positions(exact: slow.Sparse, valid: tuple[int, ...], stream: random.Ra
 
 
 @pytest.mark.parametrize("mnemonic", LAYOUTS)
-@settings(max_examples=30)
+@examples(30)
 @given(data=st.data())
 def test_positions_to_words_and_back(mnemonic: str, data: st.DataObject) -> None:
     """decode(encode(positions)) is positions, of a batch too; the exact model reads the same columns from the words."""
@@ -86,7 +87,7 @@ def test_positions_to_words_and_back(mnemonic: str, data: st.DataObject) -> None
 
 
 @pytest.mark.parametrize("mnemonic", LAYOUTS)
-@settings(max_examples=30)
+@examples(30)
 @given(data=st.data())
 def test_words_to_positions_and_back(mnemonic: str, data: st.DataObject) -> None:
     """encode(decode(words)) is words, but for the lanes that the selector does not name, which come back as zeros."""
@@ -184,7 +185,7 @@ def test_compress_of_fp8_and_int8() -> None:
 
 
 @pytest.mark.parametrize("mnemonic", LAYOUTS)
-@settings(max_examples=25)
+@examples(25)
 @given(seed=st.integers(0, 2**32))
 def test_compress_then_expand_is_the_dense_matrix(mnemonic: str, seed: int) -> None:
     """Any matrix of the right sparsity: kept codes at their columns and zeros elsewhere are what was given."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tcsim
@@ -17,10 +17,11 @@ from conformance.stimuli.stream import Stream
 from tcsim.isa.tcgen05.multiply import TensorMemoryMultiply
 from tests.exact import tensor_multiply as exact
 from tests.exact.steps import integer_dot
+from tests.support.long_matrices import examples
 from tests.support.tensor_multiply_cases import instruction, plain
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.integers(0, 2**32 - 1), st.data())
 def test_products_are_those_of_the_slow_model(seed: int, data: st.DataObject) -> None:
     """Any codes, any mix of formats, any scales, any scale-input-d."""

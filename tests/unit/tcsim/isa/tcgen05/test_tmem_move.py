@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tcsim
@@ -15,6 +15,7 @@ from tcsim.isa.tcgen05.fragments import SHAPES
 from tcsim.isa.tcgen05.ld_red import Reduction
 from tcsim.memory.tensor_memory import LaneAccessError, UnallocatedError, UnwrittenError
 from tests.exact import tensor_memory as exact
+from tests.support.long_matrices import examples
 from tests.support.tmem_cases import ROWS, anywhere, cells, filled, of_family, random_words
 
 LOADS, STORES = of_family("tcgen05.ld"), of_family("tcgen05.st")
@@ -142,7 +143,7 @@ def test_compressions_agree_with_the_slow_model(mnemonic: str) -> None:
 @given(words=st.lists(st.integers(0, 0xFFFFFFFF) | st.sampled_from([0, 1 << 31, 0x7F800000, 0xFF800000, 0x7F800001]), min_size=1),
        operation=st.sampled_from(["min", "max"]), kind=st.sampled_from(["f32", "u32", "s32"]), absolute=st.booleans(),
        nan=st.booleans())  # fmt: skip
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_reduction_of_any_words(words: list[int], operation: Any, kind: Any, absolute: bool, nan: bool) -> None:
     """The fast reduction is the slow one."""
     absolute, nan = absolute and kind == "f32", nan and kind == "f32"

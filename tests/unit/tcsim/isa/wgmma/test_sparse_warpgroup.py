@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tcsim
@@ -27,6 +27,7 @@ from tcsim.descriptors.matrix import MatrixDescriptor
 from tcsim.isa.wgmma.sparse_multiply import SparseWarpgroupMultiply
 from tcsim.layouts.layout import FragmentLayout, Layout
 from tests.exact import sparse_warpgroup as slow
+from tests.support.long_matrices import examples
 from tests.support.tables import TABLES
 
 INVENTORY = TABLES / "wgmma_sp_inventory.csv"
@@ -223,7 +224,7 @@ def test_the_models_agree(mnemonic: str) -> None:
     assert compared == 8 * len(SPARSE_WARPGROUP.classes(ins)) > 0
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.sampled_from(KINDS), st.integers(0, 2**32 - 1), st.booleans())
 def test_a_compressed_matrix_multiplies_as_the_dense_one(mnemonic: str, seed: int, in_registers: bool) -> None:
     """Small integers: compress, lay out, encode the metadata, execute: exactly the product of the dense matrices."""
