@@ -16,7 +16,7 @@ from tcsim.identification.search import CHOICES
 from tcsim.identification.solver import LIMIT, identify
 from tests.evaluation.identify_everything import Asked
 from tests.evaluation.random_machines import Machine, agrees, inputs, outside_machines, random_machine, random_machines
-from tests.support.long_matrices import WHOLE
+from tests.support.extent import WHOLE
 
 CHANGES: tuple[dict[str, Any], ...] = (
     {"fraction_bits": 12},

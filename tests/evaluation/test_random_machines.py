@@ -28,7 +28,7 @@ from tests.evaluation.random_machines import (
 from tests.evaluation.random_machines.formats import FORMATS, unpack
 from tests.evaluation.random_machines.known import KNOWN, machine
 from tests.evaluation.random_machines.outside import KINDS
-from tests.support.long_matrices import examples
+from tests.support.extent import examples
 
 KEYS = (
     "step", "addend", "fraction_bits", "truncation", "products", "floor", "significand", "rounding", "overflow", "subnormal_in", "subnormal_c",

@@ -18,7 +18,7 @@ from conformance.stimuli import classes as inputs
 from tcsim import catalog
 from tcsim.isa.mma.multiply import MatrixMultiply
 from tests.exact import machine
-from tests.support.long_matrices import WHOLE, examples, part
+from tests.support.extent import WHOLE, examples, part
 
 MNEMONICS = [row.mnemonic for row in catalog.rows().values() if row.family == "mma.sync" and not row.dropped]
 ELEMENTS = 8  # result elements compared of each (instruction, arch, class)

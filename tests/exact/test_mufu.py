@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tcsim.arithmetic import mufu
 from tests.exact.mufu import mufu as one
-from tests.support.long_matrices import examples
+from tests.support.extent import examples
 
 CORNERS = [
     code | sign

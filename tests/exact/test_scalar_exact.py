@@ -17,7 +17,7 @@ from tcsim.isa.scalar import bits, compare, convert, floating, integer, special,
 from tcsim.isa.scalar.atomic import atomics, combination
 from tcsim.isa.scalar.table import CONTAINERS, Scalar
 from tests.exact import scalar as exact
-from tests.support.long_matrices import examples
+from tests.support.extent import examples
 
 EACH = 32
 """Inputs of each spelling: the first of the list that the GPU gets, corners and random ones mixed."""

@@ -29,12 +29,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 import tcsim
 from tcsim.core.errors import TcsimError
 from tests.house.condition_calls import CALLS
-from tests.support.long_matrices import examples
 
 PACKAGES = ("tcsim.core", "tcsim.layouts", "tcsim.descriptors", "tcsim.memory")
 HEADING = re.compile(r"^ *(Pre|Post)-conditions:$", re.MULTILINE)
@@ -159,7 +158,7 @@ def test_conditions(name: str) -> None:
     """They hold, pre-conditions are seen unmet too, and a result that belongs to another call is noticed."""
     one = STATED[name]
 
-    @examples(120)
+    @settings(max_examples=120)
     @given(CALLS[name])
     def check(arguments: tuple[Any, ...]) -> None:
         named = arguments[-1] if isinstance(arguments[-1], dict) and len(arguments) > 1 else {}

@@ -13,7 +13,7 @@ from hwkernels.gemm.kernels import KERNELS
 from hwkernels.gemm.scaled_kernels import SCALED_KERNELS
 from tests.kernels.corpora.gemm.products import Case, Schedule, arch_of, multiplied
 from tests.kernels.corpora.gemm.whole import SCHEDULES, products, share
-from tests.support.long_matrices import part
+from tests.support.extent import part
 
 SHARE = share()
 TAKEN = part(SHARE, len(SHARE) // 2)

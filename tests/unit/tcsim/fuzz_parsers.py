@@ -33,7 +33,7 @@ from tcsim.layouts.algebra import coalesce, cosize
 from tcsim.memory.mbarrier_object import decode_barrier
 from tests.unit.tcsim import fuzz_ptx
 
-LIMIT = 1.0
+LIMIT = 5.0
 """Seconds of this thread's own time that one input may take."""
 DRAWN = 2048
 """Bytes of one draw, at most."""

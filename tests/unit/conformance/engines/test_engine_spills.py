@@ -8,7 +8,7 @@ from conformance.engines.spills import TARGETS, complaint, kernels
 from hwkernels.device.toolchain import AssembleError
 from hwkernels.engine import fast
 from hwkernels.engine.run import cubin_of
-from tests.support.long_matrices import part
+from tests.support.extent import part
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -12,7 +12,7 @@ import pytest
 
 from conformance.stimuli import frozen
 from conformance.stimuli.classes import digest
-from tests.support.long_matrices import part
+from tests.support.extent import part
 from tests.support.suite_runs import ROOT
 
 HALF = "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"

@@ -21,7 +21,7 @@ from hwkernels.gemm.call import GemmError, Tuning, find_kernel, problem_dtype, t
 from hwkernels.gemm.kernels import KERNELS, OPERAND_FORMATS, OUTPUT_BYTES, OUTPUT_TMA
 from hwkernels.gemm.operands import layout_of
 from hwkernels.gemm.tiles import Shape, choose
-from tests.support.long_matrices import part
+from tests.support.extent import part
 
 SQUARE = Shape(4096, 4096, 4096)
 MULTIPLIES = ("HMMA", "QMMA", "IMMA", "HGMMA", "QGMMA", "IGMMA")

@@ -28,7 +28,7 @@ from tcsim.isa.mma.scaled_multiply import ScaledMatrixMultiply
 from tcsim.memory.tmem_layout import scale_layout
 from tcsim.numbers.formats import FORMATS
 from tests.support import planted
-from tests.support.long_matrices import part
+from tests.support.extent import part
 from tests.unit.hwkernels.gemm.tensor_memory_walk import box, constants_in, walk_scaled
 
 IN_TENSOR_MEMORY = [name for name, row in SCALED_KERNELS.items() if row.tensor_memory]

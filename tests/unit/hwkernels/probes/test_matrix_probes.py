@@ -23,7 +23,7 @@ from hwkernels.probes.probe import Probe
 from tcsim import catalog
 from tcsim.core.targets import TARGETS
 from tcsim.model.instruction import Instruction
-from tests.support.long_matrices import part
+from tests.support.extent import part
 
 FAMILIES = tuple(slices()["matrix"])
 MOVERS = ("LDSM", "STSM", "MOVM")

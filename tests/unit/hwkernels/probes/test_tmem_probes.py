@@ -20,7 +20,7 @@ from hwkernels.probes import body_of, probe
 from hwkernels.probes.probe import Probe
 from tcsim.model.instruction import Instruction
 from tcsim.model.row import Row
-from tests.support.long_matrices import part
+from tests.support.extent import part
 from tests.support.tmem_cases import FAMILIES, ROWS, anywhere
 
 WHOLE = {

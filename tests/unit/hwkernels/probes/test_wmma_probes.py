@@ -28,7 +28,7 @@ from tcsim import catalog
 from tcsim.core.targets import TARGETS
 from tcsim.model.instruction import Instruction
 from tcsim.model.row import Row
-from tests.support.long_matrices import WHOLE, part
+from tests.support.extent import WHOLE, part
 
 FAMILIES = tuple(slices()["wmma"])
 COUNTS = {"sm_70": 192, "sm_72": 384, "sm_75": 445}  # rows that a target accepts; every other one accepts 594

@@ -13,7 +13,7 @@ import pytest
 import tcsim
 from tcsim.catalog import on_arch
 from tests.support import planted
-from tests.support.long_matrices import WHOLE
+from tests.support.extent import WHOLE
 from tests.support.planted import Planted
 from tests.unit.tcsim.diagnosis import planted_memory, planted_moves, planted_scales
 

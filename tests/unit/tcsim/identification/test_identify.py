@@ -28,7 +28,7 @@ from tcsim.identification.search import Search, choices, plain, regular
 from tcsim.identification.solver import LIMIT, _fitting, identify
 from tcsim.numbers.formats import FORMATS
 from tests.evaluation.identify_everything import ARCHS
-from tests.support.long_matrices import WHOLE
+from tests.support.extent import WHOLE
 
 ROOT = Path(__file__).resolve().parents[4]
 ALWAYS = (

@@ -23,7 +23,7 @@ from tcsim.inspection.places import all_places, contents_of, operand_of, places_
 from tcsim.model.operand import Fragment
 from tcsim.model.row import Row
 from tcsim.numbers.packing import unpack
-from tests.support.long_matrices import WHOLE, part
+from tests.support.extent import WHOLE, part
 
 MMA = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
 

@@ -22,7 +22,7 @@ from tcsim.isa.st_async import RemoteRow
 from tcsim.memory.mbarrier import BarrierError, MBarrier
 from tcsim.model.row import Row
 from tests.exact import cluster as exact
-from tests.support.long_matrices import examples
+from tests.support.extent import examples
 
 STORE = "st.async.shared::cluster.mbarrier::complete_tx::bytes"
 REDUCE = "red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes"

@@ -19,7 +19,7 @@ from tcsim.isa.mbarrier.semantics import CLASSES, BarrierRow
 from tcsim.memory.mbarrier import BarrierError, BarrierState, MBarrier
 from tcsim.memory.mbarrier_bits import pack, unpack
 from tests.exact import mbarrier as exact
-from tests.support.long_matrices import examples
+from tests.support.extent import examples
 from tests.support.tables import TABLES
 
 INVENTORY = TABLES / "mbarrier_inventory.csv"

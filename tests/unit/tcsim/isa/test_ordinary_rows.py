@@ -21,7 +21,7 @@ from tcsim.core.errors import OperandError
 from tcsim.core.targets import ARCHS
 from tcsim.isa.barrier_cta import CtaBarrier, CtaBarrierError
 from tcsim.isa.createpolicy import PRIORITIES
-from tests.support.long_matrices import part
+from tests.support.extent import part
 from tests.support.ordinary_inventory import INVENTORY, accepted, candidates
 
 FAMILIES = (

@@ -17,7 +17,7 @@ from tcsim.core.targets import ARCHS
 from tcsim.isa.cp_async_bulk_tensor.semantics import TensorCopyRow
 from tcsim.isa.tensormap import TensorMapRow
 from tcsim.tma.types import NotModelledError, TensorMapError
-from tests.support.long_matrices import examples
+from tests.support.extent import examples
 from tests.support.tables import TABLES
 from tests.unit.tcsim.tma.test_tensor_map_bits import TARGETS, replaced, replacements
 

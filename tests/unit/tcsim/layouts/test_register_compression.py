@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tcsim import OperandError
 from tcsim.layouts.compression import ELEMENTS, OPERATIONS, Selection
 from tests.exact import tensor_memory as exact
-from tests.support.long_matrices import examples
+from tests.support.extent import examples
 from tests.support.tmem_cases import anywhere, of_family, random_words
 
 NAMES = of_family("spcompress")

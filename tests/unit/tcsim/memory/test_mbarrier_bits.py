@@ -20,7 +20,7 @@ from tcsim.core.targets import ARCHS, TARGETS
 from tcsim.memory import mbarrier_bits
 from tcsim.memory.mbarrier import LAYOUTS, MBarrier
 from tcsim.memory.mbarrier_object import BarrierObject
-from tests.support.long_matrices import examples
+from tests.support.extent import examples
 
 WORD = 0xFFFF_FFFF
 SHIFTED = ("sm_90a", "sm_100a", "sm_103a", "sm_107a", "sm_110a", "sm_120a")

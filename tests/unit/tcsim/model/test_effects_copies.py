@@ -19,7 +19,7 @@ from tcsim.model.effects import Effects, Memories, Outcome
 from tcsim.tma.types import DATA_TYPES, TensorMapError
 from tests.exact import copies as exact_copies
 from tests.exact import tensor_copy as exact
-from tests.support.long_matrices import examples
+from tests.support.extent import examples
 from tests.support.tensor_cases import Case, columns, interleaved, interleaved_columns, tiled
 
 BASE = 0x4000

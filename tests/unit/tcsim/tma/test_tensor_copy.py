@@ -12,7 +12,7 @@ from tcsim.core.addresses import ContestedRowError
 from tcsim.tma.reduce import REDUCTIONS, reduce_codes
 from tcsim.tma.types import DATA_TYPES
 from tests.exact import tensor_copy as exact
-from tests.support.long_matrices import examples
+from tests.support.extent import examples
 from tests.support.tensor_cases import Case, columns, interleaved, interleaved_columns, tiled, wide
 
 STORABLE = tuple(name for name, facts in DATA_TYPES.items() if not facts.load_only)

@@ -16,7 +16,7 @@ from hwkernels.device.toolchain import assemble
 from tcsim.tma import bits
 from tcsim.tma.rules import GlobalAddressError, GlobalDimError
 from tcsim.tma.types import DATA_TYPES, INTERLEAVES, OOB_FILLS, SWIZZLE_MODES, NotModelledError, TensorMapError
-from tests.support.long_matrices import examples
+from tests.support.extent import examples
 from tests.support.tables import TABLES
 from tests.support.tensor_cases import columns, tiled
 from tests.unit.tcsim.tma.sass_machine import Machine

@@ -21,7 +21,7 @@ from tcsim.isa.mma.scaled_multiply import ScaledMatrixMultiply
 from tcsim.numbers.formats import FORMATS
 from tcsim.trace import trace
 from tests.exact import block_scaling as exact
-from tests.support.long_matrices import examples
+from tests.support.extent import examples
 from tests.support.scale_cases import MX4, MX8, NV4, ROWS, SPARSE_MX4, SPARSE_MX8, SPARSE_NV4
 
 MIXED = MX8.replace("e4m3.e4m3", "e4m3.e5m2")

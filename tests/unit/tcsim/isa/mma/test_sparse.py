@@ -28,7 +28,7 @@ from tcsim.core.evidence import LEVELS
 from tcsim.core.targets import ARCHS, TARGETS
 from tcsim.isa.mma.sparse_multiply import SparseMatrixMultiply
 from tests.exact import sparse as slow
-from tests.support.long_matrices import examples
+from tests.support.extent import examples
 from tests.support.suite_runs import copy_recording
 from tests.support.tables import TABLES
 from tests.unit.tcsim.isa.mma.sparse_cases import (

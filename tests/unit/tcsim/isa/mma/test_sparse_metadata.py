@@ -16,7 +16,7 @@ import tcsim
 from tcsim import FormatError, OperandError
 from tcsim.isa.mma.sparse_multiply import SparseMatrixMultiply
 from tests.exact import sparse as slow
-from tests.support.long_matrices import examples
+from tests.support.extent import examples
 from tests.unit.tcsim.isa.mma.sparse_cases import (
     COMPARED_ARCHS,
     EQUAL,

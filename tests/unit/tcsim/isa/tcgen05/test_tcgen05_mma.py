@@ -20,7 +20,7 @@ from conformance.stimuli.stream import Stream
 from tcsim.isa.tcgen05.mma_rows import MultiplyRow
 from tcsim.isa.tcgen05.multiply import TensorMemoryMultiply
 from tests.exact import tensor_multiply as exact
-from tests.support.long_matrices import WHOLE
+from tests.support.extent import WHOLE
 from tests.support.tensor_multiply_cases import instruction, plain
 
 

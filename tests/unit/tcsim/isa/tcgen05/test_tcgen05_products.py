@@ -17,7 +17,7 @@ from conformance.stimuli.stream import Stream
 from tcsim.isa.tcgen05.multiply import TensorMemoryMultiply
 from tests.exact import tensor_multiply as exact
 from tests.exact.steps import integer_dot
-from tests.support.long_matrices import examples
+from tests.support.extent import examples
 from tests.support.tensor_multiply_cases import instruction, plain
 
 

@@ -15,7 +15,7 @@ from tcsim.isa.tcgen05.fragments import SHAPES
 from tcsim.isa.tcgen05.ld_red import Reduction
 from tcsim.memory.tensor_memory import LaneAccessError, UnallocatedError, UnwrittenError
 from tests.exact import tensor_memory as exact
-from tests.support.long_matrices import examples
+from tests.support.extent import examples
 from tests.support.tmem_cases import ROWS, anywhere, cells, filled, of_family, random_words
 
 LOADS, STORES = of_family("tcgen05.ld"), of_family("tcgen05.st")

@@ -27,7 +27,7 @@ from tcsim.descriptors.matrix import MatrixDescriptor
 from tcsim.isa.wgmma.sparse_multiply import SparseWarpgroupMultiply
 from tcsim.layouts.layout import FragmentLayout, Layout
 from tests.exact import sparse_warpgroup as slow
-from tests.support.long_matrices import examples
+from tests.support.extent import examples
 from tests.support.tables import TABLES
 
 INVENTORY = TABLES / "wgmma_sp_inventory.csv"
