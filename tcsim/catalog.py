@@ -126,11 +126,11 @@ def family(name: str) -> Family[Any]:
 
 def on_arch(arch_or_target: str, family_name: str | None = None) -> Iterator[Row]:
     """Rows that an arch (any of its targets) or one target accepts, in table order; dropped ones left out."""
-    _, targets = accepting(arch_or_target)
+    targets = set(accepting(arch_or_target)[1])
     for row in rows().values():
         if row.dropped or (family_name is not None and row.family != family_name):
             continue
-        if set(row.targets) & set(targets):
+        if not targets.isdisjoint(row.targets):
             yield row
 
 

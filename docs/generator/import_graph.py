@@ -14,6 +14,7 @@ from tcsim.inspection.svg import Cell, grid
 ROOT = Path(__file__).resolve().parent.parent.parent
 PACKAGES = ("conformance", "hwkernels", "tcsim")
 
+_STATEMENTS = (ast.stmt, ast.ExceptHandler, ast.match_case)  # what an import can stand in
 Graph = Mapping[str, frozenset[str]]
 
 
@@ -42,7 +43,7 @@ def _imports(path: Path, known: Mapping[str, Path]) -> Iterator[str]:
                 inner = f"{node.module}.{name.name}"
                 if inner in known or node.module in known:
                     yield inner if inner in known else node.module
-        waiting += ast.iter_child_nodes(node)
+        waiting += (child for child in ast.iter_child_nodes(node) if isinstance(child, _STATEMENTS))
 
 
 def layers(root: Path = ROOT) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 
 from tcsim.core.targets import ARCHS, since, suffixed_since
 
@@ -38,6 +39,11 @@ def arch_ranges(names: Iterable[str]) -> str:
 
 def target_text(targets: Sequence[str]) -> str:
     """The targets of a row in few words."""
+    return _target_text(tuple(targets))
+
+
+@cache
+def _target_text(targets: tuple[str, ...]) -> str:
     for arch in reversed(ARCHS):  # f and a targets begin with sm_90a: earlier archs have the same set
         if set(targets) == set(since(arch)):
             return f"{arch} and later"

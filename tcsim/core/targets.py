@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -25,7 +25,7 @@ class Target:
         """ "" for a base target, "f" for a family target, "a" for an arch-specific one."""
         return self.name[-1] if self.name[-1] in "af" else ""
 
-    @property
+    @cached_property
     def number(self) -> int:
         """90 for sm_90a."""
         return int(self.name.removeprefix("sm_").rstrip("af"))
@@ -150,6 +150,7 @@ OLDER: MappingProxyType[str, str] = MappingProxyType(
 """The targets before those of ARCHS, whose code later archs run, each with the lowest `.version` that has it and 64-bit addresses."""
 
 
+@cache
 def since(name: str) -> tuple[str, ...]:
     """All targets of an arch and every later one, suffixed targets included.
 
@@ -170,6 +171,7 @@ def nearest_known(table: Mapping[str, T], arch: Arch) -> tuple[str, T] | None:
     return next(((name, table[name]) for name in arch.lineage if name in table), None)
 
 
+@cache
 def suffixed_since(name: str) -> tuple[str, ...]:
     """The f and a targets of an arch and every later one."""
     return tuple(t for t in since(name) if TARGETS[t].suffix)

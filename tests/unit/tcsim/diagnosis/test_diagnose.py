@@ -44,8 +44,8 @@ def said(found: tcsim.diagnosis.Diagnosis) -> set[str]:
 
 
 def count_of(family: str) -> int:
-    """How many cases of a family are asked: all of them with TCSIM_WHOLE=1."""
-    return FAMILIES[family][1] if WHOLE else -(-FAMILIES[family][1] // 2)
+    """How many cases of a family are asked: a quarter, all of them with TCSIM_WHOLE=1."""
+    return FAMILIES[family][1] if WHOLE else -(-FAMILIES[family][1] // 4)
 
 
 def cases(family: str) -> Iterator[Planted]:
