@@ -19,10 +19,10 @@ SHARE = {
 }  # fmt: skip
 """Mutants drawn of each module of a folder, by a hash of what they are: no one chooses them."""
 MODULES = {
-    "tcsim/arithmetic/dot": "units models_agree",
+    "tcsim/arithmetic/dot": "units models_agree block_scale_numbers compiled_engine vectors wmma_probes",
     "tcsim/arithmetic/reduction": "effects_copies clusters async_copy",
     "tcsim/arithmetic/scaled_dot": "block_scale_numbers tcgen05_products",
-    "tcsim/arithmetic/steps": "block_scale inspection_traces models_agree",
+    "tcsim/arithmetic/steps": "block_scale inspection_traces models_agree instruction sparse",
     "tcsim/arithmetic/units": "units models_agree block_scale_numbers tcgen05_products",
     "tcsim/descriptors/addresses": "warpgroup canonical_tile blackwell_descriptors",
     "tcsim/descriptors/bit_field": "instruction_descriptor mbarrier_bits effects_mbarrier",
@@ -33,13 +33,13 @@ MODULES = {
     "tcsim/isa/cvt/semantics": "cvt inspection_numbers",
     "tcsim/isa/elect": "clusters effects_of_every_row",
     "tcsim/isa/mapa": "clusters cluster_probes",
-    "tcsim/isa/mma/product": "models_agree",
+    "tcsim/isa/mma/product": "models_agree block_scale_numbers compiled_engine",
     "tcsim/isa/mma/sparse_operand": "sparse sparse_metadata block_scale_numbers",
     "tcsim/isa/mma/sync": "registry instruction probes",
     "tcsim/isa/setmaxnreg": "clusters",
     "tcsim/isa/st_async": "clusters cluster_probes",
     "tcsim/isa/tensormap": "tensor_map effects_copies",
-    "tcsim/isa/wgmma/multiply": "warpgroup wrong_arguments",
+    "tcsim/isa/wgmma/multiply": "warpgroup wrong_arguments layouts",
     "tcsim/layouts/layout": "layout layout_algebra",
     "tcsim/layouts/sparsity": "sparse_metadata sparse_gemm",
     "tcsim/layouts/swizzle": "layout warpgroup",
