@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Any
 
 import tcsim
-from hwkernels.device.driver import DriverUnavailable, device_info
+from hwkernels.device.driver import device_info
+from hwkernels.device.errors import DriverUnavailable
 from hwkernels.device.toolchain import ToolchainError
 from hwkernels.device.worker import GpuWorker, WorkerError
 from hwkernels.identify.registry import differences, registered, row_text
