@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from tcsim.identification.codes import code, most
-from tcsim.identification.machine import Array, Batch, Unknown
-from tcsim.identification.questions import Questions
+from hwkernels.identification.codes import code, most
+from hwkernels.identification.machine import Array, Batch, Unknown
+from hwkernels.identification.questions import Questions
 from tcsim.numbers.formats import Format
 
 _KINDS = ("dense", "long", "cancel", "addend", "edge", "low", "high", "wide", "heaped")

@@ -12,8 +12,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from tcsim.identification.codes import code, most
-from tcsim.identification.machine import Array, Batch, Machine
+from hwkernels.identification.codes import code, most
+from hwkernels.identification.machine import Array, Batch, Machine
 from tcsim.numbers.formats import FORMATS
 
 Rng = np.random.Generator
