@@ -34,6 +34,7 @@ from hwkernels.identification.search import (
     regular_steps,
     windows,
 )
+from tcsim.core.samples import repeatable
 from tcsim.numbers.formats import FORMATS
 
 LIMIT = 100_000
@@ -424,7 +425,7 @@ def _aimed_at_hidden(search: Search, machine: Machine, batch: Batch) -> list[Bat
 
 def _parts(batch: Batch) -> list[tuple[Array, Batch]]:
     """Random questions of a batch: a few, then more, then the rest."""
-    rows = np.random.default_rng(0).permutation(len(batch))
+    rows = repeatable().permutation(len(batch))
     return [(part, batch[part]) for part in np.split(rows, [1000, 4000])]
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.core.samples import repeatable
 from tcsim.diagnosis.candidate import Candidate, taken
 from tcsim.diagnosis.maps import ADVANCE, SAME, Ints, Rule, within
 from tcsim.diagnosis.problem import Problem
@@ -203,7 +204,7 @@ def _chosen(reals: Reals, open_: Mask) -> Ints:
     places = np.argwhere(known)
     if not len(places):
         return places
-    random = np.random.default_rng(0)
+    random = repeatable()
     places = places[places[:, 0] == places[random.integers(len(places)), 0]]
     places = places[random.permutation(len(places))]
     ends = places[(places[:, 1:] % _ROWS[0] == _ROWS[0] - 1).any(axis=1)][:_ENDS]

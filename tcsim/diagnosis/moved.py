@@ -9,6 +9,7 @@ from itertools import product
 
 import numpy as np
 
+from tcsim.core.samples import repeatable, some_of
 from tcsim.diagnosis.candidate import CROSSED, STORED, Candidate
 from tcsim.diagnosis.candidate import STORED_ADVICE as _LOOK
 from tcsim.diagnosis.line_words import MORE, described
@@ -208,7 +209,7 @@ def _places(right: Numbers, seen: Numbers, reach: Numbers, open_: Mask) -> tuple
 def _sampled(base: Numbers, seen: Numbers, reach: Numbers, open_: Mask) -> list[Moved]:
     """The rules that give nearly all of some open outputs, simplest first: also where many outputs are nearly equal."""
     shape = base.shape[0], base.shape[1]
-    random = np.random.default_rng(0)
+    random = repeatable()
     i, j = np.concatenate(
         [where[random.permutation(len(where))[:_SAMPLES]] for where in map(np.argwhere, (open_, ~open_))]
     ).T
@@ -303,7 +304,7 @@ def _flat_rules(shape: tuple[int, int]) -> list[Rule]:
 
 
 def _candidates(i: Ints, j: Ints, row: Ints, column: Ints, shape: tuple[int, int]) -> Iterator[Moved]:
-    every, kept = (i, j, row, column), np.random.default_rng(0).permutation(len(i))[:_PLACES]
+    every, kept = (i, j, row, column), repeatable().permutation(len(i))[:_PLACES]
     i, j, row, column = (x[kept] for x in every)
     rows = _fitting(_line_rules(*shape, "rows"), i, j, row)
     columns = _fitting(_line_rules(shape[1], shape[0], "columns"), j, i, column)
@@ -347,7 +348,7 @@ def overwritten(base: Numbers, seen: Numbers, reach: Numbers, open_: Mask) -> li
     """Outputs stored with too small a pitch: of two rows that meet at an address, each output is the one that came last."""
     rows, columns = base.shape
     places = np.argwhere(open_)
-    i, j = places[np.random.default_rng(0).permutation(len(places))[:_SAMPLES]].T
+    i, j = some_of(places, _SAMPLES).T
     found: list[Moved] = []
     for pitch in sorted({*range(max(columns - _PITCHES, columns // 2), columns), columns // 2, rows}):
         if not 0 < pitch < columns:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.core.samples import some_of
 from tcsim.diagnosis.problem import Codes, Part, Problem
 from tcsim.diagnosis.reals import Mask, Numbers, Reals
 from tcsim.diagnosis.whole import Whole
@@ -83,7 +84,7 @@ def overlaid(problem: Problem, reals: Reals, wrong: Mask) -> Iterator[Overlaid]:
     if not dense or formats["a"].name != formats["b"].name or wrong.shape[0] > 1 or not (wrong & reals.finite).any():
         return
     places = np.argwhere((wrong & reals.finite)[0])
-    i, j = places[np.random.default_rng(0).permutation(len(places))[:_SAMPLES]].T
+    i, j = some_of(places, _SAMPLES).T
     wanted, reach = (reals.observed - reals.c)[0, i, j], reals.reach[0, i, j]
     for name, lines, theirs, mine, others in (("a", i, j, reals.a[0], reals.b[0]), ("b", j, i, reals.b[0], reals.a[0])):
         for tile in _SIZES:

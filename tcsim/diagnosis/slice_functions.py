@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tcsim.core.samples import some_of
 from tcsim.diagnosis.functions import ACTIVATIONS, Named
 from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
@@ -59,7 +60,7 @@ def in_slices(problem: Problem, reals: Reals, open_: Mask) -> Iterator[OfSlices]
     places = np.argwhere(open_ & reals.finite)
     if problem.machine.formats["d"].kind != "float" or len(places) < _SAMPLES:
         return
-    t, i, j = places[np.random.default_rng(0).permutation(len(places))[:_SAMPLES]].T
+    t, i, j = some_of(places, _SAMPLES).T
     terms, c, seen = reals.a[t, i] * reals.b[t, j], reals.c[t, i, j], reals.observed[t, i, j]
     functions = [named for named in ACTIVATIONS if not named.along]
     for of_k in _divisions(reals.a.shape[2], problem.step):

@@ -8,6 +8,7 @@ from itertools import product
 
 import numpy as np
 
+from tcsim.core.samples import repeatable
 from tcsim.diagnosis.maps import Ints, Rule
 from tcsim.diagnosis.reals import Numbers
 
@@ -45,7 +46,7 @@ def _inside_block(size: int, off: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints,
 
 def store_rules(i: Ints, j: Ints, row: Ints, column: Ints, shape: tuple[int, int]) -> Iterator[Rule]:
     """Rules by which outputs (i, j) hold the model's of (row, column)."""
-    random = np.random.default_rng(0)
+    random = repeatable()
     kept = random.permutation(len(i))[:_KNOWN]
     i, j, row, column = (x[kept] for x in (i, j, row, column))
     pairs = random.integers(0, len(i), (2, _PAIRS))

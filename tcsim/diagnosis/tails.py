@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.core.samples import some_of
 from tcsim.diagnosis.predicted import after_clamp
 from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
@@ -90,7 +91,7 @@ def tails(problem: Problem, reals: Reals, wrong: Mask) -> Iterator[Tail]:
         return
     depth = problem.depth or problem.a.shape[2]
     places = np.argwhere(wrong & reals.finite)
-    t, i, j = places[np.random.default_rng(0).permutation(len(places))[:_SAMPLES]].T
+    t, i, j = some_of(places, _SAMPLES).T
     wanted, reach = (reals.observed - reals.right)[t, i, j], reals.reach[t, i, j]
     for tile in (size * problem.step for size in _TILES):
         length = -depth % tile

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.core.ranges import runs
+from tcsim.core.samples import repeatable
 from tcsim.diagnosis.candidate import STORED, STORED_ADVICE
 from tcsim.diagnosis.least_squares import whole_weights
 from tcsim.diagnosis.maps import LINES
@@ -437,7 +438,7 @@ def _solved(reals: Reals, open_: Mask, tiles: Tiles, unit: int) -> TileSums | No
     of_c = np.zeros((tiles.count, tiles.count), np.int64)
     of_c[number, number] = 1
     with_c = bool(c.any())
-    random = np.random.default_rng(0)
+    random = repeatable()
     unknown = tiles.count * (parts + with_c)
     for tile in sorted(range(tiles.count), key=lambda one: -int(open_[0][np.ix_(*tiles.inside(one))].sum())):
         place = np.ix_(*tiles.inside(tile))
