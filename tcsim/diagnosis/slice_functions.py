@@ -11,9 +11,9 @@ from tcsim.core.samples import some_of
 from tcsim.diagnosis.functions import ACTIVATIONS, Named
 from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
+from tcsim.diagnosis.sizes import STEPS
 from tcsim.diagnosis.whole import Whole
 
-_TILES = (1, 2, 4, 8, 16)  # instructions in a tile's K
 _SLICES = range(2, 9)
 _SAMPLES = 64  # outputs that every division of K is tried on
 _NEAR = 2e-3  # relative: an approximation of the function
@@ -77,7 +77,7 @@ def in_slices(problem: Problem, reals: Reals, open_: Mask) -> Iterator[OfSlices]
 def _divisions(depth: int, step: int) -> Iterator[Ints]:
     """The slice of each k: slices of neighbouring tiles, or of tiles that take turns; each division once."""
     seen: set[bytes] = set()
-    for size in (step * tiles for tiles in _TILES):
+    for size in (step * tiles for tiles in STEPS):
         tile = np.arange(depth) // size
         count = int(tile[-1]) + 1
         for slices in _SLICES:

@@ -23,10 +23,10 @@ from tcsim.diagnosis.maps import LINES
 from tcsim.diagnosis.predicted import after_clamp
 from tcsim.diagnosis.problem import Codes, Part, Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
+from tcsim.diagnosis.sizes import TILES
 from tcsim.diagnosis.where import where_text
 from tcsim.diagnosis.whole import Whole
 
-_SIZES = (256, 128, 64, 32, 16)  # of a tile
 _TILES = 64  # at most
 _ACROSS = 8  # at most, along M and along N
 _TERMS = 420  # unknowns of a tile
@@ -398,7 +398,7 @@ def _padded(reals: Reals, matrix: int, tiles: Tiles) -> tuple[Numbers, Numbers, 
 def grids(problem: Problem, reals: Reals) -> list[Tiles]:
     """Tiles of every size, few first."""
     size = problem.size or (reals.c.shape[1], reals.c.shape[2])
-    sizes = [[each for each in _SIZES if each < extent <= each * _ACROSS] + [extent] for extent in size]
+    sizes = [[each for each in reversed(TILES) if each < extent <= each * _ACROSS] + [extent] for extent in size]
     every = sorted((Tiles(h, w, size) for h, w in product(*sizes)), key=lambda one: (one.count, -one.width))
     return [tiles for tiles in every if 1 < tiles.count <= _TILES]
 
