@@ -127,10 +127,8 @@ def family(name: str) -> Family[Any]:
 def on_arch(arch_or_target: str, family_name: str | None = None) -> Iterator[Row]:
     """Rows that an arch (any of its targets) or one target accepts, in table order; dropped ones left out."""
     targets = set(accepting(arch_or_target)[1])
-    for row in rows().values():
-        if row.dropped or (family_name is not None and row.family != family_name):
-            continue
-        if not targets.isdisjoint(row.targets):
+    for row in (rows() if family_name is None else rows_of(family_name)).values():
+        if not row.dropped and not targets.isdisjoint(row.targets):
             yield row
 
 
@@ -214,11 +212,10 @@ def _unavailable(row: Row, asked: str) -> str:
         return f"{row.mnemonic} {need}; {asked} has {listing(close) or 'no instruction of this family'}"
     shape = "m{}n{}k{}".format(*row.shape)
     kinds = " x ".join(dict.fromkeys((row.operands["a"].format.name, row.operands["b"].format.name)))
-    available = dict.fromkeys(r.operands["a"].format.name for r in on_arch(asked, row.family) if "a" in r.operands)
+    there = tuple(on_arch(asked, row.family))
+    available = dict.fromkeys(r.operands["a"].format.name for r in there if "a" in r.operands)
     same = dict.fromkeys(
-        "m{}n{}k{}".format(*r.shape)
-        for r in on_arch(asked, row.family)
-        if r.operands["a"].format is row.operands["a"].format
+        "m{}n{}k{}".format(*r.shape) for r in there if r.operands["a"].format is row.operands["a"].format
     )
     text = f"{shape} with {kinds} {need}; {asked} has {listing(available) or 'no instruction of this family'}"
     return text + (f" ({row.operands['a'].format.name} in {listing(same)})" if same else "")

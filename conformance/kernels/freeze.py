@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from conformance.kernels import generating
 from conformance.stimuli import frozen
 from conformance.stimuli.classes import digest
 from conformance.suite import manifest, packs, recordings
@@ -56,7 +57,7 @@ def archive() -> bytes:
 
 def disagreements(path: Path, root: Path, every: int) -> Iterator[str]:
     """Recorded cases, or each so-manieth, whose inputs an archive makes differently."""
-    generators = frozen.Generators(path)
+    generators = frozen.Generators(path, generating.__name__)
     number = 0
     for arch in sorted(item.parent.name for item in root.glob(f"*/{manifest.NAME}")):
         for header in _headers(root, arch):
@@ -95,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if wrong:
         print("\n".join([*wrong[:20], f"{len(wrong)} recorded cases would have other inputs: nothing is written"]))
         return 1
-    note = {"version": 1, "sha256": hashlib.sha256(data).hexdigest()}
+    note = {"version": 1, "sha256": hashlib.sha256(data).hexdigest(), "module": generating.__name__}
     if frozen.NOTE.exists():
         old = json.loads(frozen.NOTE.read_text())
         note["version"] = old["version"] + (old["sha256"] != note["sha256"])

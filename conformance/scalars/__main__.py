@@ -28,7 +28,8 @@ import numpy as np
 from conformance.scalars import cases, recorded
 from conformance.scalars.inputs import COUNT, SHORT, inputs
 from conformance.scalars.questions import LANES, WARPS, Question, judged, questions
-from hwkernels.device.driver import Context, CudaError, Launch, device_info
+from hwkernels.device.driver import Context, Launch, device_info
+from hwkernels.device.errors import CudaError
 from hwkernels.device.toolchain import AssembleError, assemble, find_toolchains
 from hwkernels.probes.scalar import BLOCK, Probe, module
 from tcsim.isa.scalar.table import CONTAINERS

@@ -1,7 +1,7 @@
 """The process of the frozen generators, and what it says to the one that asks: messages through pipes.
 
-`python exchange.py ARCHIVE` runs in it. It imports nothing of the tree but what lies in the archive; the standard library aside, neither does
-this module, so that both sides can have it.
+`python exchange.py ARCHIVE MODULE` runs in it: MODULE, of the archive, has `ANSWERS` and `UnknownCase`. The process imports nothing of the tree
+but what lies in the archive; the standard library aside, neither does this module, so that both sides can have it.
 """
 
 from __future__ import annotations
@@ -121,21 +121,20 @@ def _answer(answers: dict[str, Callable[..., Any]], unknown: type[Exception], qu
         return "error", f"{kind} {rest}: {type(error).__name__}: {error}"
 
 
-def serve(archive: Path) -> None:
-    """Answer until the other side closes. Nothing else may write to the pipe: what prints goes to standard error."""
+def serve(archive: Path, module: str) -> None:
+    """Answer until the other side closes, as a module of the archive does. Nothing else may write to the pipe: what prints goes to standard error."""
     source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     sys.path_hooks.insert(0, Archive)
     sys.path.insert(0, str(archive))
     compiled = _take(archive)
-    generating = import_module("conformance.kernels.generating")  # the archive's own, as all that it imports
-    unknown = import_module("conformance.stimuli.frozen").UnknownCase
+    generating = import_module(module)  # the archive's own, as all that it imports
     while True:
         try:
             question = receive(source)
         except EOFError:
             return
-        answer = _answer(generating.ANSWERS, unknown, question)
+        answer = _answer(generating.ANSWERS, generating.UnknownCase, question)
         send(sink, answer)
         if len(Archive.known) > compiled:
             _keep(archive)
@@ -143,4 +142,4 @@ def serve(archive: Path) -> None:
 
 
 if __name__ == "__main__":
-    serve(Path(sys.argv[1]))
+    serve(Path(sys.argv[1]), sys.argv[2])

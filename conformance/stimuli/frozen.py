@@ -1,7 +1,8 @@
 """The frozen generators of inputs: a copy of the code that made the inputs of every recording, run in a process of its own.
 
-The copy is `generators.zip`, of the version and hash that `generators.json` names. It holds what generators need of all three packages, so
-nothing that changes in the model of today changes an input: a wrong constant shows as a mismatch with what the hardware answered.
+The copy is `generators.zip`, of the version and hash that `generators.json` names, with the module of it that answers. It holds what generators
+need of all three packages, so nothing that changes in the model of today changes an input: a wrong constant shows as a mismatch with what the
+hardware answered.
 `python -m conformance.kernels.freeze` makes the next version.
 """
 
@@ -15,7 +16,7 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from conformance.stimuli import exchange
 
@@ -24,6 +25,14 @@ NOTE = Path(__file__).parent / "generators.json"
 
 KEEP = {"MALLOC_MMAP_THRESHOLD_": "1000000000", "MALLOC_TRIM_THRESHOLD_": "1000000000", "MALLOC_TOP_PAD_": "64000000"}
 """For glibc: the process keeps the memory of one case's arrays for those of the next."""
+
+
+class Note(NamedTuple):
+    """What generators.json says of the archive."""
+
+    version: int
+    sha256: str
+    module: str  # of the archive, what answers
 
 
 class FrozenError(RuntimeError):
@@ -35,10 +44,10 @@ class UnknownCase(LookupError):
 
 
 class Generators:
-    """The process, as long as somebody asks."""
+    """The process, as long as somebody asks. module: of the archive, what answers; generators.json names that of `ARCHIVE`."""
 
-    def __init__(self, archive: Path = ARCHIVE) -> None:
-        command = [sys.executable, "-P", exchange.__file__, str(archive)]
+    def __init__(self, archive: Path = ARCHIVE, module: str | None = None) -> None:
+        command = [sys.executable, "-P", exchange.__file__, str(archive), module or _note().module]
         environment = {**KEEP, **os.environ}
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
         for pipe in (self._process.stdin, self._process.stdout):
@@ -103,20 +112,27 @@ class Generators:
         self._process.wait()
 
 
+def _note() -> Note:
+    try:
+        note = json.loads(NOTE.read_text())
+        return Note(int(note["version"]), str(note["sha256"]), str(note["module"]))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise FrozenError(f"cannot read {NOTE}: {error}") from error
+
+
 def version() -> int:
     """Of the frozen generators.
 
     Raises FrozenError if they are not those that generators.json locks.
     """
+    note = _note()
     try:
-        note = json.loads(NOTE.read_text())
         found = hashlib.sha256(ARCHIVE.read_bytes()).hexdigest()
-        expected, number = str(note["sha256"]), int(note["version"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise FrozenError(f"cannot read {ARCHIVE} and {NOTE}: {error}") from error
-    if found != expected:
-        raise FrozenError(f"{ARCHIVE} is not version {number} that {NOTE.name} locks: its hash is {found}")
-    return number
+    except OSError as error:
+        raise FrozenError(f"cannot read {ARCHIVE}: {error}") from error
+    if found != note.sha256:
+        raise FrozenError(f"{ARCHIVE} is not version {note.version} that {NOTE.name} locks: its hash is {found}")
+    return note.version
 
 
 @cache

@@ -22,7 +22,8 @@ import numpy as np
 
 import tcsim
 from conformance.suite.hardware import Hardware, Unassembled, Workshop
-from hwkernels.device.driver import POISON, CudaError
+from hwkernels.device.driver import POISON
+from hwkernels.device.errors import CudaError
 from hwkernels.device.worker import WorkerError
 from hwkernels.probes.wmma import MEMORY_BYTES
 from tcsim import catalog

@@ -10,7 +10,8 @@ import numpy as np
 
 from conformance.testing.bits import host_array
 from hwkernels.device import toolchain
-from hwkernels.device.driver import CudaError, device_available, device_info
+from hwkernels.device.driver import device_available, device_info
+from hwkernels.device.errors import CudaError
 from hwkernels.device.kernel_launch import Address, KernelLaunch, Map
 from hwkernels.device.worker import GpuWorker, WorkerError
 from tcsim.launchers.elements import Array

@@ -51,7 +51,7 @@ def layers(root: Path = ROOT) -> tuple[str, ...]:
     contracts = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
         "contracts"
     ]
-    by_name = {contract["name"]: tuple(contract["layers"]) for contract in contracts}
+    by_name = {contract["name"]: tuple(contract["layers"]) for contract in contracts if contract["type"] == "layers"}
     return tuple(layer for package in by_name["packages"] for layer in by_name[package])
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from hwkernels.device.driver import CudaError, DeviceInfo, call, device_info
+from hwkernels.device.driver import DeviceInfo, call, device_info
+from hwkernels.device.errors import CudaError
 from tcsim.launchers.elements import Bytes
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from hwkernels.capture.gpu import Gpu
-from hwkernels.device.driver import CudaError
+from hwkernels.device.errors import CudaError
 from tcsim.core.errors import TcsimError, shortened
 from tcsim.launchers import recording
 from tcsim.launchers.elements import OCTETS, Bytes, Elements

@@ -21,6 +21,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hwkernels.device.errors import CudaError, DriverUnavailable
+from hwkernels.device.tensor_map import encoded_by_driver
+
 Array = npt.NDArray[Any]
 Dim3 = tuple[int, int, int]
 
@@ -55,21 +58,6 @@ STICKY_CODES = frozenset(
         "CUDA_ERROR_UNKNOWN",  # nothing is promised after it
     }
 )
-
-
-class CudaError(RuntimeError):
-    """A driver call failed. `sticky` says that the context is lost and only a new process can go on."""
-
-    def __init__(self, call: str, code: str, sticky: bool) -> None:
-        super().__init__(call, code, sticky)
-        self.call, self.code, self.sticky = call, code, sticky
-
-    def __str__(self) -> str:
-        return f"{self.call} returned {self.code}" + (", which poisons the context" if self.sticky else "")
-
-
-class DriverUnavailable(RuntimeError):
-    """There is no way to a GPU here; the text says what is missing."""
 
 
 @dataclass(frozen=True)
@@ -377,8 +365,6 @@ class Context:
 
 def _with_driver_maps(launch: Launch) -> Launch:
     """A launch whose tensor maps are those that the driver makes of them."""
-    from hwkernels.device.tensor_map import encoded_by_driver  # it needs this module
-
     inputs, table = list(launch.inputs), launch.driver_map_table
     if table is not None:
         inputs[table] = encoded_by_driver(inputs[table])

@@ -12,12 +12,12 @@ from hwkernels.device.driver import (
     DEFAULT_SHARED_LIMIT,
     PORTABLE_CLUSTER_SIZE,
     Array,
-    CudaError,
     Dim3,
     call,
     driver_module,
     place_address,
 )
+from hwkernels.device.errors import CudaError
 
 
 @dataclass(frozen=True)

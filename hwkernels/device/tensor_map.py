@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hwkernels.device.driver import TENSOR_MAP_BYTES, CudaError, DriverUnavailable
+from hwkernels.device.errors import CudaError, DriverUnavailable
 from hwkernels.device.map_bytes import carried_map
+from tcsim.tma.bits import BYTES
 from tcsim.tma.map import TensorMap
 from tcsim.tma.types import DATA_TYPES, INTERLEAVES, L2_PROMOTIONS, OOB_FILLS, SWIZZLE_MODES, WIDE_MODES
 
@@ -124,4 +125,4 @@ def encoded_by_driver(maps: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
     Raises as `driver_encode` does, and TensorMapError for bytes that are no map.
     """
     out = [np.frombuffer(driver_encode(carried_map(data.tobytes())), np.uint8) for data in maps]
-    return np.stack(out) if out else np.zeros((0, TENSOR_MAP_BYTES), np.uint8)
+    return np.stack(out) if out else np.zeros((0, BYTES), np.uint8)

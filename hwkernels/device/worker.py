@@ -20,7 +20,8 @@ from multiprocessing.context import SpawnProcess
 from types import TracebackType
 from typing import Any, Protocol
 
-from hwkernels.device.driver import Array, CudaError
+from hwkernels.device.driver import Array
+from hwkernels.device.errors import CudaError
 
 # An executor is named "package.module:function". function(device) prepares that device and returns what runs a Launch;
 # it may take START_TIMEOUT_S, so that opening a context never counts against the time of a launch.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 
-from hwkernels.device.driver import CudaError, DriverUnavailable, device_available
+from hwkernels.device.driver import device_available
+from hwkernels.device.errors import CudaError, DriverUnavailable
 from hwkernels.device.stream_launch import make_current
 from hwkernels.device.toolchain import AssembleError, ToolchainError
 from hwkernels.engine.run import Operands, multiply, order_of, uploaded

@@ -1,15 +1,15 @@
-"""The registry's row of an instruction in the words of `tcsim.identification`, and a found machine as a row of the registry."""
+"""The registry's row of an instruction in the words of `hwkernels.identification`, and a found machine as a row of the registry."""
 
 from __future__ import annotations
 
 from dataclasses import fields, replace
 from typing import Any
 
+from hwkernels.identification.machine import NOT_OBSERVABLE, OPEN, Machine, Signature
+from hwkernels.identification.proof import alike
+from hwkernels.identification.result import Identified
 from tcsim.arithmetic.dot import Datapath
 from tcsim.arithmetic.steps import Arithmetic, DotAdd, Lowering, ScaledDotAdd, Step, Widen
-from tcsim.identification.machine import NOT_OBSERVABLE, OPEN, Machine, Signature
-from tcsim.identification.proof import alike
-from tcsim.identification.result import Identified
 from tcsim.numbers.formats import FORMATS
 
 _SIGNIFICAND = {"f16": 11, "f32": 24, "e8m13": 14}

@@ -23,17 +23,18 @@ from pathlib import Path
 from typing import Any
 
 import tcsim
-from hwkernels.device.driver import DriverUnavailable, device_info
+from hwkernels.device.driver import device_info
+from hwkernels.device.errors import DriverUnavailable
 from hwkernels.device.toolchain import ToolchainError
 from hwkernels.device.worker import GpuWorker, WorkerError
+from hwkernels.identification.result import Identified, shown
+from hwkernels.identification.solver import identify
 from hwkernels.identify.registry import differences, registered, row_text
 from hwkernels.identify.sources import GpuTiles, ModelTiles, Tiles
 from hwkernels.probes.probe import Probe, build
 from tcsim import catalog
 from tcsim.core.errors import TcsimError
 from tcsim.core.targets import ARCHS
-from tcsim.identification.result import Identified, shown
-from tcsim.identification.solver import identify
 from tcsim.model.instruction import Instruction
 
 FORMATS = ("f16", "bf16", "tf32", "e4m3", "e5m2", "e2m3", "e3m2", "e2m1")

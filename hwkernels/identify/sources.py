@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 import tcsim
 from hwkernels.device.driver import Launch
+from hwkernels.identification.machine import Signature
 from hwkernels.probes.probe import Probe
 from tcsim.core.errors import OperandError
-from tcsim.identification.machine import Signature
 from tcsim.layouts.sparsity import Sparsity
 
 Array = npt.NDArray[Any]
@@ -25,7 +25,7 @@ TILES = 2048
 
 
 class Tiles(ABC):
-    """What `tcsim.identification` asks, of one instruction. Output (i, i) of each tile is a dot product; the others are not looked at."""
+    """What `hwkernels.identification` asks, of one instruction. Output (i, i) of each tile is a dot product; the others are not looked at."""
 
     def __init__(self, instruction: Any) -> None:
         self.instruction = instruction

@@ -16,6 +16,7 @@ from types import MappingProxyType
 import numpy as np
 
 from hwkernels.probes import Array, Body, Plan, form_of
+from hwkernels.probes.templates import filled
 from tcsim.core.targets import ARCHS, TARGETS
 from tcsim.core.versions import latest
 from tcsim.isa.mbarrier.rows import opcodes
@@ -154,79 +155,17 @@ def _own(row: BarrierRow, form: Form) -> list[str]:
 
 def _kernel(row: BarrierRow, name: str, form: Form, target: str) -> str:
     operations = {ROW: _own(row, form), **{number: [text] for number, text in helpers(row, target).items()}}
-    body = [
-        ".reg .pred %complete, %report, %in, %is, %last, %first, %even, %odd;",
-        ".reg .b8 %reported;",
-        ".reg .u32 %barrier, %lane, %block, %steps, %operation, %lanes, %value, %flags, %result, %tests, %extra, %low, %high;",
-        ".reg .u64 %generic, %program, %results, %state, %offset;",
-        ".shared .align 8 .b64 barrier;",
-        "mov.u32 %barrier, barrier;",
-        "cvt.u64.u32 %generic, %barrier;",
-        "cvta.shared.u64 %generic, %generic;",
-        "mov.u32 %lane, %tid.x;",
-        "mov.u32 %block, %ctaid.x;",
-        "ld.param.u32 %steps, [steps];",
-        "mov.u64 %state, 0;",
-        "setp.eq.u32 %last, %steps, 0;",
-        "@%last exit;",
-        "mul.lo.u32 %block, %block, %steps;",
-        f"mul.wide.u32 %offset, %block, {4 * WORDS};",
-        *(
-            line
-            for parameter in ("program", "results")
-            for line in (
-                f"ld.param.u64 %{parameter}, [{parameter}];",
-                f"cvta.to.global.u64 %{parameter}, %{parameter};",
-                f"add.u64 %{parameter}, %{parameter}, %offset;",
-            )
-        ),
-        "setp.eq.u32 %first, %lane, 0;",
-        "STEP:",
-        '.pragma "nounroll";',
-        "ld.global.v4.u32 {%operation, %lanes, %value, %flags}, [%program];",
-        "mov.u32 %result, 0;",
-        "mov.u32 %tests, 0;",
-        "setp.lt.u32 %in, %lane, %lanes;",
-        "@!%in bra DONE;",
-    ]
+    chosen: list[str] = []
     for number, lines in operations.items():
-        body += [
+        chosen += [
             f"setp.ne.u32 %is, %operation, {number};",
             f"@%is bra NEXT{number};",
             *lines,
             "bra.uni DONE;",
             f"NEXT{number}:",
         ]
-    body += [
-        "DONE:",
-        "bar.warp.sync 0xffffffff;",
-        "@!%first bra STORED;",
-        f"and.b32 %extra, %flags, {OBSERVE};",
-        "setp.eq.u32 %is, %extra, 0;",
-        "@%is bra UNSEEN;",
-        "mbarrier.test_wait.parity.shared.b64 %even, [%barrier], 0;",
-        "mbarrier.test_wait.parity.shared.b64 %odd, [%barrier], 1;",
-        "selp.u32 %tests, 1, 0, %even;",
-        "@%odd or.b32 %tests, %tests, 2;",
-        "UNSEEN:",
-        f"and.b32 %extra, %flags, {RAW_STATE};",
-        "setp.eq.u32 %is, %extra, 0;",
-        "mov.b64 {%low, %high}, %state;",
-        "selp.u32 %low, 0, %low, %is;",
-        "selp.u32 %high, 0, %high, %is;",
-        *_pending(row, form),
-        "st.global.v4.u32 [%results], {%result, %tests, %low, %high};",
-        "STORED:",
-        "bar.warp.sync 0xffffffff;",
-        f"add.u64 %program, %program, {4 * WORDS};",
-        f"add.u64 %results, %results, {4 * WORDS};",
-        "sub.u32 %steps, %steps, 1;",
-        "setp.ne.u32 %is, %steps, 0;",
-        "@%is bra STEP;",
-        "ret;",
-    ]
-    text = "\n".join(f"    {line}" for line in body)
-    return f"\n.visible .entry {name}(.param .u64 program, .param .u64 results, .param .u32 steps)\n{{\n{text}\n}}\n"
+    values = {"entry": name, "step_bytes": 4 * WORDS, "observe": OBSERVE, "raw_state": RAW_STATE}
+    return filled("mbarrier", values, {"operations": chosen, "pending": _pending(row, form)})
 
 
 def _pending(row: BarrierRow, form: Form) -> list[str]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from hwkernels.probes import Array, Body, Plan
+from hwkernels.probes.templates import filled, pointers
 from tcsim.isa.tcgen05.mma_rows import MultiplyRow
 from tcsim.model.form import Form
 from tcsim.model.operand import Names
@@ -145,133 +146,37 @@ def _loads(row: MultiplyRow, form: Form) -> list[str]:
     return lines
 
 
-def _each_column(label: str, body: list[str]) -> list[str]:
-    """A loop over all columns, `_PER_STORE` at a time; %place walks global memory, %column Tensor Memory."""
-    return [
-        "mov.u64 %place, %row;",
-        "mov.u32 %column, %own;",
-        "mov.u32 %count, 0;",
-        f"{label}:",
-        '.pragma "nounroll";',  # one tcgen05.st and one .ld in the code
-        *body,
-        f"add.u64 %place, %place, {4 * _PER_STORE};",
-        f"add.u32 %column, %column, {_PER_STORE};",
-        f"add.u32 %count, %count, {_PER_STORE};",
-        "setp.lt.u32 %more, %count, %columns;",
-        f"@%more bra {label};",
-    ]
-
-
 def _kernel(row: MultiplyRow, entry: str, form: Form, scale_d: int | None) -> str:
-    group = f".cta_group::{row.cta_group}"
     pair = row.cta_group == 2
     barrier = ["barrier.cluster.arrive.aligned;", "barrier.cluster.wait.aligned;"] if pair else ["bar.sync 0;"]
-    meet = ["tcgen05.fence::before_thread_sync;", *barrier, "tcgen05.fence::after_thread_sync;"]
-    vector = "{" + ", ".join(f"%w{i}" for i in range(_PER_STORE)) + "}"
-    shape = f"sync.aligned.32x32b.x{_PER_STORE}.b32"
     parameters = ["image", "tmem", "words", "wide", "result"]
     names = [*_WORDS, "flag", "image", "thread", "warp", "sample", "rank", "cta", "bytes", "columns", "offset"]
     names += ["tmem", "own", "column", "count", "slot", "bar", "tries"]
-    body = [
-        ".reg .pred %more, %enable, %first, %lead, %done;",
-        f".reg .b32 {', '.join('%' + name for name in names)}, %w<{_PER_STORE}>, %lanes<8>;",
-        ".reg .b64 %address, %place, %row, %image64, %desc_a, %desc_b, %mask;",
-        *(f".reg .b64 %base_{name};" for name in parameters),
-        "mov.u32 %thread, %tid.x;",
-        "shr.u32 %warp, %thread, 5;",
-        "mov.u32 %cta, %ctaid.x;",
-        f"shr.u32 %sample, %cta, {int(pair)};",
-        f"and.b32 %rank, %cta, {int(pair)};",
-        "ld.param.u32 %bytes, [bytes];",
-        "ld.param.u32 %columns, [columns];",
-    ]
-    for name in parameters:
-        body += [f"ld.param.u64 %base_{name}, [{name}];", f"cvta.to.global.u64 %base_{name}, %base_{name};"]
-    body += [  # the image, 16 bytes a thread at a time
-        f"mov.u32 %image, image_{entry};",
-        f"mov.u32 %slot, slot_{entry};",
-        f"mov.u32 %bar, bar_{entry};",
-        "mad.wide.u32 %base_image, %cta, %bytes, %base_image;",
-        "shl.b32 %offset, %thread, 4;",
-        "copy:",
-        "setp.lt.u32 %more, %offset, %bytes;",
-        "@!%more bra copied;",
-        "cvt.u64.u32 %place, %offset;",
-        "add.u64 %address, %base_image, %place;",
-        "ld.global.v4.u32 {%w0, %w1, %w2, %w3}, [%address];",
-        "add.u32 %flag, %image, %offset;",
-        "st.shared.v4.u32 [%flag], {%w0, %w1, %w2, %w3};",
-        f"add.u32 %offset, %offset, {THREADS * 16};",
-        "bra copy;",
-        "copied:",
-        "fence.proxy.async.shared::cta;",
-        "setp.ne.u32 %first, %thread, 0;",
-        "@%first bra prepared;",
-        "mbarrier.init.shared::cta.b64 [%bar], 1;",
-        "fence.mbarrier_init.release.cluster;",
-        "prepared:",
-        "bar.warp.sync -1;",
-        "setp.ne.u32 %more, %warp, 0;",
-        "@%more bra allocated;",
-        f"tcgen05.alloc{group}.sync.aligned.shared::cta.b32 [%slot], %columns;",
-        f"tcgen05.relinquish_alloc_permit{group}.sync.aligned;",
-        "allocated:",
-        *meet,
-        "ld.shared.u32 %tmem, [%slot];",
-        "shl.b32 %own, %warp, 21;",  # lane 32 * warp in bits 31:16
-        "add.u32 %own, %own, %tmem;",
-        f"mad.lo.u32 %offset, %cta, {THREADS}, %thread;",  # a thread has the lane of its number
-        "shl.b32 %flag, %columns, 2;",
-        "mad.wide.u32 %row, %offset, %flag, %base_tmem;",
-        *_each_column(
-            "fill",
-            [
-                *(f"ld.global.u32 %w{i}, [%place+{4 * i}];" for i in range(_PER_STORE)),
-                f"tcgen05.st.{shape} [%column], {vector};",
-            ],
-        ),
-        "tcgen05.wait::st.sync.aligned;",
-        *meet,
-        "or.b32 %flag, %thread, %rank;",
-        "setp.ne.u32 %lead, %flag, 0;",
-        "@%lead bra issued;",
-        *_loads(row, form),
-        statement(row, form, scale_d),
-        f"tcgen05.commit{group}.mbarrier::arrive::one.shared::cluster.b64 [%bar];",
-        "mov.u32 %tries, 0;",
-        "wait:",
-        "mbarrier.try_wait.parity.shared::cta.b64 %done, [%bar], 0;",
-        "@%done bra issued;",
-        "add.u32 %tries, %tries, 1;",
-        f"setp.lt.u32 %more, %tries, {WAITS};",
-        "@%more bra wait;",
-        "trap;",
-        "issued:",
-        "bar.warp.sync -1;",
-        *meet,
-        "shl.b32 %flag, %columns, 2;",
-        "mad.wide.u32 %row, %offset, %flag, %base_result;",
-        *_each_column(
-            "drain",
-            [
-                f"tcgen05.ld.{shape} {vector}, [%column];",
-                "tcgen05.wait::ld.sync.aligned;",
-                *(f"st.global.u32 [%place+{4 * i}], %w{i};" for i in range(_PER_STORE)),
-            ],
-        ),
-        *meet,
-        "setp.ne.u32 %more, %warp, 0;",
-        "@%more bra freed;",
-        f"tcgen05.dealloc{group}.sync.aligned.b32 %tmem, %columns;",
-        "freed:",
-        "ret;",
-    ]
-    text = "\n".join(line if line.endswith(":") else f"    {line}" for line in body)
-    listed = ", ".join([*(f".param .u64 {name}" for name in parameters), ".param .u32 bytes", ".param .u32 columns"])
-    return (
-        f"\n.extern .shared .align 1024 .b8 image_{entry}[];\n.visible .entry {entry}({listed})\n.maxntid {THREADS}, 1, 1\n"
-        f"{{\n    .shared .align 4 .b32 slot_{entry};\n    .shared .align 8 .b64 bar_{entry};\n{text}\n}}\n"
-    )
+    listed = [*(f".param .u64 {name}" for name in parameters), ".param .u32 bytes", ".param .u32 columns"]
+    values = {
+        "entry": entry,
+        "parameters": ", ".join(listed),
+        "threads": THREADS,
+        "all_threads_bytes": THREADS * 16,
+        "words": ", ".join("%" + name for name in names),
+        "pair": int(pair),
+        "group": f".cta_group::{row.cta_group}",
+        "shape": f"sync.aligned.32x32b.x{_PER_STORE}.b32",
+        "vector": "{" + ", ".join(f"%w{i}" for i in range(_PER_STORE)) + "}",
+        "per_store": _PER_STORE,
+        "per_store_bytes": 4 * _PER_STORE,
+        "waits": WAITS,
+    }
+    blocks = {
+        "bases": [f".reg .b64 %base_{name};" for name in parameters],
+        "pointers": pointers(parameters),
+        "meet": ["tcgen05.fence::before_thread_sync;", *barrier, "tcgen05.fence::after_thread_sync;"],
+        "fetches": [f"ld.global.u32 %w{i}, [%place+{4 * i}];" for i in range(_PER_STORE)],
+        "loads": _loads(row, form),
+        "statement": [statement(row, form, scale_d)],
+        "puts": [f"st.global.u32 [%place+{4 * i}], %w{i};" for i in range(_PER_STORE)],
+    }
+    return filled("tcgen05_mma", values, blocks)
 
 
 BODIES = {"tcgen05.mma": BODY, "tcgen05.mma.sp": BODY, "tcgen05.mma.ws": BODY, "tcgen05.mma.ws.sp": BODY}

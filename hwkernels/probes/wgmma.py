@@ -16,6 +16,7 @@ import numpy as np
 
 from hwkernels.probes import Array, Body, Plan
 from hwkernels.probes.mma import declaration, transfer
+from hwkernels.probes.templates import filled, pointers
 from tcsim.model.form import Form
 
 THREADS = 128
@@ -101,73 +102,33 @@ def _kernel(row: Any, entry: str, form: Form, immediates: Immediates) -> str:
     parameters = [*_arrays(form), "d"]
     names = {name: str(value) for name, value in immediates.items()}
     names |= {"b": "%descriptor_b", "scale_d": "%scale", "metadata": "%metadata0"}
-    body = [
-        ".reg .pred %more, %scale;",
-        ".reg .u32 %thread, %lane, %sample, %bytes, %offset, %shared, %flag, %w<4>;",
-        ".reg .u64 %address, %place, %base64, %descriptor_b, %descriptor_a;",
-        *(f".reg .u64 %base_{name};" for name in parameters),
-        declaration(d),
-        *((declaration(a),) if form.name == "rs" else ()),
-        *map(declaration, metadata),
-        "mov.u32 %lane, %tid.x;",
-        "mov.u32 %sample, %ctaid.x;",
-        f"mad.lo.u32 %thread, %sample, {THREADS}, %lane;",
-        "ld.param.u32 %bytes, [bytes];",
-    ]
-    for name in parameters:
-        body += [f"ld.param.u64 %base_{name}, [{name}];", f"cvta.to.global.u64 %base_{name}, %base_{name};"]
-    body += [  # the image, 16 bytes a thread at a time
-        f"mov.u32 %shared, image_{entry};",
-        "mad.wide.u32 %base_image, %sample, %bytes, %base_image;",
-        "shl.b32 %offset, %lane, 4;",
-        "copy:",
-        "setp.lt.u32 %more, %offset, %bytes;",
-        "@!%more bra copied;",
-        "cvt.u64.u32 %place, %offset;",
-        "add.u64 %address, %base_image, %place;",
-        "ld.global.v4.u32 {%w0, %w1, %w2, %w3}, [%address];",
-        "add.u32 %flag, %shared, %offset;",
-        "st.shared.v4.u32 [%flag], {%w0, %w1, %w2, %w3};",
-        f"add.u32 %offset, %offset, {THREADS * 16};",
-        "bra copy;",
-        "copied:",
-        "fence.proxy.async.shared::cta;",
-        "bar.sync 0;",
-        "shr.u32 %shared, %shared, 4;",
-        "cvt.u64.u32 %base64, %shared;",
-        "mad.wide.u32 %address, %sample, 8, %base_b;",
-        "ld.global.u64 %descriptor_b, [%address];",
-        "add.u64 %descriptor_b, %descriptor_b, %base64;",
-        "mad.wide.u32 %address, %sample, 4, %base_scale_d;",
-        "ld.global.u32 %flag, [%address];",
-        "setp.ne.u32 %scale, %flag, 0;",
-    ]
     if form.name == "ss":
         names["a"] = "%descriptor_a"
-        body += [
+        loads = [
             "mad.wide.u32 %address, %sample, 8, %base_a;",
             "ld.global.u64 %descriptor_a, [%address];",
             "add.u64 %descriptor_a, %descriptor_a, %base64;",
         ]
     else:
-        body += transfer(a, "ld")
-    body += transfer(d, "ld", base="c")  # the accumulator, in place
+        loads = transfer(a, "ld")
+    loads += transfer(d, "ld", base="c")  # the accumulator, in place
     for operand in metadata:
-        body += transfer(operand, "ld")
-    body += [
-        "wgmma.fence.sync.aligned;",
-        form.statement(row.mnemonic, names),
-        "wgmma.commit_group.sync.aligned;",
-        "wgmma.wait_group.sync.aligned 0;",
-        *transfer(d, "st"),
-        "ret;",
-    ]
-    text = "\n".join(line if line.endswith(":") else f"    {line}" for line in body)
-    listed = ", ".join([*(f".param .u64 {name}" for name in parameters), ".param .u32 bytes"])
-    return (
-        f"\n.extern .shared .align 1024 .b8 image_{entry}[];\n.visible .entry {entry}({listed})\n.maxntid {THREADS}, 1, 1\n"
-        f"{{\n{text}\n}}\n"
-    )
+        loads += transfer(operand, "ld")
+    values = {
+        "entry": entry,
+        "parameters": ", ".join([*(f".param .u64 {name}" for name in parameters), ".param .u32 bytes"]),
+        "threads": THREADS,
+        "all_threads_bytes": THREADS * 16,
+    }
+    blocks = {
+        "bases": [f".reg .u64 %base_{name};" for name in parameters],
+        "registers": [declaration(operand) for operand in (d, *((a,) if form.name == "rs" else ()), *metadata)],
+        "pointers": pointers(parameters),
+        "loads": loads,
+        "statement": [form.statement(row.mnemonic, names)],
+        "stores": transfer(d, "st"),
+    }
+    return filled("wgmma", values, blocks)
 
 
 BODIES = {"wgmma": BODY, "wgmma.sp": BODY}

@@ -30,15 +30,8 @@ from typing import Any
 import numpy as np
 
 from hwkernels.bench.run import Watch
-from hwkernels.device.driver import (
-    CudaError,
-    DriverUnavailable,
-    Launch,
-    device_info,
-    driver_module,
-    pci_bus_id,
-    shared_limit,
-)
+from hwkernels.device.driver import Launch, device_info, driver_module, pci_bus_id, shared_limit
+from hwkernels.device.errors import CudaError, DriverUnavailable
 from hwkernels.device.toolchain import AssembleError, ToolchainError
 from hwkernels.device.worker import GpuWorker, WorkerError
 from hwkernels.probes import Array

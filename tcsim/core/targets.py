@@ -151,13 +151,24 @@ OLDER: MappingProxyType[str, str] = MappingProxyType(
 
 
 @cache
+def at_least(number: int) -> frozenset[str]:
+    """The targets of a compute capability and of all later ones.
+
+    >>> sorted(at_least(121))
+    ['sm_121', 'sm_121a', 'sm_121f']
+    """
+    return frozenset(name for name, target in TARGETS.items() if target.number >= number)
+
+
+@cache
 def since(name: str) -> tuple[str, ...]:
     """All targets of an arch and every later one, suffixed targets included.
 
     >>> since("sm_120")
     ('sm_120', 'sm_120f', 'sm_120a', 'sm_121', 'sm_121f', 'sm_121a')
     """
-    return tuple(t.name for t in TARGETS.values() if t.number >= ARCHS[name].number)
+    later = at_least(ARCHS[name].number)
+    return tuple(target for target in TARGETS if target in later)
 
 
 def nearest_known(table: Mapping[str, T], arch: Arch) -> tuple[str, T] | None:

@@ -12,6 +12,7 @@ from functools import partial
 
 import numpy as np
 
+from tcsim.core.samples import repeatable
 from tcsim.diagnosis.candidate import Candidate
 from tcsim.diagnosis.functions import ACTIVATIONS, EXACT, NEAR, Function, Named, casts, gives, solved_functions
 from tcsim.diagnosis.problem import Codes, Problem
@@ -123,7 +124,7 @@ def beneath(problem: Problem, reals: Reals, wrong: Mask) -> Iterator[Affine | Be
     size = problem.size or wrong.shape[1:]
     if reals.floor or min(size) < _LEAST or wrong.mean() < 0.5 or not reals.finite[:, : size[0], : size[1]].all():
         return
-    random = np.random.default_rng(0)
+    random = repeatable()
     rows, columns = (np.sort(random.permutation(extent)[:_SIDE]) for extent in size)
     place = np.ix_(rows[:1] * 0, rows, columns)
     seen, c, reach = reals.observed[place], reals.c[place], reals.reach[place]

@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tcsim.core.samples import some_of
 from tcsim.diagnosis.problem import Codes, Part, Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
+from tcsim.diagnosis.sizes import PARTS
 from tcsim.diagnosis.whole import Whole
 from tcsim.numbers.codec import decode, encode
 
-_SIZES = (8, 16, 32, 64, 128, 256)  # of a tile
 _MOST = 256  # tiles
 _SAMPLES = 48  # outputs that every hypothesis is tried on first
 
@@ -112,9 +113,9 @@ def carried(problem: Problem, reals: Reals, wrong: Mask) -> Iterator[Carried]:
         return
     size = problem.size or (wrong.shape[1], wrong.shape[2])
     places = np.argwhere((wrong & reals.finite)[0])
-    i, j = places[np.random.default_rng(0).permutation(len(places))[:_SAMPLES]].T
+    i, j = some_of(places, _SAMPLES).T
     wanted, reach = (reals.observed - reals.right)[0, i, j], reals.reach[0, i, j]
-    heights, widths = ([*(tile for tile in _SIZES if tile < extent), extent] for extent in size)
+    heights, widths = ([*(tile for tile in PARTS if tile < extent), extent] for extent in size)
     tried = [
         Carried(height, width, size, along_n, back)
         for height in heights

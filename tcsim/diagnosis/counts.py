@@ -12,11 +12,11 @@ import numpy.typing as npt
 from tcsim.diagnosis.pipelines import Sequence, causes, sequences
 from tcsim.diagnosis.reals import Numbers
 from tcsim.diagnosis.report import CAUSES
+from tcsim.diagnosis.sizes import STEPS
 from tcsim.diagnosis.where import ranges
 
 _MISSING, _REPEATED, _MISCOUNTED = "K block missing", "K block repeated", "K blocks miscounted"
 _MOST = 32  # blocks whose every range is tried
-_TILES = (1, 2, 4, 8, 16)  # steps of a tile
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Count:
         again = again[np.lexsort((again, _turns(again)))]
         listed = [np.array(one.steps(len(self.weights), step), np.int64) for one in self._causes[0]]
         listed += [np.concatenate(rounds) for rounds in ([once, again], [again, once])]
-        for size in _TILES:
+        for size in STEPS:
             tiles = [steps[start : start + size] for start in range(0, len(steps), size)]
             rounds = [tile[times[tile] > turn] for tile in tiles for turn in range(int(times[tile].max()))]
             listed.append(np.concatenate([*rounds, steps[:0]]))
@@ -86,7 +86,7 @@ def counts(padded: int, step: int, depth: int) -> Iterator[Count]:
                     ):
                         seen.add(weights.tobytes())
                         yield counted(weights, rank, step, depth)
-    for size in _TILES:
+    for size in STEPS:
         block = place // size
         last = int(block[-1])
         for weights in (
@@ -112,13 +112,13 @@ def counts(padded: int, step: int, depth: int) -> Iterator[Count]:
                 if weights.tobytes() not in seen:
                     seen.add(weights.tobytes())
                     yield counted(weights, 2, step, depth)
-    for size in _TILES[1:]:  # inside a tile always the same step
+    for size in STEPS[1:]:  # inside a tile always the same step
         for kept in {0, size - 1}:
             if size < blocks or blocks % size == 0:
                 weights = np.where(place % size == kept, float(size), 0.0)
                 seen.add(weights.tobytes())
                 yield counted(weights, 2, step, depth)
-    parts = [(size, taken) for size in _TILES[1:] if size < blocks for taken in range(1, size)]
+    parts = [(size, taken) for size in STEPS[1:] if size < blocks for taken in range(1, size)]
     for size, taken in parts:  # of every tile
         for inside in (place % size < taken, place % size >= size - taken):
             weights = np.where(inside, 1.0, 0.0)

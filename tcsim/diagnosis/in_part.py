@@ -11,6 +11,7 @@ from functools import partial
 
 import numpy as np
 
+from tcsim.core.samples import repeatable, some_of
 from tcsim.diagnosis.addresses import addresses
 from tcsim.diagnosis.candidate import Candidate
 from tcsim.diagnosis.maps import SAME, Rule, Where
@@ -69,7 +70,7 @@ def in_part(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Candidate |
     of_a, of_b = (
         own + other for own, other in zip(line_maps(part, open_), addresses(problem, part, open_), strict=True)
     )
-    for found in Solver(problem, part, (of_a, of_b)).best(open_, np.random.default_rng(0)):
+    for found in Solver(problem, part, (of_a, of_b)).best(open_, repeatable()):
         item = _only(found, of_k)
         if item is not None:
             yield item
@@ -90,7 +91,7 @@ def _part(problem: Problem, reals: Reals, open_: Mask) -> Mask | None:
     depth = reals.a.shape[2]
     if len(reals.a) > 1:
         return None
-    t, i, j = places[np.random.default_rng(0).permutation(len(places))[:_SAMPLES]].T
+    t, i, j = some_of(places, _SAMPLES).T
     unit = problem.step
     while -(-depth // unit) > _UNITS:
         unit *= 2

@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 
+from tcsim.core.samples import repeatable
 from tcsim.diagnosis.maps import Ints, Rule
 from tcsim.diagnosis.problem import Problem
 from tcsim.diagnosis.reals import Mask, Reals
@@ -25,7 +26,7 @@ def bounds(problem: Problem, reals: Reals, open_: Mask) -> tuple[Rule, ...]:
     i, j = np.nonzero(open_[matrix] & reals.finite[matrix])
     if len(i) < _SAMPLES // 3:
         return ()
-    some = np.random.default_rng(0).permutation(len(i))[:_SAMPLES]
+    some = repeatable().permutation(len(i))[:_SAMPLES]
     i, j = i[some], j[some]
     depth = problem.depth or reals.b.shape[2]
     step = problem.machine.shape[2]

@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.core.samples import repeatable
 from tcsim.diagnosis.candidate import Candidate, taken
 from tcsim.diagnosis.maps import ADVANCE, SAME, Ints, Rule, within
 from tcsim.diagnosis.problem import Problem
 from tcsim.diagnosis.reals import Mask, Numbers, Reals
+from tcsim.diagnosis.sizes import TILES
 
 _TIMES = (1, 2, 3, 4, 6, 8, 12, 16, 32)  # instructions in a tile's K
-_ROWS = (16, 32, 64, 128, 256)  # of a tile
 _DEEP = (2, 4, 8, 16)  # instructions in a row of it
 _SAMPLES = 10  # outputs that a step must give
 _DRAWN = 96  # of which those are the largest
@@ -141,7 +142,7 @@ class _Side:
 
     def tiles(self, deep: int, order: str) -> list[Walk]:
         """Tiles of each usual number of rows in shared memory, `deep` instructions long, the address moving on for each instruction."""
-        return [Walk(order, self.step, deep * self.step, rows) for rows in _ROWS if rows < 2 * self.count]
+        return [Walk(order, self.step, deep * self.step, rows) for rows in TILES if rows < 2 * self.count]
 
     def read(self, walk: Walk, by: Any, line: int, k: Ints) -> Numbers:
         """What is read for some k of a line."""
@@ -203,10 +204,10 @@ def _chosen(reals: Reals, open_: Mask) -> Ints:
     places = np.argwhere(known)
     if not len(places):
         return places
-    random = np.random.default_rng(0)
+    random = repeatable()
     places = places[places[:, 0] == places[random.integers(len(places)), 0]]
     places = places[random.permutation(len(places))]
-    ends = places[(places[:, 1:] % _ROWS[0] == _ROWS[0] - 1).any(axis=1)][:_ENDS]
+    ends = places[(places[:, 1:] % TILES[0] == TILES[0] - 1).any(axis=1)][:_ENDS]
     places = places[:_DRAWN]
     at = tuple(places.T)
     telling = np.abs((reals.observed - reals.c)[at]) / np.maximum(reals.reach[at], 1e-300)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.core.samples import repeatable
 from tcsim.diagnosis.equivalence import right_of
 from tcsim.diagnosis.predicted import End
 from tcsim.diagnosis.problem import Codes, Part, Problem
@@ -152,7 +153,7 @@ def kept_sums(problem: Problem, reals: Reals, ends: tuple[End, ...]) -> Kept | N
     if not _OFF[0] * usual < off < _OFF[1] * usual:
         return None
     matrix = int(known.sum(axis=(1, 2)).argmax())
-    random = np.random.default_rng(0)
+    random = repeatable()
     rows, columns = (
         np.sort(random.permutation(np.flatnonzero(known[matrix].any(axis=axis)))[:_SIDE]) for axis in (1, 0)
     )

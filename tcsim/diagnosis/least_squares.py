@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tcsim.core.samples import repeatable
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
 
 MOST = 1700  # unknowns that are solved for at once
@@ -24,7 +25,7 @@ def samples(reals: Reals, open_: Mask, unknowns: int) -> Ints | None:
     if unknowns > MOST or known.sum() < least:
         return None
     places = np.argwhere(known)
-    random = np.random.default_rng(0)
+    random = repeatable()
     found: Ints = places[random.permutation(len(places))[: _TIMES * unknowns + 64]]
     return found
 

@@ -13,6 +13,8 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.diagnosis.sizes import PARTS, TILES
+
 Ints = npt.NDArray[np.int64]
 Where = Callable[[Ints, Ints, Ints], tuple[Ints, Ints]]  # (line, k, the other operand's line) -> (line, k)
 
@@ -47,7 +49,6 @@ ADVANCE = "{x}: K advance wrong"
 LATE = "K blocks of {x} mismatched"
 LINES = "{x}: {lines} of another block"
 ALONG, ACROSS = "a line of K after another", "a line along M or N after another"
-_SIZES = (8, 16, 32, 64, 128, 256)
 _LOOK = "look at how the block and warp indices go into the address"
 _GRID = "look for blockIdx.x and blockIdx.y that are exchanged in the address"
 _WARPS = "look for a warp's indices along M and along N that are exchanged in the address"
@@ -60,7 +61,7 @@ def line_rules(count: int, others: int) -> Iterator[Rule]:
         crosses = advice != _LOOK
         return Rule(LINES, detail, advice, lambda r, k, o: (where(r, o), k), rank, crosses, lines_only=True)
 
-    for size in _SIZES:
+    for size in PARTS:
         if size < count:
             last = min(2 * size, count) - 1
             said = f"the block of {size} is always the first, repeated: {size}-{last} are 0-{last - size}"
@@ -75,7 +76,7 @@ def line_rules(count: int, others: int) -> Iterator[Rule]:
         )
         bit *= 2
     yield rule("in reverse", lambda r, o: count - 1 - r)
-    for size in _SIZES:
+    for size in PARTS:
         if size < count:
             yield rule(f"the next block of {size}, and zeros for the last one", partial(_next, size, count), 2)
             yield rule(
@@ -91,8 +92,8 @@ def line_rules(count: int, others: int) -> Iterator[Rule]:
             for start in (size // 2, 2 * size):
                 said = f"block i of {size} starts at {start} i: another tile's size where its own was meant"
                 yield rule(said, partial(_stepped, size, start), 2 + (start >= count))  # zeros alone have simpler names
-    for size in _SIZES:
-        for part in _SIZES:
+    for size in PARTS:
+        for part in PARTS:
             if part < size < count or part < size == count:
                 if size < count:
                     yield rule(
@@ -105,8 +106,8 @@ def line_rules(count: int, others: int) -> Iterator[Rule]:
                     if step < part:
                         said = f"in every block of {size} parts of {part} that start every {step}"
                         yield rule(said, partial(_parts, size, part, step), 3)
-    for size in _SIZES:
-        for other in _SIZES:
+    for size in PARTS:
+        for other in PARTS:
             if size < count and other < others:
                 said = f"the block of {size} is numbered by the other index, of blocks of {other}"
                 yield rule(said, partial(_other_block, size, other, count), 3, _GRID)
@@ -331,7 +332,7 @@ def memory_rules(count: int, depth: int, others: int, chunk: int, step: int) -> 
         detail = f"each {edge} x {edge} block"
         advice = "add or drop .trans where {x} is moved with ldmatrix, stmatrix or movmatrix"
         yield Rule("{x} transposed", detail, advice, partial(_blocks, edge), 3)
-    for rows in _SIZES[1:]:
+    for rows in TILES:
         for deep in sorted({step, 2 * step, 4 * step, 8 * step}):
             if rows <= count and deep <= depth:
                 detail = f"tile (i, j) of {rows} x {deep} is fetched from row {deep} j, k {rows} i"

@@ -13,6 +13,7 @@ from functools import partial
 import numpy as np
 
 from tcsim.core.ranges import runs
+from tcsim.core.samples import repeatable
 from tcsim.diagnosis.candidate import Candidate
 from tcsim.diagnosis.counts import counted
 from tcsim.diagnosis.least_squares import samples, whole_weights
@@ -196,7 +197,7 @@ class _View:
         own = np.pad(self.own, ((0, blocks * size - lines), ends)).reshape(blocks, size, parts, unit)
         other = np.pad(self.others, ((0, 0), ends)).reshape(others, parts, unit)
         found = np.broadcast_to(np.arange(blocks)[:, None], (tiles, blocks, parts)).copy()
-        random = np.random.default_rng(0)
+        random = repeatable()
         for tile, block in np.ndindex(tiles, blocks):
             where = slice(block * size, (block + 1) * size), slice(tile * across, (tile + 1) * across)
             if not self.wrong[where].any():

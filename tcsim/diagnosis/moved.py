@@ -9,12 +9,14 @@ from itertools import product
 
 import numpy as np
 
+from tcsim.core.samples import repeatable, some_of
 from tcsim.diagnosis.candidate import CROSSED, STORED, Candidate
 from tcsim.diagnosis.candidate import STORED_ADVICE as _LOOK
 from tcsim.diagnosis.line_words import MORE, described
 from tcsim.diagnosis.maps import LINES, SAME, Rule, Where, line_rules, memory_rules
 from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
+from tcsim.diagnosis.sizes import PARTS, TILES
 from tcsim.diagnosis.store_addresses import OFFSET, START, late_rules, offset_rules, staged_rules, store_rules
 from tcsim.diagnosis.where import ranges
 
@@ -23,10 +25,8 @@ _EITHER = "look at the block and warp indices in the addresses of {x}, and in th
 _STRIDE = "; where a descriptor reads it: of every tile the first 8 lines alone arrive, so at its stride byte offset, which is in units of 16 bytes"
 _LANES = "; in Tensor Memory, M = 64 fills the first 16 lanes of every 32 (of some layouts), and 32 lanes were read one after another"
 _PLACES = 2048  # known places that every rule is tried on
-_TILES = (16, 32, 64, 128, 256)
 _SHIFTS = (1, -1, 2, -2, 4, -4, 8, -8)  # of lines that are stored too far on, or not far enough
 _ENOUGH = 0.9  # of the known places a rule must give
-_BLOCKS = (8, 16, 32, 64, 128, 256)  # of lines, and parts of them
 _PITCHES = 65  # how far off a pitch of stores is looked for
 
 
@@ -173,7 +173,7 @@ def zero_lines(reals: Reals, open_: Mask, name: str) -> Rule | None:
     rest = given[int(given.argmax()) :]
     said += ", as of a block that begins past the end" if rest.all() and len(rest) >= 8 else ""
     advice = "look at which threads load {x} into shared memory, and at its box"
-    core = any(np.array_equal(given, np.arange(len(given)) % tile >= 8) for tile in _TILES)
+    core = any(np.array_equal(given, np.arange(len(given)) % tile >= 8) for tile in TILES)
     advice += _STRIDE if core else ""
     where = partial(_mapped, np.where(lines, -1, np.arange(len(lines))))
     return Rule("{x}: {lines} not loaded", said, advice, where, 2, lines_only=True)
@@ -182,7 +182,7 @@ def zero_lines(reals: Reals, open_: Mask, name: str) -> Rule | None:
 def free_rule(lines: Ints, what: str) -> Rule:
     """A map of lines as a rule, with the map in words."""
     said, at = described(lines, what), np.arange(len(lines))
-    spread = (np.where(at % 32 < 16, at - at % size + at % size // 32 * 16 + at % 32, -1) for size in _TILES[1:])
+    spread = (np.where(at % 32 < 16, at - at % size + at % size // 32 * 16 + at % 32, -1) for size in TILES[1:])
     advice = _EITHER + _LANES * any(np.array_equal(lines, map_) for map_ in spread)
     return Rule(LINES, said, advice, partial(_mapped, lines), 5 if MORE in said else 3, lines_only=True)
 
@@ -208,7 +208,7 @@ def _places(right: Numbers, seen: Numbers, reach: Numbers, open_: Mask) -> tuple
 def _sampled(base: Numbers, seen: Numbers, reach: Numbers, open_: Mask) -> list[Moved]:
     """The rules that give nearly all of some open outputs, simplest first: also where many outputs are nearly equal."""
     shape = base.shape[0], base.shape[1]
-    random = np.random.default_rng(0)
+    random = repeatable()
     i, j = np.concatenate(
         [where[random.permutation(len(where))[:_SAMPLES]] for where in map(np.argwhere, (open_, ~open_))]
     ).T
@@ -257,7 +257,7 @@ def _line_rules(count: int, others: int, what: str) -> list[Rule]:
 
 def _overwriting(count: int) -> Iterator[Rule]:
     """Parts of every block that are all stored where the first one belongs: a warp's index that is left out."""
-    for size, part in product((size for size in _BLOCKS if size < 2 * count), _BLOCKS):
+    for size, part in product((size for size in PARTS if size < 2 * count), PARTS):
         if part < min(size, count):
             said = (
                 f"in every block of {size} all parts of {part} are stored in the place of the first: each is overwritten by the next, "
@@ -269,7 +269,7 @@ def _overwriting(count: int) -> Iterator[Rule]:
 
 def _stepped(count: int) -> Iterator[Rule]:
     """Blocks that are stored at multiples of another tile's size."""
-    for size, step in product((size for size in _BLOCKS if size < count), _BLOCKS):
+    for size, step in product((size for size in PARTS if size < count), PARTS):
         if step != size and step < 2 * count:
             over = (
                 "each overwrites a part of the one before, and the end is never written"
@@ -303,7 +303,7 @@ def _flat_rules(shape: tuple[int, int]) -> list[Rule]:
 
 
 def _candidates(i: Ints, j: Ints, row: Ints, column: Ints, shape: tuple[int, int]) -> Iterator[Moved]:
-    every, kept = (i, j, row, column), np.random.default_rng(0).permutation(len(i))[:_PLACES]
+    every, kept = (i, j, row, column), repeatable().permutation(len(i))[:_PLACES]
     i, j, row, column = (x[kept] for x in every)
     rows = _fitting(_line_rules(*shape, "rows"), i, j, row)
     columns = _fitting(_line_rules(shape[1], shape[0], "columns"), j, i, column)
@@ -347,7 +347,7 @@ def overwritten(base: Numbers, seen: Numbers, reach: Numbers, open_: Mask) -> li
     """Outputs stored with too small a pitch: of two rows that meet at an address, each output is the one that came last."""
     rows, columns = base.shape
     places = np.argwhere(open_)
-    i, j = places[np.random.default_rng(0).permutation(len(places))[:_SAMPLES]].T
+    i, j = some_of(places, _SAMPLES).T
     found: list[Moved] = []
     for pitch in sorted({*range(max(columns - _PITCHES, columns // 2), columns), columns // 2, rows}):
         if not 0 < pitch < columns:

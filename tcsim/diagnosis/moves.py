@@ -14,6 +14,7 @@ from tcsim.catalog import instruction as find_instruction
 from tcsim.catalog import on_arch
 from tcsim.core.errors import OperandError, TcsimError
 from tcsim.diagnosis.report import Diagnosis, Explanation, described
+from tcsim.diagnosis.sizes import TILES
 from tcsim.layouts.swizzle import SWIZZLES
 from tcsim.memory.tensor_memory import TensorMemory
 from tcsim.model.instruction import Instruction
@@ -147,7 +148,7 @@ def _addresses(address: npt.NDArray[Any]) -> Iterator[tuple[str, npt.NDArray[Any
     yield "in reverse", address[..., ::-1]
     first = address[..., :1]
     yield "rows packed: 16 bytes apart", first + _LANES * _ROW_BYTES
-    for rows in (16, 32, 64, 128, 256):
+    for rows in TILES:
         yield f"rows {rows} bytes apart", first + _LANES * rows
 
 

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.core.samples import some_of
 from tcsim.diagnosis.problem import Codes, Part, Problem
 from tcsim.diagnosis.reals import Mask, Numbers, Reals
+from tcsim.diagnosis.sizes import TILES
 from tcsim.diagnosis.whole import Whole
 
-_SIZES = (16, 32, 64, 128, 256)  # of a tile, in lines
 _SAMPLES = 48  # outputs that every hypothesis is tried on first
 
 
@@ -83,14 +84,14 @@ def overlaid(problem: Problem, reals: Reals, wrong: Mask) -> Iterator[Overlaid]:
     if not dense or formats["a"].name != formats["b"].name or wrong.shape[0] > 1 or not (wrong & reals.finite).any():
         return
     places = np.argwhere((wrong & reals.finite)[0])
-    i, j = places[np.random.default_rng(0).permutation(len(places))[:_SAMPLES]].T
+    i, j = some_of(places, _SAMPLES).T
     wanted, reach = (reals.observed - reals.c)[0, i, j], reals.reach[0, i, j]
     for name, lines, theirs, mine, others in (("a", i, j, reals.a[0], reals.b[0]), ("b", j, i, reals.b[0], reals.a[0])):
-        for tile in _SIZES:
+        for tile in TILES:
             start = int((np.flatnonzero(wrong[0].any(axis=1 if name == "a" else 0)) % tile).min())
             if not start or tile >= 2 * len(mine):
                 continue
-            for other in _SIZES:
+            for other in TILES:
                 source = theirs // other * other + lines % tile - start
                 inside = (lines % tile >= start) & (source < len(others)) & (lines % tile - start < other)
                 product = (others[np.where(inside, source, 0)] * others[theirs]).sum(axis=1)

@@ -10,10 +10,10 @@ import numpy as np
 from tcsim.diagnosis.equivalence import right_of
 from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
+from tcsim.diagnosis.sizes import PARTS, TILES
 from tcsim.diagnosis.whole import Whole
 
 PAST_END = "d: stored past the end of a row"
-_TILES = (8, 16, 32, 64, 128, 256)
 _LOADS = {
     "are those of the first columns again": "modulo N",
     "are the last column's": "clamped",
@@ -93,10 +93,10 @@ def over_next_row(empty: Mask, size: tuple[int, int] | None) -> tuple[str, bool]
     """
     columns, (m, n) = np.flatnonzero(empty.any(axis=(0, 1))), size or empty.shape[1:]
     width = int(columns[-1]) + 1 if len(columns) else 0
-    if empty[:, 0].any() or not width or len(columns) < width or not any((n + width) % tile == 0 for tile in _TILES):
+    if empty[:, 0].any() or not width or len(columns) < width or not any((n + width) % tile == 0 for tile in PARTS):
         return "", False
     kept = np.flatnonzero(~empty[:, :m, :width].all(axis=(0, 2)))
-    tiled = m > 2 and any(np.array_equal(kept, np.arange(0, m, tile)) for tile in (*_TILES[1:], m))
+    tiled = m > 2 and any(np.array_equal(kept, np.arange(0, m, tile)) for tile in (*TILES, m))
     said = f"what a tile holds past N = {n} was stored over them, from the row before"
     return said if tiled or size else "", tiled
 
@@ -108,7 +108,7 @@ def past_end(problem: Problem, reals: Reals, wrong: Mask) -> Iterator[PastEnd]:
     reach = np.flatnonzero(wrong.any(axis=(0, 1)))
     if not dense or not len(reach) or wrong[:, 0].any() or (wrong & ~reals.finite).any() or reals.floor:
         return
-    widths = {-columns % tile for tile in _TILES} - {0}
+    widths = {-columns % tile for tile in PARTS} - {0}
     for width in sorted(width for width in widths if reach[-1] < width <= columns):
         for loads in _LOADS:
             for with_c in (False, True) if problem.c.any() else (False,):

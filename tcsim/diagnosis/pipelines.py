@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from tcsim.diagnosis.maps import Ints, Rule
 from tcsim.diagnosis.report import CAUSES
+from tcsim.diagnosis.sizes import STEPS
 from tcsim.diagnosis.where import ranges
 
-_TILES = (1, 2, 4, 8, 16)  # instructions in a tile's K
 _STAGES = (2, 3, 4, 5, 6)
 _SLICES = range(2, 9)  # of split-K
 _ALSO = 4  # other causes of the same
@@ -93,7 +93,7 @@ def _beside(by: int, nothing: int) -> str:
 def sequences(depth: int, step: int) -> Iterator[Sequence]:
     """Those of every size of tile and every number of stages, each once for a cause; whole and large tiles first. depth: K; step: the instruction's."""
     seen: set[tuple[int, tuple[int, ...], str]] = set()
-    for size in sorted((step * tiles for tiles in _TILES), key=lambda size: (depth % size != 0, -size)):
+    for size in sorted((step * tiles for tiles in STEPS), key=lambda size: (depth % size != 0, -size)):
         count = -(-depth // size)
         for found in _of_size(size, count) if count > 1 else ():
             key = found.size, found.tiles, found.cause
@@ -203,11 +203,11 @@ def causes(weights: npt.NDArray[Any], depth: int, step: int) -> tuple[list[Seque
     kept = np.flatnonzero(weights)
     if len(kept) and (weights[kept[0] :] == 1).all() and kept[0] > 0:
         first = int(kept[0])
-        tiles = (step * tiles for tiles in _TILES)
+        tiles = (step * tiles for tiles in STEPS)
         size = next((size for size in tiles if size >= depth - first and first % size == 0), 0)
         if size:
             said.insert(0, f"the accumulators are cleared in every tile of {size} (scale_d 0): only the last is left")
-    for size in (step * tiles for tiles in _TILES[1:]):
+    for size in (step * tiles for tiles in STEPS[1:]):
         inside = weights[: len(weights) // size * size].reshape(-1, size)
         taken = int(inside[:1].sum())
         if len(inside) and 0 < taken < size and (inside == (np.arange(size) < taken)).all():

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tcsim.core.samples import some_of
 from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
 from tcsim.diagnosis.whole import Whole
@@ -146,7 +147,7 @@ def scale_tables(problem: Problem, reals: Reals, open_: Mask) -> Iterator[ScaleT
     lines = problem.size or (reals.c.shape[1], reals.c.shape[2])
     blocks = -(-(problem.depth or reals.a.shape[2]) // problem.machine.block)
     places = np.argwhere(open_ & reals.finite)
-    places = places[np.random.default_rng(0).permutation(len(places))[:_SAMPLES]]
+    places = some_of(places, _SAMPLES)
     format = problem.machine.formats["scale"]
     if not len(places):
         if open_.any():  # infinities alone: nothing to try tables on

@@ -9,8 +9,8 @@ from itertools import permutations
 import numpy as np
 
 from tcsim.diagnosis.maps import START, Ints, Rule
+from tcsim.diagnosis.sizes import TILES
 
-_ROWS = (16, 32, 64, 128, 256)  # of a tile
 MODES = {2: ((2, 1),), 4: ((1, 3), (1, 1)), 8: ((0, 7), (0, 3), (0, 1))}
 """Chunks in a row of a tile -> (row bits that are skipped, those that are used) of the hardware's swizzles, that of the row's own width first."""
 
@@ -45,7 +45,7 @@ def shared_rules(count: int, depth: int, chunk: int, step: int) -> Iterator[Rule
                     said += f": {_mode(mask)} and {_mode(other_mask)}" if both else ""
                     where = partial(xored, chunk, span, low, mask, other_low, other_mask, 0)
                     yield Rule("{x}: swizzle wrong", said, look, where, 4 if both else 5)
-    for rows in _ROWS:
+    for rows in TILES:
         for deep in sorted({step, 2 * step, 4 * step, 8 * step}):
             if rows >= 2 * count or deep > depth:
                 continue

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tcsim.core.samples import some_of
 from tcsim.diagnosis.functions import ACTIVATIONS, Named
 from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
+from tcsim.diagnosis.sizes import STEPS
 from tcsim.diagnosis.whole import Whole
 
-_TILES = (1, 2, 4, 8, 16)  # instructions in a tile's K
 _SLICES = range(2, 9)
 _SAMPLES = 64  # outputs that every division of K is tried on
 _NEAR = 2e-3  # relative: an approximation of the function
@@ -59,7 +60,7 @@ def in_slices(problem: Problem, reals: Reals, open_: Mask) -> Iterator[OfSlices]
     places = np.argwhere(open_ & reals.finite)
     if problem.machine.formats["d"].kind != "float" or len(places) < _SAMPLES:
         return
-    t, i, j = places[np.random.default_rng(0).permutation(len(places))[:_SAMPLES]].T
+    t, i, j = some_of(places, _SAMPLES).T
     terms, c, seen = reals.a[t, i] * reals.b[t, j], reals.c[t, i, j], reals.observed[t, i, j]
     functions = [named for named in ACTIVATIONS if not named.along]
     for of_k in _divisions(reals.a.shape[2], problem.step):
@@ -76,7 +77,7 @@ def in_slices(problem: Problem, reals: Reals, open_: Mask) -> Iterator[OfSlices]
 def _divisions(depth: int, step: int) -> Iterator[Ints]:
     """The slice of each k: slices of neighbouring tiles, or of tiles that take turns; each division once."""
     seen: set[bytes] = set()
-    for size in (step * tiles for tiles in _TILES):
+    for size in (step * tiles for tiles in STEPS):
         tile = np.arange(depth) // size
         count = int(tile[-1]) + 1
         for slices in _SLICES:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tcsim.core.samples import some_of
 from tcsim.diagnosis.candidate import Candidate, asked
 from tcsim.diagnosis.counts import Count, counts
 from tcsim.diagnosis.maps import (
@@ -197,7 +198,7 @@ class Solver:
         """Some outputs that are right, (n, 3)."""
         reals = self.reals
         places = np.argwhere(reals.near(reals.right))
-        found: Ints = places[np.random.default_rng(0).permutation(len(places))[:_PAIRED]]
+        found: Ints = some_of(places, _PAIRED)
         return found
 
     def _right_given(self, rules_a: Sequence[Rule], rules_b: Sequence[Rule], pairs: Ints) -> Ints:

@@ -9,6 +9,7 @@ from itertools import chain
 
 import numpy as np
 
+from tcsim.core.samples import repeatable
 from tcsim.diagnosis.addresses import addresses
 from tcsim.diagnosis.arithmetic import narrowed
 from tcsim.diagnosis.batches import batched
@@ -304,7 +305,7 @@ def _or_simpler(found: Solved, item: Whole) -> Solved:
 
 def _pieces(found: Solved, wrong: Mask, most: int, known: bool) -> tuple[list[Piece], Mask, int]:
     problem, reals = found.problem, found.reals
-    random = np.random.default_rng(0)
+    random = repeatable()
     left = wrong & reals.finite
     lost = wrong & ~reals.finite
     pieces: list[Piece] = []

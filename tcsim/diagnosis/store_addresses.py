@@ -8,15 +8,16 @@ from itertools import product
 
 import numpy as np
 
+from tcsim.core.samples import repeatable
 from tcsim.diagnosis.maps import Ints, Rule
 from tcsim.diagnosis.reals import Numbers
+from tcsim.diagnosis.sizes import TILES
 
 _ENOUGH = 0.9  # of the known places a rule must give
 _KNOWN = 600  # places that a rule is tried on
 _MISSED = 0.1  # of the outputs
 _LEAST = 12  # of which a pointer is read off
 _PAIRS = 60  # of places that addresses are solved from
-_SIZES = (16, 32, 64, 128, 256)  # of a staging tile
 _STORE = "look at the address of the epilogue's store: its pointer and its leading dimension"
 _STAGING = "the staging tile of the epilogue must be written and read with one pitch"
 
@@ -31,7 +32,7 @@ _OFFSETS = (1, 2, 4, 8, 16, 32)  # of lines
 
 def offset_rules(count: int, what: str) -> Iterator[Rule]:
     """Tiles of the output that are read beside their beginning, with zeros behind their end. what: "rows" or "columns"."""
-    for size, by in product((size for size in _SIZES if size <= count), _OFFSETS):
+    for size, by in product((size for size in TILES if size <= count), _OFFSETS):
         for off in (by, -by) if by < size else ():
             line = f"{what.removesuffix('s')} i is that at i {'+' if off > 0 else '-'} {by}"
             said = f"in every {size} {what} {line}, and the {'last' if off > 0 else 'first'} {by} are zero"
@@ -45,13 +46,13 @@ def _inside_block(size: int, off: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints,
 
 def store_rules(i: Ints, j: Ints, row: Ints, column: Ints, shape: tuple[int, int]) -> Iterator[Rule]:
     """Rules by which outputs (i, j) hold the model's of (row, column)."""
-    random = np.random.default_rng(0)
+    random = repeatable()
     kept = random.permutation(len(i))[:_KNOWN]
     i, j, row, column = (x[kept] for x in (i, j, row, column))
     pairs = random.integers(0, len(i), (2, _PAIRS))
     pairs = pairs[:, row[pairs[0]] != row[pairs[1]]]
     yield from _global(i, j, row, column, shape, pairs)
-    for height, width in product(_SIZES, (*_SIZES, shape[1])):
+    for height, width in product(TILES, (*TILES, shape[1])):
         same = (i // height == row // height) & (j // width == column // width)
         if height < 2 * shape[0] and width <= shape[1] and same.mean() >= _ENOUGH:
             found = list(_staged(i % height, j % width, row % height, column % width, (height, width), pairs))
@@ -127,8 +128,8 @@ def _staged(r: Ints, c: Ints, row: Ints, column: Ints, tile: tuple[int, int], pa
 
 def staged_rules(shape: tuple[int, int]) -> Iterator[Rule]:
     """The usual ones, for outputs that are too coarse to be looked up: rows of a tile that are padded on one side only."""
-    widths = {*(size for size in _SIZES if size < shape[1]), shape[1]}
-    for height, width in product((size for size in _SIZES if size < 2 * shape[0]), sorted(widths)):
+    widths = {*(size for size in TILES if size < shape[1]), shape[1]}
+    for height, width in product((size for size in TILES if size < 2 * shape[0]), sorted(widths)):
         for pad in _PADS:
             yield _staging(width + pad, width, (height, width))
             yield _staging(width, width + pad, (height, width))

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.core.samples import some_of
 from tcsim.diagnosis.predicted import after_clamp
 from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
+from tcsim.diagnosis.sizes import STEPS
 from tcsim.diagnosis.whole import Whole
 
-_TILES = (1, 2, 4, 8, 16)  # instructions in a tile's K
 _STAGES = (1, 2, 3, 4, 5, 6)
 _SAMPLES = 48  # outputs that every tail is tried on first
 NEXT, LAST, FIRST = 0, -1, -2
@@ -90,9 +91,9 @@ def tails(problem: Problem, reals: Reals, wrong: Mask) -> Iterator[Tail]:
         return
     depth = problem.depth or problem.a.shape[2]
     places = np.argwhere(wrong & reals.finite)
-    t, i, j = places[np.random.default_rng(0).permutation(len(places))[:_SAMPLES]].T
+    t, i, j = some_of(places, _SAMPLES).T
     wanted, reach = (reals.observed - reals.right)[t, i, j], reals.reach[t, i, j]
-    for tile in (size * problem.step for size in _TILES):
+    for tile in (size * problem.step for size in STEPS):
         length = -depth % tile
         backs = [*_AGAIN, *(tile * stages for stages in _STAGES if tile * stages <= depth)]
         for a, b in product(backs, repeat=2) if length else ():

@@ -8,8 +8,8 @@ from functools import partial
 import numpy as np
 
 from tcsim.diagnosis.maps import START, Ints, Rule
+from tcsim.diagnosis.sizes import TILES
 
-_ROWS = (16, 32, 64, 128, 256)  # of a tile
 _WIDE = 128  # lines of a tile that may be more than there are
 _DEEP = (2, 4, 8, 16)  # chunks of 16 bytes in a row of it
 _STEP = 2  # chunks in an instruction's K
@@ -22,7 +22,7 @@ def tile_rules(count: int, depth: int, chunk: int, described: bool) -> Iterator[
     for span in (16, 32):
         if span * chunk <= depth:
             yield from _address_swizzles(chunk, span)
-    for rows in _ROWS:
+    for rows in TILES:
         for deep in (chunk * chunks for chunks in _DEEP if chunk * chunks < 2 * depth and rows <= max(count, _WIDE)):
             yield from _pitch_rules(rows, deep, chunk)
         if rows < 2 * count:

@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 
+from tcsim.core.samples import repeatable
 from tcsim.diagnosis.candidate import Candidate
 from tcsim.diagnosis.least_squares import whole_weights
 from tcsim.diagnosis.maps import Rule
@@ -46,7 +47,7 @@ def _solved(reals: Reals, open_: Mask, tiles: Tiles, unit: int) -> Ints | None:
     a, b = (np.pad(x[0], ((0, 0), (0, parts * unit - depth))).reshape(-1, parts, unit) for x in (reals.a, reals.b))
     found = np.broadcast_to(np.eye(parts, dtype=np.int64), (tiles.count, parts, parts)).copy()
     usable = reals.finite[0] & ((reals.observed[0] > 0) if reals.floor else True)
-    random = np.random.default_rng(0)
+    random = repeatable()
     for tile in range(tiles.count):
         rows, columns = tiles.inside(tile)
         place = np.ix_(rows, columns)

@@ -16,16 +16,17 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.core.ranges import runs
+from tcsim.core.samples import repeatable
 from tcsim.diagnosis.candidate import STORED, STORED_ADVICE
 from tcsim.diagnosis.least_squares import whole_weights
 from tcsim.diagnosis.maps import LINES
 from tcsim.diagnosis.predicted import after_clamp
 from tcsim.diagnosis.problem import Codes, Part, Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
+from tcsim.diagnosis.sizes import TILES
 from tcsim.diagnosis.where import where_text
 from tcsim.diagnosis.whole import Whole
 
-_SIZES = (256, 128, 64, 32, 16)  # of a tile
 _TILES = 64  # at most
 _ACROSS = 8  # at most, along M and along N
 _TERMS = 420  # unknowns of a tile
@@ -397,7 +398,7 @@ def _padded(reals: Reals, matrix: int, tiles: Tiles) -> tuple[Numbers, Numbers, 
 def grids(problem: Problem, reals: Reals) -> list[Tiles]:
     """Tiles of every size, few first."""
     size = problem.size or (reals.c.shape[1], reals.c.shape[2])
-    sizes = [[each for each in _SIZES if each < extent <= each * _ACROSS] + [extent] for extent in size]
+    sizes = [[each for each in reversed(TILES) if each < extent <= each * _ACROSS] + [extent] for extent in size]
     every = sorted((Tiles(h, w, size) for h, w in product(*sizes)), key=lambda one: (one.count, -one.width))
     return [tiles for tiles in every if 1 < tiles.count <= _TILES]
 
@@ -437,7 +438,7 @@ def _solved(reals: Reals, open_: Mask, tiles: Tiles, unit: int) -> TileSums | No
     of_c = np.zeros((tiles.count, tiles.count), np.int64)
     of_c[number, number] = 1
     with_c = bool(c.any())
-    random = np.random.default_rng(0)
+    random = repeatable()
     unknown = tiles.count * (parts + with_c)
     for tile in sorted(range(tiles.count), key=lambda one: -int(open_[0][np.ix_(*tiles.inside(one))].sum())):
         place = np.ix_(*tiles.inside(tile))

@@ -16,12 +16,12 @@ from tcsim.diagnosis.least_squares import samples
 from tcsim.diagnosis.predicted import after_clamp
 from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
+from tcsim.diagnosis.sizes import PARTS
 from tcsim.diagnosis.some_tiles import TIMES, holding
 from tcsim.diagnosis.where import ranges
 from tcsim.diagnosis.whole import Whole
 from tcsim.numbers.codec import decode, encode
 
-_SIZES = (8, 16, 32, 64, 128, 256)  # of a tile of the output
 _MOST, _SAMPLES = 24, 12  # tiles of K; outputs beyond one for each
 _AT_ONCE = 32  # sizes of blocks
 _WORKSPACE = "look at the workspace of split-K: at the order in which partial sums are written and read"
@@ -128,7 +128,7 @@ class TransposedPart(Whole):
 
 def _every(size: tuple[int, int]) -> Iterator[Blocks]:
     """Of every size."""
-    sizes = [sorted({extent, *(each for each in _SIZES if each < 2 * extent)}) for extent in size]
+    sizes = [sorted({extent, *(each for each in PARTS if each < 2 * extent)}) for extent in size]
     for height, width in product(*sizes):
         for back in (False, True)[: 1 + (height != width)]:
             yield Blocks(height, width, back, size)

@@ -131,24 +131,23 @@ def _fragments(
 ) -> Words:
     """Fragments side by side: the words of D."""
     loops, program = _loops(), program_of(work)
-    tables, sizes = _tables(work, places)
+    in_words, sizes = _tables(work, places)
     target = FORMATS[program.widened] if program.widened else None
     fields = [loops.fields(format, to) for format, to in zip(work.formats, (target, target, None), strict=True)]
     batch, m, n = shape
     steps = np.array([0 if len(x) == 1 else x.shape[1] for x in words])
     out = np.empty((batch, places[3].words), np.uint32)
-    flat = [x.reshape(-1) for x in words]
     left_out = np.ones(-(-batch // loops.F), np.bool_)
+    stored = loops.Fragments(*(x.reshape(-1) for x in words), out.reshape(-1), steps, left_out)
+    tables = loops.Tables(sizes, *in_words, *fields)
     for like, sums, most in _types(program):
         if left_out.any():
+            does = loops.FragmentSteps((batch, m, n, work.k), program.operations, program.separate, most, program.half)
             share(
-                partial(
-                    loops.fragments, *flat, steps, sizes, *tables, *fields, (batch, m, n, work.k), program.operations,
-                    program.separate, most, sums, like, program.half, out.reshape(-1), left_out,
-                ),
+                partial(loops.fragments, stored, tables, does, sums, like),
                 len(left_out),
                 1 + _SHARED // (loops.F * m * n * work.k),
-            )  # fmt: skip
+            )
     return out
 
 
@@ -247,32 +246,13 @@ def _gemm(loops: Any, work: Work, program: Program, given: Matrices, places: npt
     share(lambda first, last: loops.pack_c(c, fields[2], d, first, last), batch * m, rows)
     shape_a, shape_odd = (batch, m, width), (batch, m, len(places))
     units = batch * blocks * -(-m // loops.ROWS)
+    columns = loops.Columns(
+        av.reshape(shape_a), ae.reshape(shape_a), odd_a.reshape(shape_odd), bv, be, odd_b, met, d,
+    )  # fmt: skip
+    steps = loops.ColumnSteps(program.operations, program.separate, kept, k, n, most)
+    factors = loops.Factors(program.group, places, sva, sea, svb, seb)
     share(
-        lambda first, last: loops.gemm(
-            av.reshape(shape_a),
-            ae.reshape(shape_a),
-            odd_a.reshape(shape_odd),
-            bv,
-            be,
-            odd_b,
-            met,
-            d,
-            program.operations,
-            program.separate,
-            kept,
-            k,
-            n,
-            most,
-            sums,
-            program.group,
-            places,
-            sva,
-            sea,
-            svb,
-            seb,
-            first,
-            last,
-        ),
+        partial(loops.gemm, columns, steps, factors, sums),
         units,
         1 + _SHARED // max(1, loops.ROWS * loops.W * width),
     )

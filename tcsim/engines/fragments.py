@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
@@ -10,7 +10,7 @@ from numba.core import types
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
-from tcsim.engines.kernels import NONE, OPTIONS, REACH, UNCOUNTED, F, any_far, clear, copy, run_steps
+from tcsim.engines.kernels import NONE, OPTIONS, REACH, UNCOUNTED, F, Line, any_far, clear, copy, run_steps
 from tcsim.engines.loops import loop
 from tcsim.engines.vectors import bits32, f32_of, left, right, widest
 
@@ -153,28 +153,78 @@ def _codes(v: Any, half: Any, places: Any, raw: Any) -> None:
                 words[n] = np.uint32(SIZE if np.int32(bits & SIZE) > INFINITE else bits)
 
 
+class Fragments(NamedTuple):
+    """A batch of fragments in words."""
+
+    a: Any  # words, of which each fragment has some
+    b: Any
+    c: Any
+    out: Any  # words of d
+    steps: Any  # words from one fragment to the next, of a, b and c
+    left_out: Any  # blocks that are still to be computed
+
+
+class Tables(NamedTuple):
+    """Where the elements of a fragment are, and what they are."""
+
+    sizes: Any  # how many words of a, b, c and d count
+    in_a: Any  # (M * K, 2): the word and the shift of each element, of a row of A in the order of the steps
+    in_b: Any  # (N * K, 2), of a column of B
+    in_c: Any  # (M * N, 2)
+    in_d: Any
+    of_a: Any  # `tcsim.engines.decoding.fields`
+    of_b: Any
+    of_c: Any
+
+
+class FragmentSteps(NamedTuple):
+    """What one instruction does."""
+
+    shape: Any  # fragments, M, N, K
+    operations: Any
+    separate: Any  # whether c is used after the first operation
+    most: Any  # products that are summed in the type of the sums
+    half: Any  # whether d is f16
+
+
+class _Scratch(NamedTuple):
+    """What is written to on the way."""
+
+    raw_a: Any
+    raw_c: Any
+    raw_d: Any
+    av: Any
+    ae: Any
+    rows_av: Any
+    rows_ae: Any
+    bv: Any
+    be: Any
+    cv: Any
+    seen: Any
+    other: Any
+
+
 @loop(**UNCOUNTED)
-def _blocks(
-    a: Any, b: Any, c: Any, steps: Any, sizes: Any, in_a: Any, in_b: Any, in_c: Any, in_d: Any, of_a: Any, of_b: Any, of_c: Any,
-    shape: Any, program: Any, separate: Any, most: Any, half: Any, out: Any, left_out: Any, first: Any, last: Any,
-    raw_a: Any, raw_c: Any, raw_d: Any, av: Any, ae: Any, rows_av: Any, rows_ae: Any, bv: Any, be: Any, cv: Any, exponents: Any, seen: Any, scale: Any, part: Any, wide: Any, single: Any,
-) -> None:  # fmt: skip
-    """What `fragments` does, with arrays that are there to be written to."""
+def _blocks(stored: Any, tables: Any, steps: Any, first: Any, last: Any, scratch: Any, line: Any) -> None:
+    """What `fragments` does."""
+    a, b, c, out, apart, left_out = stored
+    sizes, in_a, in_b, in_c, in_d, of_a, of_b, of_c = tables
+    shape, program, separate, most, half = steps
+    raw_a, raw_c, raw_d, av, ae, rows_av, rows_ae, bv, be, cv, seen, other = scratch
     batch, m, n, k = shape
-    e, total, plain, other, fresh = exponents, wide[0], wide[1], single[0], single[1]
-    narrow = part.itemsize == 4
+    narrow = line.part.itemsize == 4
     for block in range(first, last):
         if not left_out[block]:
             continue
         start = block * F
         count = min(F, batch - start)
-        _transposed(b, steps[1], start, count, raw_a[: sizes[1] * F])
+        _transposed(b, apart[1], start, count, raw_a[: sizes[1] * F])
         odd_b = _values(raw_a, in_b, of_b, bv, seen)
         if _exponents(bv, of_b[7], be) and narrow:
             continue
         far = False
-        _transposed(a, steps[0], start, count, raw_a[: sizes[0] * F])
-        _transposed(c, steps[2], start, count, raw_c[: sizes[2] * F])
+        _transposed(a, apart[0], start, count, raw_a[: sizes[0] * F])
+        _transposed(c, apart[2], start, count, raw_c[: sizes[2] * F])
         clear(raw_d)
         for row in range(m):  # which stays in the L1 cache, and so does a column of B
             odd = odd_b | _values(raw_a, in_a[row * k : (row + 1) * k], of_a, av, seen)
@@ -186,10 +236,7 @@ def _blocks(
                 first_b, end_b = column * k * F, (column + 1) * k * F
                 own = cv[column * F : (column + 1) * F]
                 acc = other if separate else own
-                run_steps(
-                    rows_av, rows_ae, bv[first_b:end_b], be[first_b:end_b], F, own, acc, odd, program, most,
-                    e, scale, part, total, plain, fresh,
-                )  # fmt: skip
+                run_steps(rows_av, rows_ae, bv[first_b:end_b], be[first_b:end_b], F, own, acc, odd, program, most, line)
                 if separate:
                     copy(acc, own)
             _codes(cv, half, in_d[row * n : (row + 1) * n], raw_d)
@@ -199,22 +246,19 @@ def _blocks(
 
 
 @loop(**OPTIONS)
-def fragments(
-    a: Any, b: Any, c: Any, steps: Any, sizes: Any, in_a: Any, in_b: Any, in_c: Any, in_d: Any, of_a: Any, of_b: Any, of_c: Any,
-    shape: Any, program: Any, separate: Any, most: Any, partial: Any, like: Any, half: Any, out: Any, left_out: Any, first: Any, last: Any,
-) -> None:  # fmt: skip
-    """Of blocks `first` to `last` of F fragments those that were left out; with float32, blocks with exponents out of reach still are. shape: fragments, M, N, K.
+def fragments(stored: Any, tables: Any, steps: Any, partial: Any, like: Any, first: Any, last: Any) -> None:
+    """Of blocks `first` to `last` of F fragments those that were left out; with float32, blocks with exponents out of reach still are.
 
-    a, b, c: words, of which each fragment has some, `steps` after those of the one before it; `sizes` of them count, and of d. in_a (M * K, 2),
-    in_b (N * K, 2), in_c and in_d (M * N, 2): the word and the shift of each element, of a row of A and of a column of B in the order of the steps. out: words of d.
+    partial, like: arrays of the types of sums and of products.
     """
-    batch, m, n, k = shape
-    raw_a, raw_c = np.zeros(max(sizes[0], sizes[1]) * F, np.uint32), np.zeros(sizes[2] * F, np.uint32)
+    _, _, n, k = steps.shape
+    sizes = tables.sizes
     av, ae = np.zeros(k * F, like.dtype), np.empty(k * F, np.int16)
-    bv, be, cv = np.empty(n * k * F, like.dtype), np.empty(n * k * F, np.int16), np.empty(n * F, np.float32)
-    _blocks(
-        a, b, c, steps, sizes, in_a, in_b, in_c, in_d, of_a, of_b, of_c, shape, program, separate, most, half, out, left_out, first, last,
-        raw_a, raw_c, np.empty(sizes[3] * F, np.uint32), av, ae, av.reshape(k, F), ae.reshape(k, F), bv, be, cv,
-        np.empty(F, np.int16), np.empty(F, np.int32), np.empty(F, like.dtype), np.empty(F, partial.dtype),
-        np.empty((2, F)), np.empty((2, F), np.float32),
+    wide, single = np.empty((2, F)), np.empty((2, F), np.float32)
+    scratch = _Scratch(
+        np.zeros(max(sizes[0], sizes[1]) * F, np.uint32), np.zeros(sizes[2] * F, np.uint32), np.empty(sizes[3] * F, np.uint32),
+        av, ae, av.reshape(k, F), ae.reshape(k, F), np.empty(n * k * F, like.dtype), np.empty(n * k * F, np.int16), np.empty(n * F, np.float32),
+        np.empty(F, np.int32), single[0],
     )  # fmt: skip
+    line = Line(np.empty(F, np.int16), np.empty(F, like.dtype), np.empty(F, partial.dtype), wide[0], wide[1], single[1])
+    _blocks(stored, tables, steps, first, last, scratch, line)

@@ -7,7 +7,7 @@ pass over rows and columns that have some: the plain sum of their products is th
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba.core import types
@@ -352,13 +352,76 @@ def _group(
 # --- whole products
 
 
+class Line(NamedTuple):
+    """What an instruction writes to on the way, of W columns or F fragments."""
+
+    e: Any
+    scale: Any
+    part: Any
+    total: Any
+    plain: Any
+    fresh: Any
+
+
+class Columns(NamedTuple):
+    """A batch of products, operands in values and exponents, W columns of B and D side by side."""
+
+    av: Any  # (T, M, I * kept)
+    ae: Any
+    a_odd: Any  # (T, M, I): whether an instruction meets an infinity or NaN there
+    bv: Any  # (T, blocks, I * k * W)
+    be: Any
+    b_odd: Any  # (T, blocks, I)
+    met: Any  # (T, M, I * kept): of a sparse A, the row of B that each element meets in its instruction; else empty
+    d: Any  # (T, blocks, M, W): C before and D after
+
+
+class ColumnSteps(NamedTuple):
+    """What one instruction takes and does."""
+
+    operations: Any
+    separate: Any  # whether c is used after the first operation
+    kept: Any  # elements of a row of A
+    k: Any
+    n: Any  # of the whole product
+    most: Any  # products that are summed in the type of the sums
+
+
+class Factors(NamedTuple):
+    """Scales of groups of products."""
+
+    group: Any  # products that are summed before they are scaled, or 0: then there are no scales
+    places: Any  # (I,): the instructions
+    sva: Any  # (T, M, scales): the scales of A, and their exponents
+    sea: Any
+    svb: Any  # (T, scales, N)
+    seb: Any
+
+
+class _Scratch(NamedTuple):
+    """What is written to on the way."""
+
+    e: Any
+    narrow: Any
+    wide: Any
+    scale: Any
+    part: Any
+    term_v: Any
+    term_e: Any
+    ones: Any
+    nothing: Any
+    tile_v: Any
+    tile_e: Any
+
+
 @loop(**UNCOUNTED)
 def run_steps(
     values: Any, exponents: Any, values_b: Any, exponents_b: Any, stride: Any, c: Any, acc: Any, odd: Any, program: Any, most: Any,
-    e: Any, scale: Any, part: Any, total: Any, plain: Any, fresh: Any,
+    line: Any,
 ) -> None:  # fmt: skip
-    """The operations of one instruction on c, into acc; the arrays of the last line are there to be written to."""
+    """The operations of one instruction on c, into acc."""
     widest()
+    e, scale, part, total, plain, fresh = line
     for p in range(len(program)):
         operation, start, length, addend, lowest, shift, fraction_bits, floor, mask, half = program[p]
         if operation != DOT:
@@ -389,15 +452,13 @@ def run_steps(
 
 
 @loop(**UNCOUNTED)
-def _blocks(
-    av: Any, ae: Any, a_odd: Any, bv: Any, be: Any, b_odd: Any, met: Any, d: Any, program: Any, separate: Any,
-    kept: Any, k: Any, n: Any, most: Any, group: Any, places: Any, sva: Any, sea: Any, svb: Any, seb: Any,
-    first: Any, last: Any,
-    exponents_of: Any, narrow: Any, wide: Any, scales: Any, parts_of: Any, term_v: Any, term_e: Any, ones: Any, nothing: Any,
-    tile_v: Any, tile_e: Any,
-) -> None:  # fmt: skip
-    """What `gemm` does, with arrays that are there to be written to."""
+def _blocks(columns: Any, steps: Any, factors: Any, first: Any, last: Any, scratch: Any) -> None:
+    """What `gemm` does."""
     widest()
+    av, ae, a_odd, bv, be, b_odd, met, d = columns
+    program, separate, kept, k, n, most = steps
+    group, places, sva, sea, svb, seb = factors
+    exponents_of, narrow, wide, scales, parts_of, term_v, term_e, ones, nothing, tile_v, tile_e = scratch
     batch, m, width = av.shape
     instructions = width // kept
     blocks = d.shape[1]
@@ -408,9 +469,8 @@ def _blocks(
         t, rest = unit // (blocks * parts), unit % (blocks * parts)
         block, top = rest // parts, rest % parts * ROWS
         w = min(W, n - block * W)
-        e, scale, part = exponents_of[:w], scales[:w], parts_of[:w]
-        total, plain = wide[0, :w], wide[1, :w]
-        other, fresh, sums, sizes = narrow[0, :w], narrow[1, :w], narrow[2, :w], narrow[3, :w]
+        line = Line(exponents_of[:w], scales[:w], parts_of[:w], wide[0, :w], wide[1, :w], narrow[1, :w])
+        other, sums, sizes = narrow[0, :w], narrow[2, :w], narrow[3, :w]
         for i in range(instructions):
             for row in range(top, min(top + ROWS, m)):
                 c = d[t, block, row, :w]
@@ -436,35 +496,19 @@ def _blocks(
                         )  # fmt: skip
                     values, exponents, values_b, exponents_b = ones, nothing, term_v, term_e
                 odd = a_odd[t, row, i] or b_odd[t, block, i]
-                run_steps(
-                    values, exponents, values_b, exponents_b, W, c, acc, odd, program, most,
-                    e, scale, part, total, plain, fresh,
-                )  # fmt: skip
+                run_steps(values, exponents, values_b, exponents_b, W, c, acc, odd, program, most, line)
                 if separate:
                     copy(acc, c)
 
 
 @loop(**OPTIONS)
-def gemm(
-    av: Any, ae: Any, a_odd: Any, bv: Any, be: Any, b_odd: Any, met: Any, d: Any, program: Any, separate: Any,
-    kept: Any, k: Any, n: Any, most: Any, partial: Any, group: Any, places: Any, sva: Any, sea: Any, svb: Any, seb: Any,
-    first: Any, last: Any,
-) -> None:  # fmt: skip
-    """Blocks `first` to `last` of a batch of products; d (T, blocks, M, W) holds C before and D after.
-
-    av, ae (T, M, I * kept): values and exponents of A; a_odd (T, M, I): whether an instruction meets an infinity or NaN there. bv, be
-    (T, blocks, I * k * W), b_odd (T, blocks, I). met (T, M, I * kept): of a sparse A, the row of B that each element meets in its
-    instruction; else empty. separate: whether the program uses c after its first operation. most: products that are summed as `partial`
-    is. group: products that are summed before they are scaled, or 0; then sva, sea (T, M, scales) and svb, seb (T, scales, N) are the
-    scales and their exponents, and places (I,) the instructions.
-    """
-    exponents, narrow, wide = np.empty(W, np.int16), np.empty((4, W), np.float32), np.empty((2, W))
-    scale, part = np.empty(W, av.dtype), np.empty(W, partial.dtype)
+def gemm(columns: Any, steps: Any, factors: Any, partial: Any, first: Any, last: Any) -> None:
+    """Blocks `first` to `last` of a batch of products: Columns, ColumnSteps, Factors, and an array of the type of the sums."""
+    program, kept, like = steps.operations, steps.kept, columns.bv
     terms = program[0, 2]  # of a grouped instruction
-    term_v, term_e = np.zeros(terms * W, bv.dtype), np.full(terms * W, NONE)
-    ones, nothing = np.ones(terms, bv.dtype), np.zeros(terms, np.int16)
-    tile_v, tile_e = np.empty(kept * W, bv.dtype), np.empty(kept * W, np.int16)
-    _blocks(
-        av, ae, a_odd, bv, be, b_odd, met, d, program, separate, kept, k, n, most, group, places, sva, sea, svb, seb, first, last,
-        exponents, narrow, wide, scale, part, term_v, term_e, ones, nothing, tile_v, tile_e,
+    scratch = _Scratch(
+        np.empty(W, np.int16), np.empty((4, W), np.float32), np.empty((2, W)), np.empty(W, columns.av.dtype), np.empty(W, partial.dtype),
+        np.zeros(terms * W, like.dtype), np.full(terms * W, NONE), np.ones(terms, like.dtype), np.zeros(terms, np.int16),
+        np.empty(kept * W, like.dtype), np.empty(kept * W, np.int16),
     )  # fmt: skip
+    _blocks(columns, steps, factors, first, last, scratch)

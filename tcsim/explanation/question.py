@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.core.errors import OperandError, listing
+from tcsim.core.samples import repeatable
 from tcsim.explanation.arithmetic import Codes
 from tcsim.explanation.epilogue import Extras
 from tcsim.numbers.codec import FLOAT_DTYPES
@@ -79,7 +80,7 @@ class Question:
     def telling(self, activation: str, count: int) -> Places:
         """Outputs that tell most: those nearest to where rounding turns, and as many spread at random; of f32 and f64 the latter alone."""
         size = self.observed.size
-        spread = np.random.default_rng(0).permutation(size)[:count]
+        spread = repeatable().permutation(size)[:count]
         output = FORMATS[self.formats[2]]
         if output.container_bits > 16 or size <= count:
             return np.sort(spread)

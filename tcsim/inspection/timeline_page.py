@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tcsim.inspection.page_file import filled
-from tcsim.ptx import Run
-from tcsim.ptx.fixes import FIXES
+from tcsim.ptx import HAZARDS, Run
 from tcsim.ptx.timeline import KINDS, Span, Timeline, rows
 
 LONGEST_LINE = 160
@@ -50,7 +49,7 @@ def timeline_page(timeline: Timeline, run: Run) -> str:
             for span in own
         ]  # fmt: skip
     hazards: list[dict[str, Any]] = [
-        {"name": own.name, "severity": own.severity, "message": own.message, "line": own.line or 0, "other": own.other_line or 0, "fix": FIXES.get(own.name, "")}
+        {"name": own.name, "severity": own.severity, "message": own.message, "line": own.line or 0, "other": own.other_line or 0, "fix": HAZARDS[own.name].fix}
         for own in run.hazards
     ]  # fmt: skip
     used = {span.line for span in (*timeline.spans, *elsewhere)} | {

@@ -17,7 +17,6 @@ from tcsim.launchers.job import Execution, Job, execute, prepared
 from tcsim.launchers.launched import Launched, extents
 from tcsim.launchers.witnesses import ORDERS, SCHEDULES, Key, Search, Tried, Witness, compared, key_of
 from tcsim.ptx import HAZARDS, Hazard, Run
-from tcsim.ptx.fixes import FIXES
 from tcsim.ptx.grid import Progress
 from tcsim.ptx.hazards import SEVERITIES, cause_of
 from tcsim.ptx.sarif import Checked, sarif
@@ -65,7 +64,7 @@ class Finding:
         own, rule = self.hazard, HAZARDS[self.hazard.name]
         return {
             "name": own.name, "severity": own.severity, "message": own.message, "sentence": rule.sentence, "section": rule.section,
-            "document": rule.source, "fix": FIXES.get(own.name, ""), "kernel": self.kernel, "here": self.here.as_dict(),
+            "document": rule.source, "fix": rule.fix, "kernel": self.kernel, "here": self.here.as_dict(),
             "other": None if self.other is None else self.other.as_dict(), "block": own.block, "thread": own.thread, "count": own.count,
             "schedules": list(self.schedules), "detail": dict(own.detail),
             **(self.tried or Tried((), None)).as_dict(),

@@ -11,7 +11,6 @@ from tcsim.inspection.report import Facts, Lines, Report
 from tcsim.launchers.check import Check, Finding, Place
 from tcsim.launchers.launched import extents
 from tcsim.ptx import HAZARDS
-from tcsim.ptx.fixes import FIXES
 from tcsim.ptx.hazards import SEVERITIES
 
 LONGEST_LINE = 130
@@ -110,7 +109,7 @@ def _finding(own: Finding) -> list[tuple[str, str]]:
     facts += [
         ("rule", rule.sentence),
         ("section", f"{rule.section} ({rule.source})"),
-        ("fix", FIXES.get(hazard.name, "")),
+        ("fix", rule.fix),
     ]
     facts.append(("seen", f"{seen}; schedule {', '.join(map(str, own.schedules))}"))
     return facts if own.tried is None else [*facts, ("witness", own.tried.said)]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tcsim.core.samples import repeatable
 from tcsim.isa.scalar.catalog import scalar
 from tcsim.isa.scalar.table import CONTAINERS
 from tcsim.ptx.syntax import Immediate
@@ -29,7 +30,7 @@ def identity(opcode: str, pattern: tuple[Any, ...], number: int) -> int | None:
     if row is None or row.reads_carry or row.writes_carry or row.immediates:
         return None
     type = row.sources[places[0]]
-    container, random = CONTAINERS[type], np.random.default_rng(0)
+    container, random = CONTAINERS[type], repeatable()
     if container != CONTAINERS[row.results[0]] or type == "pred":
         return None
 

@@ -120,6 +120,26 @@ def parse(text: str | bytes, limits: Limits | None = None) -> Module:
     return Module(syntax, text if isinstance(text, str) else bytes(text).rstrip(b"\0").decode())
 
 
+@dataclass(frozen=True, eq=False)
+class Options:
+    """What `Kernel.launch` and `Kernel.session` are asked for beside memory and parameters; they say what each means."""
+
+    grid: Sequence[int]
+    block: Sequence[int]
+    cluster: Sequence[int]
+    dynamic_smem: int
+    arch: str | None
+    schedule: str | int
+    check: bool
+    limits: Limits | None
+    after: Run | None
+    progress: Progress | None = None
+    observe: Callable[[Cluster], Observer] | None = None
+    cooperative: bool = False
+    origins: bool = False
+    races: bool = False
+
+
 @dataclass(eq=False)
 class Kernel(Shown):
     """An entry of a module."""
@@ -233,23 +253,11 @@ class Kernel(Shown):
 
         Raises LaunchError for what the caller did wrong, before anything runs. What the kernel does wrong is in `Run.hazards`.
         """
-        launch = self._prepared(
-            memory,
-            params,
-            grid,
-            block,
-            cluster,
-            dynamic_smem,
-            arch,
-            schedule,
-            check,
-            limits,
-            after,
-            observe,
-            origins=origins,
-            races=races,
-        )
-        return self._run_of(*processes.run(replace(launch, progress=progress, cooperative=cooperative)))
+        asked = Options(
+            grid, block, cluster, dynamic_smem, arch, schedule, check, limits, after, progress, observe, cooperative, origins,
+            races,
+        )  # fmt: skip
+        return self._run_of(*processes.run(self._prepared(memory, params, asked)))
 
     def session(
         self, memory: Memory, params: Sequence[Any], grid: Sequence[int] = (1, 1, 1), block: Sequence[int] = (1, 1, 1),
@@ -269,12 +277,12 @@ class Kernel(Shown):
             if limits is None or isinstance(limits, Limits)
             else limits
         )
-        launch = self._prepared(
-            memory, params, grid, block, cluster, dynamic_smem, arch, schedule, check, own, after, observe, stepped=True
-        )
+        asked = Options(
+            grid, block, cluster, dynamic_smem, arch, schedule, check, own, after, observe=observe, cooperative=cooperative,
+        )  # fmt: skip
+        launch = self._prepared(memory, params, asked, stepped=True)
         if isinstance(log, bool) or not isinstance(log, int) or log <= 0:
             raise LaunchError(f"{self.name}: log={shortened(log)}; valid: bytes, an integer above 0")
-        launch = replace(launch, cooperative=cooperative)
         return Session(launch, self.function, self.module.text, lambda grid, ended: self._run_of(grid, ended, 1), log)
 
     def _run_of(self, grid: Grid, completed: bool, count: int) -> Run:
@@ -284,39 +292,37 @@ class Kernel(Shown):
             grid.launch.arch, self.name, count, self.module.text, grid.launch.touched,
         )  # fmt: skip
 
-    def _prepared(
-        self, memory: Memory, params: Sequence[Any], grid: Sequence[int], block: Sequence[int], cluster: Sequence[int],
-        dynamic_smem: int, arch: str | None, schedule: str | int, check: bool, limits: Limits | None, after: Run | None,
-        observe: Callable[[Cluster], Observer] | None, stepped: bool = False, origins: bool = False,
-        races: bool = False,
-    ) -> Launch:  # fmt: skip
+    def _prepared(self, memory: Memory, params: Sequence[Any], asked: Options, stepped: bool = False) -> Launch:
         """The launch, checked. Raises LaunchError."""
         if not isinstance(memory, Memory):
             raise LaunchError(f"{self.name}: memory is a {type(memory).__name__}; valid: a tcsim.ptx.Memory")
-        chip = arch_of(self.target, arch)
-        shape = geometry(self.function, chip, grid, block, cluster, dynamic_smem)
-        _options(self.name, schedule, check, limits, after)
+        chip = arch_of(self.target, asked.arch)
+        shape = geometry(self.function, chip, asked.grid, asked.block, asked.cluster, asked.dynamic_smem)
+        _options(self.name, asked.schedule, asked.check, asked.limits, asked.after)
         image = image_of(self.function, params)
-        own = limits or Limits()
+        own = asked.limits or Limits()
         size = sum(variable.size for variable in self.module.variables.values())
         if size > own.memory:
             raise LaunchError(
                 f"{self.name}: the module's variables have {size} bytes; valid: up to {own.memory}, as Limits(memory=) says"
             )
-        watched = observe is not None or bool(check)
-        program = self.compiled(memory, chip, watched, stepped, watched and bool(origins))
-        ledger = Ledger() if check and observe is None and starts_others(program) else None
-        everyone = Races(program.narrowest_global) if check and observe is None and races else None
+        watched = asked.observe is not None or bool(asked.check)
+        program = self.compiled(memory, chip, watched, stepped, watched and bool(asked.origins))
+        checks = asked.check and asked.observe is None
+        ledger = Ledger() if checks and starts_others(program) else None
+        everyone = Races(program.narrowest_global) if checks and asked.races else None
         if ledger is not None or everyone is not None:
             own = replace(own, processes=1)  # what all blocks touch is put down in one place
-        watcher = observe or (
-            partial(Checker, races=everyone, ledger=ledger, before=after.touched if after else None) if check else None
+        before = asked.after.touched if asked.after else None
+        watcher = asked.observe or (
+            partial(Checker, races=everyone, ledger=ledger, before=before) if asked.check else None
         )
         check_memory(self.function, chip, program.shared_bytes - SHARED_START, shape.dynamic_smem, program.local_bytes)
         params_segment = Segment(0, np.frombuffer(image, np.uint8))
         return Launch(
-            program, memory, params_segment, shape, chip, schedule, check, own, observe=watcher, touched=ledger
-        )
+            program, memory, params_segment, shape, chip, asked.schedule, asked.check, own, asked.progress, asked.cooperative,
+            watcher, ledger,
+        )  # fmt: skip
 
 
 def _options(name: str, schedule: Any, check: Any, limits: Any, after: Any) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from tcsim.ptx.fixes import FIXES
 from tcsim.ptx.hazards import HAZARDS, Hazard
 
 VERSION = "2.1.0"
@@ -60,7 +59,7 @@ def _rule(name: str) -> dict[str, Any]:
         "id": name,
         "shortDescription": {"text": rule.sentence},
         "fullDescription": {"text": f"{rule.sentence} {rule.source}, {rule.section}."},
-        "help": {"text": FIXES.get(name) or rule.sentence},
+        "help": {"text": rule.fix},
         "defaultConfiguration": {"level": LEVELS[rule.severity]},
         "properties": {"severity": rule.severity, "section": rule.section, "document": rule.source},
     }
@@ -74,7 +73,7 @@ def _result(own: Checked, hazard: Hazard) -> dict[str, Any]:
         for place in (_of_source(source, role), _of_ptx(own, line, lines, role))
         if place is not None
     ]  # fmt: skip
-    said = f"{hazard.message}.", FIXES.get(hazard.name, ""), f"Witness: {own.witness}." if own.witness else ""
+    said = f"{hazard.message}.", HAZARDS[hazard.name].fix, f"Witness: {own.witness}." if own.witness else ""
     found: dict[str, Any] = {
         "ruleId": hazard.name,
         "level": LEVELS[hazard.severity],

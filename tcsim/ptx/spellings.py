@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from tcsim import catalog
 from tcsim.core.errors import listing, nearest, shortened
-from tcsim.core.targets import TARGETS
+from tcsim.core.targets import TARGETS, at_least
 from tcsim.core.versions import earliest
 from tcsim.isa.scalar.atomic import Atomic, atomics
 from tcsim.isa.scalar.catalog import scalar, scalars
@@ -57,11 +57,6 @@ class Known(NamedTuple):
 
 
 @cache
-def _targets(number: int) -> frozenset[str]:
-    return frozenset(name for name, target in TARGETS.items() if target.number >= number)
-
-
-@cache
 def _atomics() -> dict[frozenset[str], Atomic]:
     return {frozenset(item.mnemonic.split(".")): item for item in atomics().values()}
 
@@ -103,7 +98,7 @@ def known(opcode: str, sources: int | None = None, pair: bool = False) -> Known:
             if stem not in ("atom", "red") or atomic(opcode) is not None:
                 width = next((int(word[1:]) for word in ordered if word in ("v2", "v4", "v8")), 1)
                 vectors = grammar.vectors if width > 1 else ()
-                found = Known(".".join((stem, *ordered)), version, _targets(number), number, (), vectors, width)
+                found = Known(".".join((stem, *ordered)), version, at_least(number), number, (), vectors, width)
             else:
                 choices = [name for name, own in atomics().items() if stem == "atom" or not own.returns_only]
                 asked = ".".join(word for word in ordered if word in ATOMIC)

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from hwkernels.identification.machine import NOT_OBSERVABLE, Signature
+from hwkernels.identification.solver import identify
 from hwkernels.identify.run import chosen, on_model
-from tcsim.identification.machine import NOT_OBSERVABLE, Signature
-from tcsim.identification.solver import identify
 from tests.evaluation.random_machines import Machine, agrees, outside_machines, random_machine
 
 ARCHS = ("sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")

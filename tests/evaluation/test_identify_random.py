@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tcsim.identification import machine as hypotheses
-from tcsim.identification.answers import answer, predicted
-from tcsim.identification.order import Order
-from tcsim.identification.proof import alike
-from tcsim.identification.questions import Questions
-from tcsim.identification.search import CHOICES
-from tcsim.identification.solver import LIMIT, identify
+from hwkernels.identification import machine as hypotheses
+from hwkernels.identification.answers import answer, predicted
+from hwkernels.identification.order import Order
+from hwkernels.identification.proof import alike
+from hwkernels.identification.questions import Questions
+from hwkernels.identification.search import CHOICES
+from hwkernels.identification.solver import LIMIT, identify
 from tests.evaluation.identify_everything import Asked
 from tests.evaluation.random_machines import Machine, agrees, inputs, outside_machines, random_machine, random_machines
 from tests.support.extent import WHOLE

@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from hwkernels.device import toolchain
-from hwkernels.device.driver import CudaError, call
+from hwkernels.device.driver import call
+from hwkernels.device.errors import CudaError
 from hwkernels.device.tensor_map import driver_encode
 from tests.hazards.matrix import packed
 from tests.hazards.matrix.verdicts import Verdict

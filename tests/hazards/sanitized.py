@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import perf_counter
 
-from hwkernels.device.driver import CudaError
+from hwkernels.device.errors import CudaError
 from tests.hazards.device_jobs import Job, context, outcomes
 
 TOOLS = ("racecheck", "synccheck", "memcheck")

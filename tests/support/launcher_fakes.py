@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hwkernels.device.driver import CudaError
+from hwkernels.device.errors import CudaError
 from tcsim.ptx import Memory, parse
 
 SCALE = """

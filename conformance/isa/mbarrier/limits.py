@@ -27,7 +27,8 @@ from typing import Any
 import numpy as np
 
 import tcsim.ptx
-from hwkernels.device.driver import Context, CudaError, Launch, device_info
+from hwkernels.device.driver import Context, Launch, device_info
+from hwkernels.device.errors import CudaError
 from hwkernels.device.toolchain import assemble, find_toolchains
 
 TARGET, THREADS, SECONDS = "sm_90a", 64, 30

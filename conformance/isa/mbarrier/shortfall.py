@@ -22,7 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from hwkernels.device.driver import Context, CudaError, Launch, device_info
+from hwkernels.device.driver import Context, Launch, device_info
+from hwkernels.device.errors import CudaError
 from hwkernels.device.toolchain import assemble, find_toolchains
 from tcsim.memory import mbarrier_bits
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.core.targets import TARGETS
+from tcsim.core.targets import at_least
 
 Array = npt.NDArray[Any]
 Compute = Callable[..., Any]
@@ -28,16 +28,7 @@ CONTAINERS: dict[str, np.dtype[Any]] = {
 """How a value of each type is held: its bits as an unsigned integer, a predicate as a bool."""
 
 
-def since(number: int) -> frozenset[str]:
-    """The targets of a compute capability and of all later ones.
-
-    >>> sorted(since(121))
-    ['sm_121', 'sm_121a', 'sm_121f']
-    """
-    return frozenset(name for name, target in TARGETS.items() if target.number >= number)
-
-
-SINCE = {number: since(number) for number in (70, 72, 75, 80, 86, 90, 100)}
+SINCE = {number: at_least(number) for number in (70, 72, 75, 80, 86, 90, 100)}
 """Targets by the first compute capability that has an instruction."""
 BYTES_IN_WORDS = frozenset(("sm_107f", "sm_107a", "sm_120f", "sm_120a", "sm_121f", "sm_121a"))
 """The targets with arithmetic on four bytes of a register, and more that saturates."""

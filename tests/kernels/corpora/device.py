@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from hwkernels.device.driver import DEFAULT_SHARED_LIMIT, CudaError, call, driver_module
+from hwkernels.device.driver import DEFAULT_SHARED_LIMIT, call, driver_module
+from hwkernels.device.errors import CudaError
 from hwkernels.device.tensor_map import driver_encode
 from tests.kernels.corpora import place
 from tests.kernels.corpora.case import Array, Launch, Map

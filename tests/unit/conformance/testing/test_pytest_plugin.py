@@ -19,7 +19,7 @@ import tcsim
 from conformance.testing import assert_bits, checking_triton, launching
 from conformance.testing.launching import Launcher, LaunchFailure
 from hwkernels.device import kernel_launch, toolchain
-from hwkernels.device.driver import CudaError
+from hwkernels.device.errors import CudaError
 from tcsim.core.errors import FormatError, OperandError
 from tcsim.launchers.launched import Launched
 from tcsim.ptx import Hazard, Run

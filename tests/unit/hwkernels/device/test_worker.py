@@ -18,7 +18,8 @@ import numpy as np
 import pytest
 
 from hwkernels.device import driver
-from hwkernels.device.driver import CudaError, Launch, device_available, place_address
+from hwkernels.device.driver import Launch, device_available, place_address
+from hwkernels.device.errors import CudaError
 from hwkernels.device.worker import ContextLost, ExecutorError, GpuWorker, Hang
 
 FAKE = f"{__name__}:fake_executor"

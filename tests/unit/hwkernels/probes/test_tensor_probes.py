@@ -18,7 +18,7 @@ from conformance.suite.hardware import Workshop
 from conformance.suite.recordings import RecordingError
 from conformance.test_tensor_maps import outcome
 from hwkernels.device import driver, map_bytes, tensor_map
-from hwkernels.device.driver import CudaError
+from hwkernels.device.errors import CudaError
 from hwkernels.device.sass import disassemble, opcode_counts
 from hwkernels.device.toolchain import assemble
 from hwkernels.probes import cp_async_bulk_tensor as body

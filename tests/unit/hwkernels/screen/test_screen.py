@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import tcsim
-from hwkernels.device.driver import CudaError, Launch
+from hwkernels.device.driver import Launch
+from hwkernels.device.errors import CudaError
 from hwkernels.device.worker import Hang
 from hwkernels.screen.kernel import BLOCK, SLOTS, WORDS, Fault, agent_of, assembled, kernel_of, launch_of, screening
 from hwkernels.screen.run import TRIES, Report, _of_workers, main, parse_fault, screen

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from hwkernels.identification.machine import NOT_OBSERVABLE, OPEN, Batch, Machine, Signature
 from tcsim.core.ranges import runs
-from tcsim.identification.machine import NOT_OBSERVABLE, OPEN, Batch, Machine, Signature
 from tcsim.numbers.formats import FORMATS
 
 _LISTED = 6  # products of a question, and rivals that remain, that are printed

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from tcsim.identification.answers import answer
-from tcsim.identification.machine import Array, Batch, Machine
-from tcsim.identification.result import Identified, Mismatch
-from tcsim.identification.search import Search
+from hwkernels.identification.answers import answer
+from hwkernels.identification.machine import Array, Batch, Machine
+from hwkernels.identification.result import Identified, Mismatch
+from hwkernels.identification.search import Search
 
 
 def size(batch: Batch) -> Array:

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from tcsim.identification.answers import answer, predicted
-from tcsim.identification.codes import most
-from tcsim.identification.machine import Array, Batch, Counted, Machine
-from tcsim.identification.order import Order, joined
-from tcsim.identification.questions import Questions
+from hwkernels.identification.answers import answer, predicted
+from hwkernels.identification.codes import most
+from hwkernels.identification.machine import Array, Batch, Counted, Machine
+from hwkernels.identification.order import Order, joined
+from hwkernels.identification.questions import Questions
 from tcsim.numbers.formats import FORMATS
 
 _LIKELIEST = 8  # structures whose other keys are searched

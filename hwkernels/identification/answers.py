@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tcsim.identification.machine import NONE, Array, Batch, Machine, exponents_of
+from hwkernels.identification.machine import NONE, Array, Batch, Machine, exponents_of
 from tcsim.numbers.formats import FORMATS, Format
 
 _ROWS = 1 << 13  # questions times hypotheses that are computed together

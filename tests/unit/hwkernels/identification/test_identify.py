@@ -14,18 +14,18 @@ import numpy as np
 import pytest
 
 import tcsim
+from hwkernels.identification.answers import answer
+from hwkernels.identification.machine import NOT_OBSERVABLE, OPEN, Batch, Counted, Machine, Signature
+from hwkernels.identification.order import Order, joined
+from hwkernels.identification.proof import alike
+from hwkernels.identification.questions import KINDS, Questions
+from hwkernels.identification.search import Search, choices, plain, regular
+from hwkernels.identification.solver import LIMIT, _fitting, identify
 from hwkernels.identify import run
 from hwkernels.identify.registry import differences, registered, steps_of
 from hwkernels.identify.run import chosen, main
 from hwkernels.identify.sources import GpuTiles, ModelTiles
 from tcsim.arithmetic.steps import Lowering
-from tcsim.identification.answers import answer
-from tcsim.identification.machine import NOT_OBSERVABLE, OPEN, Batch, Counted, Machine, Signature
-from tcsim.identification.order import Order, joined
-from tcsim.identification.proof import alike
-from tcsim.identification.questions import KINDS, Questions
-from tcsim.identification.search import Search, choices, plain, regular
-from tcsim.identification.solver import LIMIT, _fitting, identify
 from tcsim.numbers.formats import FORMATS
 from tests.evaluation.identify_everything import ARCHS
 from tests.support.extent import WHOLE
@@ -122,14 +122,15 @@ def test_a_machine_outside_the_hypotheses_is_refused(wrong: str) -> None:
 
 
 def test_the_solver_imports_no_instruction() -> None:
-    """What `tcsim.identification` loads is numbers and core alone; its sources name nothing else of tcsim."""
-    for path in (ROOT / "tcsim/identification").glob("*.py"):
+    """What `hwkernels.identification` loads is numbers and core alone; its sources name nothing else of the packages."""
+    for path in (ROOT / "hwkernels/identification").glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tcsim"):
-                assert (node.module or "").split(".")[1] in ("identification", "numbers", "core"), (path, node.module)
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(("tcsim", "hwkernels")):
+                part = ".".join((node.module or "").split(".")[:2])
+                assert part in ("hwkernels.identification", "tcsim.numbers", "tcsim.core"), (path, node.module)
             if isinstance(node, ast.Import):
                 assert all(not item.name.startswith(("tcsim", "hwkernels", "conformance")) for item in node.names), path
-    assert len(list((ROOT / "tcsim/identification").glob("*.py"))) > 4
+    assert len(list((ROOT / "hwkernels/identification").glob("*.py"))) > 4
 
 
 @pytest.mark.parametrize(
@@ -361,10 +362,12 @@ def test_every_kind_of_question_is_asked() -> None:
 def test_the_solver_loads_alone() -> None:
     """A fresh interpreter that identifies has loaded no family, no catalog and no arithmetic through it."""
     code = (
-        "import sys, types; p = types.ModuleType('tcsim'); p.__path__ = ['tcsim']; sys.modules['tcsim'] = p\n"
-        "import tcsim.identification.solver\n"
-        "own = {m.split('.')[1] for m in sys.modules if m.startswith('tcsim.')}\n"
-        "assert own == {'identification', 'numbers', 'core'}, own"
+        "import sys, types\n"
+        "for name in ('tcsim', 'hwkernels'):\n"
+        "    sys.modules[name] = types.ModuleType(name); sys.modules[name].__path__ = [name]\n"
+        "import hwkernels.identification.solver\n"
+        "own = {'.'.join(m.split('.')[:2]) for m in sys.modules if m.startswith(('tcsim.', 'hwkernels.'))}\n"
+        "assert own == {'hwkernels.identification', 'tcsim.numbers', 'tcsim.core'}, own"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

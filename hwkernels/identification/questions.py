@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tcsim.identification import aimed
-from tcsim.identification.codes import code, most
-from tcsim.identification.machine import Array, Batch, Machine, Signature
+from hwkernels.identification import aimed
+from hwkernels.identification.codes import code, most
+from hwkernels.identification.machine import Array, Batch, Machine, Signature
 from tcsim.numbers.formats import FORMATS
 
 Rng = np.random.Generator

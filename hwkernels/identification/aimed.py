@@ -12,8 +12,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from tcsim.identification.codes import code, most
-from tcsim.identification.machine import Array, Batch, Machine
+from hwkernels.identification.codes import code, most
+from hwkernels.identification.machine import Array, Batch, Machine
+from tcsim.core.samples import repeatable
 from tcsim.numbers.formats import FORMATS
 
 Rng = np.random.Generator
@@ -281,7 +282,7 @@ def ties(a_bits: int, b_bits: int, leading: int) -> tuple[Array, Array]:
     gap = np.where(tail == 0, _EXACT, length + 1 - np.frexp(tail.astype(float))[1])
     rows, columns = np.nonzero((below > 0) & (gap > leading + 1))
     gaps = gap[rows, columns]
-    order = np.random.default_rng(0).permutation(len(gaps))
+    order = repeatable().permutation(len(gaps))
     order = order[np.argsort(gaps[order], kind="stable")]
     rank = np.arange(len(order)) - np.searchsorted(gaps[order], gaps[order])
     order = order[rank < _KEPT]

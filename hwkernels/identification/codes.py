@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from tcsim.identification.machine import Array
+from hwkernels.identification.machine import Array
 from tcsim.numbers.formats import Format
 
 

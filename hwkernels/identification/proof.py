@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from tcsim.identification.machine import Array, Machine, Signature, read
+from hwkernels.identification.machine import Array, Machine, Signature, read
 from tcsim.numbers.formats import FORMATS, Format
 
 _ALIGNMENT = {"fraction_bits", "truncation", "floor"}

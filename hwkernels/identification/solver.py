@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from tcsim.identification.answers import answer, predicted
-from tcsim.identification.codes import code, most
-from tcsim.identification.machine import NOT_OBSERVABLE, OPEN, Array, Batch, Counted, Machine, Spent, Unknown
-from tcsim.identification.order import Order, joined
-from tcsim.identification.proof import alike
-from tcsim.identification.questions import KINDS, Questions
-from tcsim.identification.refusal import refusal, size
-from tcsim.identification.result import Evidence, Identified, Mismatch
-from tcsim.identification.search import (
+from hwkernels.identification.answers import answer, predicted
+from hwkernels.identification.codes import code, most
+from hwkernels.identification.machine import NOT_OBSERVABLE, OPEN, Array, Batch, Counted, Machine, Spent, Unknown
+from hwkernels.identification.order import Order, joined
+from hwkernels.identification.proof import alike
+from hwkernels.identification.questions import KINDS, Questions
+from hwkernels.identification.refusal import refusal, size
+from hwkernels.identification.result import Evidence, Identified, Mismatch
+from hwkernels.identification.search import (
     KEYS,
     Search,
     aligned,
@@ -34,6 +34,7 @@ from tcsim.identification.search import (
     regular_steps,
     windows,
 )
+from tcsim.core.samples import repeatable
 from tcsim.numbers.formats import FORMATS
 
 LIMIT = 100_000
@@ -53,7 +54,7 @@ _FREE = 6  # changes that fit alone, if there are fewer, are tried two at a time
 def identify(unknown: Unknown, seed: int = 0, limit: int = LIMIT) -> Identified:
     """Ask an unknown machine until one hypothesis is left, and check it on questions of all kinds.
 
-    `unknown` has a `signature` and a `dot` (`tcsim.identification.machine.Unknown`); nothing else of it is used. About 2 * 10**4 dot products
+    `unknown` has a `signature` and a `dot` (`hwkernels.identification.machine.Unknown`); nothing else of it is used. About 2 * 10**4 dot products
     are asked, and never more than `limit`. The result says for each key what was found, and by which question; that no hypothesis fits, with the
     smallest question that shows it; or, at the limit, what is left open.
     """
@@ -424,7 +425,7 @@ def _aimed_at_hidden(search: Search, machine: Machine, batch: Batch) -> list[Bat
 
 def _parts(batch: Batch) -> list[tuple[Array, Batch]]:
     """Random questions of a batch: a few, then more, then the rest."""
-    rows = np.random.default_rng(0).permutation(len(batch))
+    rows = repeatable().permutation(len(batch))
     return [(part, batch[part]) for part in np.split(rows, [1000, 4000])]
 
 

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from tcsim.identification.codes import code, most
-from tcsim.identification.machine import Array, Batch, Unknown
-from tcsim.identification.questions import Questions
+from hwkernels.identification.codes import code, most
+from hwkernels.identification.machine import Array, Batch, Unknown
+from hwkernels.identification.questions import Questions
+from tcsim.core.samples import repeatable
 from tcsim.numbers.formats import Format
 
 _KINDS = ("dense", "long", "cancel", "addend", "edge", "low", "high", "wide", "heaped")
@@ -99,7 +100,7 @@ class Order:
         A small power is left beside two large ones that cancel if it is added after both of them (as Xie, Gao and Xue reveal orders:
         FPRev, USENIX ATC 2025). Of some products, one that is left beside more others is added later.
         """
-        questions, rng, k = self.questions, np.random.default_rng(0), self.questions.signature.k
+        questions, rng, k = self.questions, repeatable(), self.questions.signature.k
         questions.lift = 0
         top = min(questions.highest, most(questions.c), most(questions.d) - 1)
         reach, deepest = (top - max(x, questions.d.minimum_exponent) for x in (questions.lowest, questions.deepest))
