@@ -11,6 +11,7 @@ import pytest
 from tests.evaluation.golden import asking
 from tests.evaluation.golden.__main__ import main
 from tests.evaluation.golden.kind import Entry, Scope
+from tests.evaluation.golden.store import read
 
 TEXTS = {"first": "one\ntwo\nthree", "second": "same"}
 
@@ -54,13 +55,21 @@ def test_names_that_come_and_go_are_told(
     out = capsys.readouterr().out
     assert "2 same, 0 changed, 1 gone, 1 new" in out and "  gone second\n  new third" in out
     assert main(["compare", str(path), *words, "--only", "first|bytes"]) == 0
+    monkeypatch.setattr(asking, "KINDS", {"sources": _kind})
+    assert main(["record", str(path), "--kind", "sources"]) == 0
+    assert {kind: len(own) for kind, own in read(path).answers.items()} == {"reports": 3, "sources": 3}
 
 
-def test_a_session_is_the_same_again() -> None:
-    _, first, _ = asking.part("stepping", Scope(), "^transposed wrong$", 0, 1)
-    _, again, _ = asking.part("stepping", Scope(), "^transposed wrong$", 0, 1)
-    assert list(first) == ["transposed wrong"] and first == again and not asking.raised(first)
-    assert "B[0:16, 1] <- b[1, 0:8], b[9, 0:8]" in str(first["transposed wrong"].text)
+SAID = {"reports": ("second FineSplitBackwards", "correct: all"), "tested": ("test_deadlocks", "error DEADLOCK line")}
+
+
+@pytest.mark.parametrize("kind", SAID)
+def test_an_answer_is_the_same_again(kind: str) -> None:
+    """A report, and what the launches of a test file say."""
+    name, said = SAID[kind]
+    first, again = (asking.part(kind, Scope(reports=1), f"^{name}$", 0, 1)[1] for _ in range(2))
+    assert list(first) == [name] and first == again and not asking.raised(first)
+    assert said in str(first[name].text)
 
 
 def test_a_call_that_raises_is_an_answer(monkeypatch: pytest.MonkeyPatch, texts: dict[str, str]) -> None:

@@ -37,13 +37,21 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.evaluation.golden", description=__doc__)
     parser.add_argument("what", choices=("record", "compare"))
     parser.add_argument("file", type=Path)
-    parser.add_argument("--kind", action="append", choices=tuple(KINDS), help="only this kind; may stand several times")
+    parser.add_argument(
+        "--kind",
+        action="append",
+        choices=tuple(KINDS),
+        help="only this kind; may stand several times; record: others that the file has stay",
+    )
     parser.add_argument("--only", default="", help="only names in which this regular expression is found")
     parser.add_argument(
         "--schedule",
         action="append",
         type=_schedule,
         help="of recorded launches: late, early or a seed; record: late and 1, compare: the file's",
+    )
+    parser.add_argument(
+        "--reports", type=int, help="one kind of wrong kernels in this many; record: 4, compare: the file's"
     )
     parser.add_argument("-j", type=int, default=1, help="processes")
     parser.add_argument("--texts", action="store_true", help="compare: print what changed in texts")
@@ -53,7 +61,8 @@ def main(arguments: list[str] | None = None) -> int:
     )
     given = parser.parse_args(arguments)
     kept = read(given.file) if given.what == "compare" else Store()
-    scope = Scope(tuple(given.schedule)) if given.schedule else kept.scope
+    schedules = tuple(given.schedule) if given.schedule else kept.scope.schedules
+    scope = Scope(schedules, given.reports or kept.scope.reports)
     kinds = given.kind or [kind for kind in KINDS if given.what == "record" or kind in kept.answers]
     if given.other:
         other = read(given.other)
@@ -63,7 +72,7 @@ def main(arguments: list[str] | None = None) -> int:
     for kind, took in seconds.items():
         print(f"{kind}: {len(now.answers[kind])} answers, {took:.0f} s, {len(raised(now.answers[kind]))} raised")
     if given.what == "record":
-        write(given.file, now)
+        write(given.file, _with_others(given.file, now))
         print(f"{given.file}: {given.file.stat().st_size:,} bytes")
         return 0
     if given.schedule or given.only:
@@ -71,6 +80,15 @@ def main(arguments: list[str] | None = None) -> int:
     lines, differs = told(kept, now, given.texts, given.most)
     print("\n".join(lines))
     return int(differs)
+
+
+def _with_others(path: Path, now: Store) -> Store:
+    """A store with the kinds that a file has and that were not asked for. Raises ValueError if these were asked with another scope."""
+    kept = read(path) if path.exists() else Store(now.scope)
+    others = {kind: own for kind, own in kept.answers.items() if kind not in now.answers}
+    if others and kept.scope != now.scope:
+        raise ValueError(f"{path} was recorded with {kept.scope}; valid: the same, or another file")
+    return Store(now.scope, others | now.answers)
 
 
 def _narrow(kept: Store, pattern: str, schedules: tuple[Schedule, ...]) -> None:

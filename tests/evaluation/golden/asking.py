@@ -18,9 +18,10 @@ from tests.evaluation.golden.machine import hazards, launches, sources
 from tests.evaluation.golden.reports import reports
 from tests.evaluation.golden.sessions import stepping
 from tests.evaluation.golden.store import Answer, Store, answer
+from tests.evaluation.golden.tested import tested
 
 KINDS: dict[str, Kind] = {
-    "launches": launches, "sources": sources, "hazards": hazards, "reports": reports, "stepping": stepping, "examples": examples,
+    "launches": launches, "sources": sources, "hazards": hazards, "tested": tested, "reports": reports, "stepping": stepping, "examples": examples,
 }  # fmt: skip
 PARTS = 24
 """What a kind is divided into: every so many entries belong together."""

@@ -19,6 +19,7 @@ class Scope:
     """What is asked of every kind."""
 
     schedules: tuple[Schedule, ...] = ("late", 1)  # of recorded launches
+    reports: int = 4  # one kind of wrong kernels in this many
 
 
 Kind = Callable[[Scope], Iterator[Entry]]
@@ -28,6 +29,13 @@ Kind = Callable[[Scope], Iterator[Entry]]
 def as_json(data: Any) -> str:
     """Plain data, a line for each of its parts."""
     return json.dumps(data, indent=1, default=repr, ensure_ascii=False)
+
+
+def facts_of(run: Run) -> Iterator[str]:
+    """How a run ended, what it counted and printed."""
+    yield f"completed {run.completed}, {run.instructions} instructions"
+    yield from (f"inexact {name}: {count}" for name, count in sorted(run.inexact.items()))
+    yield f"output {run.output!r}"
 
 
 def hazards_of(run: Run) -> str:

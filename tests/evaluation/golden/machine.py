@@ -8,7 +8,7 @@ from functools import cache, partial
 
 from tcsim.ptx import Kernel, Limits, Memory, Run, parse
 from tcsim.ptx.pieces import first_piece
-from tests.evaluation.golden.kind import Entry, Schedule, Scope, hazards_of
+from tests.evaluation.golden.kind import Entry, Schedule, Scope, facts_of, hazards_of
 from tests.evaluation.golden.launching import ALONE, Maker, each
 from tests.hazards import test_planted as planted
 from tests.hazards.bugs.table import BUGS
@@ -46,19 +46,13 @@ def _left(make: Maker, schedule: Schedule, check: bool = True) -> str:
     own = make(schedule)
     run = own.run(check=check)
     return "\n".join(
-        [*_facts(run), *(f"{name}: {len(data)} bytes {_digest(data)}" for name, data in own.left().items())]
+        [*facts_of(run), *(f"{name}: {len(data)} bytes {_digest(data)}" for name, data in own.left().items())]
     )
 
 
 def _product(case: Case, target: str, schedule: Schedule) -> str:
     own = multiplied(case, arch_of(target), schedule, limits=ALONE)
-    return "\n".join([*_facts(own.run), f"{own.wrong} of {own.compared} bytes wrong"])
-
-
-def _facts(run: Run) -> Iterator[str]:
-    yield f"completed {run.completed}, {run.instructions} instructions"
-    yield from (f"inexact {name}: {count}" for name, count in sorted(run.inexact.items()))
-    yield f"output {run.output!r}"
+    return "\n".join([*facts_of(own.run), f"{own.wrong} of {own.compared} bytes wrong"])
 
 
 def _digest(data: bytes) -> str:

@@ -51,7 +51,8 @@ def read(path: Path) -> Store:
     """The store of a file."""
     data = json.loads(lzma.decompress(path.read_bytes()))
     answers = {kind: {name: Answer(*kept) for name, kept in found.items()} for kind, found in data["answers"].items()}
-    return Store(Scope(tuple(data["scope"]["schedules"])), answers)
+    scope = data["scope"]
+    return Store(Scope(tuple(scope["schedules"]), scope["reports"]), answers)
 
 
 @dataclass(frozen=True)
