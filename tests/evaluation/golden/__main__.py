@@ -48,10 +48,10 @@ def main(arguments: list[str] | None = None) -> int:
         "--schedule",
         action="append",
         type=_schedule,
-        help="of recorded launches: late, early or a seed; record: late and 1, compare: the file's",
+        help="of recorded launches: late, early or a seed; else the file's, late and 1 for a new one",
     )
     parser.add_argument(
-        "--reports", type=int, help="one kind of wrong kernels in this many; record: 4, compare: the file's"
+        "--reports", type=int, help="record: one kind of wrong kernels in this many; else the file's, 4 for a new one"
     )
     parser.add_argument("-j", type=int, default=1, help="processes")
     parser.add_argument("--texts", action="store_true", help="compare: print what changed in texts")
@@ -60,10 +60,16 @@ def main(arguments: list[str] | None = None) -> int:
         "--with", dest="other", type=Path, help="compare: with this store instead of what the tree answers"
     )
     given = parser.parse_args(arguments)
-    kept = read(given.file) if given.what == "compare" else Store()
+    if given.reports and given.what == "compare":
+        parser.error("--reports: as the file has it")
+    if given.what == "compare" and not given.file.exists():
+        parser.error(f"no file {given.file}")
+    kept = read(given.file) if given.file.exists() else Store()
     schedules = tuple(given.schedule) if given.schedule else kept.scope.schedules
     scope = Scope(schedules, given.reports or kept.scope.reports)
     kinds = given.kind or [kind for kind in KINDS if given.what == "record" or kind in kept.answers]
+    if given.what == "record" and kept.scope != scope and not set(kept.answers) <= set(kinds):
+        parser.error(f"{given.file} was recorded with {kept.scope}; valid: the same, or another file")
     if given.other:
         other = read(given.other)
         now, seconds = Store(other.scope, {kind: other.answers.get(kind, {}) for kind in kinds}), {}
@@ -72,7 +78,7 @@ def main(arguments: list[str] | None = None) -> int:
     for kind, took in seconds.items():
         print(f"{kind}: {len(now.answers[kind])} answers, {took:.0f} s, {len(raised(now.answers[kind]))} raised")
     if given.what == "record":
-        write(given.file, _with_others(given.file, now))
+        write(given.file, Store(scope, kept.answers | now.answers))
         print(f"{given.file}: {given.file.stat().st_size:,} bytes")
         return 0
     if given.schedule or given.only:
@@ -80,15 +86,6 @@ def main(arguments: list[str] | None = None) -> int:
     lines, differs = told(kept, now, given.texts, given.most)
     print("\n".join(lines))
     return int(differs)
-
-
-def _with_others(path: Path, now: Store) -> Store:
-    """A store with the kinds that a file has and that were not asked for. Raises ValueError if these were asked with another scope."""
-    kept = read(path) if path.exists() else Store(now.scope)
-    others = {kind: own for kind, own in kept.answers.items() if kind not in now.answers}
-    if others and kept.scope != now.scope:
-        raise ValueError(f"{path} was recorded with {kept.scope}; valid: the same, or another file")
-    return Store(now.scope, others | now.answers)
 
 
 def _narrow(kept: Store, pattern: str, schedules: tuple[Schedule, ...]) -> None:

@@ -14,6 +14,7 @@ from tests.hazards import test_planted as planted
 from tests.hazards.bugs.table import BUGS
 from tests.hazards.layouts.table import KERNELS as LAYOUTS
 from tests.hazards.layouts.table import MISTAKES
+from tests.hazards.layouts.table import Kernel as Layout
 from tests.hazards.matrix.mutants import Mutant
 from tests.hazards.matrix.subjects import Subject, subjects
 from tests.hazards.matrix.verdicts import MORE, SLOWER, every
@@ -37,7 +38,7 @@ def launches(scope: Scope) -> Iterator[Entry]:
     for name, make in each():
         for schedule in scope.schedules:
             yield f"{name} {schedule}", partial(_left, make, schedule)
-        yield f"{name} {scope.schedules[0]} unchecked", partial(_left, make, scope.schedules[0], check=False)
+        yield f"{name} late unchecked", partial(_left, make, "late", check=False)
     for case, target, schedule in share():
         yield f"gemm {case.id} {target} {schedule}", partial(_product, case, target, schedule)
 
@@ -77,8 +78,8 @@ def _recorded_source(make: Maker, variant: str) -> str:
     return _source(own.kernel, own.memory, own.arch, variant)
 
 
-def _text_source(text: str, variant: str) -> str:
-    module = parse(text)
+def _text_source(text: Callable[[], str], variant: str) -> str:
+    module = parse(text())
     return "\n".join(
         _source(module.kernel(name), Memory(), module.kernel(name).target, variant) for name in module.kernels
     )
@@ -95,13 +96,20 @@ def _source(kernel: Kernel, memory: Memory, arch: str, variant: str) -> str:
     )
 
 
-@cache
-def _texts() -> dict[str, str]:
-    """Right kernels that are planted in, by name."""
-    found = {f"planted {own.name}": own.source for own in planted.KERNELS}
-    found |= {f"bug {own.mark}": own.kernel.source for own in BUGS}
-    found |= {f"layout {name}": own.run().text for name, own in LAYOUTS.items()}
-    return found | {f"matrix {name}": own.compiled.ptx for name, own in subjects().items()}
+def _texts() -> dict[str, Callable[[], str]]:
+    """Right kernels that are planted in, by name, and what gives their text."""
+    found: dict[str, Callable[[], str]] = {f"planted {own.name}": partial(str, own.source) for own in planted.KERNELS}
+    found |= {f"bug {own.mark}": partial(str, own.kernel.source) for own in BUGS}
+    found |= {f"layout {name}": partial(_text_of_layout, own) for name, own in LAYOUTS.items()}
+    return found | {f"matrix {name}": partial(_text_of_subject, own) for name, own in subjects().items()}
+
+
+def _text_of_layout(own: Layout) -> str:
+    return own.run().text
+
+
+def _text_of_subject(own: Subject) -> str:
+    return own.compiled.ptx
 
 
 # --- hazards
