@@ -6,7 +6,7 @@ from typing import Any
 
 from tcsim.inspection.page_file import filled
 from tcsim.ptx import Run
-from tcsim.ptx.fixes import FIXES
+from tcsim.ptx.hazards.fixes import FIXES
 from tcsim.ptx.timeline import KINDS, Span, Timeline, rows
 
 LONGEST_LINE = 160

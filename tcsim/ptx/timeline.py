@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tcsim.model.effects import Access, Effects, Signal
-from tcsim.ptx.observer import Observer
-from tcsim.ptx.shadow.checker import Checker
-from tcsim.ptx.shadow.mbarriers import flipped
-from tcsim.ptx.shadow.places import parts
-from tcsim.ptx.shadow.races import Races
-from tcsim.ptx.threads import LANES, Array
+from tcsim.ptx.check.checker import Checker
+from tcsim.ptx.check.mbarriers import flipped
+from tcsim.ptx.check.places import parts
+from tcsim.ptx.check.races import Races
+from tcsim.ptx.machine.observer import Observer
+from tcsim.ptx.machine.threads import LANES, Array
 
 if TYPE_CHECKING:
-    from tcsim.ptx.barriers import Barriers
-    from tcsim.ptx.cluster import Cluster
-    from tcsim.ptx.families import Bound
-    from tcsim.ptx.memory import Segment
-    from tcsim.ptx.pending import Flight
-    from tcsim.ptx.performer import Performer
-    from tcsim.ptx.threads import Threads
+    from tcsim.ptx.compile.families import Bound
+    from tcsim.ptx.machine.barriers import Barriers
+    from tcsim.ptx.machine.cluster import Cluster
+    from tcsim.ptx.machine.memory import Segment
+    from tcsim.ptx.machine.pending import Flight
+    from tcsim.ptx.machine.performer import Performer
+    from tcsim.ptx.machine.threads import Threads
 
 MOST_SPANS = 4000
 """Of a timeline: what comes later is counted and left out, so that a page stays small."""

@@ -21,7 +21,7 @@ from tcsim.launchers.launched import LaunchFailed
 from tcsim.launchers.session import Session
 from tcsim.launchers.witnesses import Search
 from tcsim.ptx import HAZARDS, Hazard, Limits, Run, parse
-from tcsim.ptx.fixes import FIXES
+from tcsim.ptx.hazards.fixes import FIXES
 from tests.hazards.json_schema import wrong
 from tests.hazards.kernels import KERNELS, LOAD, RACES, STORE, Kernel
 from tests.support.cli_runs import answer, refusal

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from tcsim.core.errors import listing, shortened
 from tcsim.memory.mbarrier_bits import unpack
-from tcsim.ptx.compiled import Site
-from tcsim.ptx.syntax import Location
-from tcsim.ptx.threads import LANES, Array
+from tcsim.ptx.compile.compiled import Site
+from tcsim.ptx.machine.threads import LANES, Array
+from tcsim.ptx.text.syntax import Location
 
 if TYPE_CHECKING:
     from tcsim.ptx.stepping.machine import SteppedBlock

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tcsim.core.errors import OperandError, listing, nearest, shortened
-from tcsim.ptx.compiled import layout
+from tcsim.ptx.compile.compiled import layout
 from tcsim.ptx.stepping.arrays import element
 from tcsim.ptx.stepping.moves import Byte
 from tcsim.ptx.stepping.places import placed

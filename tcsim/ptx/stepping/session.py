@@ -16,10 +16,11 @@ from tcsim.descriptors.forms import Major
 from tcsim.descriptors.matrix import MatrixDescriptor
 from tcsim.layouts.layout import Layout
 from tcsim.numbers.formats import Format
-from tcsim.ptx.compiled import SHARED_START, Site
-from tcsim.ptx.grid import Grid, Launch
-from tcsim.ptx.hazards import Hazard
-from tcsim.ptx.memory import Memory
+from tcsim.ptx.compile.compiled import SHARED_START, Site
+from tcsim.ptx.hazards.hazard import Hazard
+from tcsim.ptx.launch.grid import Grid, Launch
+from tcsim.ptx.machine.memory import Memory
+from tcsim.ptx.machine.threads import LANES, Array
 from tcsim.ptx.stepping import matrices, state
 from tcsim.ptx.stepping.arrays import Named
 from tcsim.ptx.stepping.breakpoints import Breakpoint, Line, Source, When
@@ -28,8 +29,7 @@ from tcsim.ptx.stepping.machine import SteppedBlock, SteppedGrid
 from tcsim.ptx.stepping.questions import asked
 from tcsim.ptx.stepping.why import Why
 from tcsim.ptx.stepping.worker import Worker
-from tcsim.ptx.syntax import Function
-from tcsim.ptx.threads import LANES, Array
+from tcsim.ptx.text.syntax import Function
 from tcsim.tma.map import TensorMap
 
 Until = int | str | Breakpoint | Callable[["Session"], Any]
