@@ -21,7 +21,8 @@ from tcsim.ptx.check.places import accessors
 from tcsim.ptx.check.races import FAR, WEAK, Party, Races
 from tcsim.ptx.check.words import LANE_BITS, Conflict, Words
 from tcsim.ptx.compile.convergence import row_of
-from tcsim.ptx.machine.memory import SHARED_WINDOW, Segment
+from tcsim.ptx.compile.windows import SHARED_WINDOW
+from tcsim.ptx.machine.memory import Segment
 from tcsim.ptx.machine.threads import Array
 
 if TYPE_CHECKING:

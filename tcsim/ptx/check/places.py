@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tcsim.model.effects import Access
-from tcsim.ptx.machine.memory import SHARED_WINDOW
+from tcsim.ptx.compile.windows import SHARED_WINDOW
 from tcsim.ptx.machine.threads import LANES, Array, distinct
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import numpy as np
 
 from tcsim.isa.scalar.table import CONTAINERS
 from tcsim.ptx.compile.program import Compiler
-from tcsim.ptx.machine.memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
+from tcsim.ptx.compile.windows import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
 from tcsim.ptx.machine.turns import COMMUTING
 from tcsim.ptx.text.grammar import SPACES
 from tcsim.ptx.text.operands import DIMENSIONED

@@ -28,8 +28,8 @@ from tcsim.ptx.compile.convergence import MEMBERS, meeting, meetings, row_of, se
 from tcsim.ptx.compile.demand import Demand
 from tcsim.ptx.compile.landing import Held, Landings, registers_in
 from tcsim.ptx.compile.spins import Spins
+from tcsim.ptx.compile.windows import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
 from tcsim.ptx.machine.ledger import VARYING
-from tcsim.ptx.machine.memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
 from tcsim.ptx.text.spellings import known
 from tcsim.ptx.text.syntax import (
     TYPE_BYTES,

@@ -10,15 +10,8 @@ import numpy as np
 from tcsim.core.arguments import spread
 from tcsim.isa.scalar.atomic import Atomic, combination
 from tcsim.isa.scalar.table import CONTAINERS, Compute
-from tcsim.ptx.machine.memory import (
-    CONST_WINDOW,
-    LOCAL_WINDOW,
-    PARAM_WINDOW,
-    SHARED_WINDOW,
-    Memory,
-    MemoryFault,
-    Segment,
-)
+from tcsim.ptx.compile.windows import CONST_WINDOW, LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
+from tcsim.ptx.machine.memory import Memory, MemoryFault, Segment
 from tcsim.ptx.machine.threads import LANES, TYPED, Array, Mask, Stop, Threads
 
 RANK_SHIFT = 24

@@ -11,10 +11,11 @@ from tcsim.isa.scalar.atomic import Atomic
 from tcsim.isa.scalar.table import CONTAINERS
 from tcsim.model.effects import Access
 from tcsim.ptx.compile.contraction import differ
+from tcsim.ptx.compile.windows import SHARED_WINDOW
 from tcsim.ptx.machine.accesses import Accesses
 from tcsim.ptx.machine.ledger import Sums, halves
 from tcsim.ptx.machine.limits import Limits
-from tcsim.ptx.machine.memory import SHARED_WINDOW, Segment
+from tcsim.ptx.machine.memory import Segment
 from tcsim.ptx.machine.native import NATIVE
 from tcsim.ptx.machine.threads import Array, Mask, Stop
 

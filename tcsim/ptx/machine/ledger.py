@@ -12,7 +12,7 @@ import numpy as np
 
 from tcsim.arithmetic import mufu
 from tcsim.isa.scalar.table import Array, Scalar
-from tcsim.ptx.machine.memory import SHARED_WINDOW
+from tcsim.ptx.compile.windows import SHARED_WINDOW
 from tcsim.ptx.machine.turns import Turns
 
 VARYING = frozenset(

@@ -1,4 +1,4 @@
-"""The memories that a kernel sees: global memory in segments, and the windows of generic addresses."""
+"""The memories that a kernel sees: global memory in segments."""
 
 from __future__ import annotations
 
@@ -9,19 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.core.errors import OperandError, TcsimError, listing, nearest, shortened
+from tcsim.ptx.compile.windows import CONST_WINDOW
 
 Bytes = npt.NDArray[np.uint8]
 Addresses = npt.NDArray[np.uint64]
 
-CONST_WINDOW = 0x00EF_0000_0000_0000
-"""Where .const variables lie: their generic addresses are those of global memory, in a window of their own."""
-SHARED_WINDOW = 0x00F0_0000_0000_0000
-"""Generic address of shared memory: this and the 32 bits of an address in .shared::cluster."""
-LOCAL_WINDOW = 0x00F1_0000_0000_0000
-"""Generic address of a thread's local memory."""
-PARAM_WINDOW = 0x00F2_0000_0000_0000
-"""Generic address of the kernel's parameters."""
-WINDOW_BYTES = 1 << 32
 FIRST_ALLOCATION = 0x0000_7000_0000_0000
 ALIGNMENT = 512  # of allocations
 SLACK = 16  # bytes behind a segment's data, so that views of every width exist

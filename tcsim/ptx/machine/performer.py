@@ -12,10 +12,10 @@ from tcsim.core.errors import TcsimError
 from tcsim.isa.clusterlaunchcontrol import encode_response
 from tcsim.model.effects import Access, Condition, Effects, Outcome, Resource, Signal
 from tcsim.ptx.compile.families import Bound, Operands, Rows, Together, stacked
+from tcsim.ptx.compile.windows import SHARED_WINDOW
 from tcsim.ptx.machine import mbarriers
 from tcsim.ptx.machine.faults import rule_for
 from tcsim.ptx.machine.fibers import Wait
-from tcsim.ptx.machine.memory import SHARED_WINDOW
 from tcsim.ptx.machine.octets import Octets
 from tcsim.ptx.machine.pending import Flight, Queue
 from tcsim.ptx.machine.register_file import RegisterFile

@@ -15,7 +15,7 @@ import numpy as np
 
 from tcsim.isa.scalar.atomic import Atomic
 from tcsim.isa.scalar.table import CONTAINERS, Array
-from tcsim.ptx.machine.memory import SHARED_WINDOW
+from tcsim.ptx.compile.windows import SHARED_WINDOW
 
 COMMUTING = ("add", "and", "or", "xor", "min", "max")
 Thread = tuple[object, int]  # a block's index, and a thread of it
