@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tcsim.isa.scalar.table import Array
 from tcsim.ptx.compile.landing import registers_in
 from tcsim.ptx.compile.ordinary import Carries, moves, ordinary, row_of
-from tcsim.ptx.machine.threads import Array
 from tcsim.ptx.text.syntax import TYPE_BYTES, Address, Function, Immediate, Instruction, Operand, Pair, Register, Vector
 
 if TYPE_CHECKING:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tcsim.core.errors import listing, nearest, shortened
-from tcsim.ptx.machine.native import NATIVE
 from tcsim.ptx.text.syntax import Group, Immediate, Instruction, Operand, Register, Sink, Symbol, Variable
 
 if TYPE_CHECKING:
     from tcsim.ptx.compile.program import Compiler
 
 Lines = list[str]
+PROVIDED: Mapping[str, tuple[tuple[int, ...], int]] = MappingProxyType({
+    "vprintf": ((8, 8), 4), "malloc": ((8,), 8), "free": ((8,), 0), "__assertfail": ((8, 8, 4, 8, 8), 0),
+})  # fmt: skip
+"""Functions of the driver, by name: the bytes of their arguments, and those of their results."""
 _WORDS = {1: "b8", 2: "b16", 4: "b32", 8: "b64"}
 
 
@@ -89,9 +93,9 @@ def _signature(compiler: Compiler, function: Operand | None, prototype: Operand 
             raise compiler.error(
                 f"no function {shortened(function.name)}; nearest: {listing(nearest(function.name, module.functions))}"
             )
-        if not found.defined and name not in NATIVE:
+        if not found.defined and name not in PROVIDED:
             raise compiler.error(
-                f"{shortened(name)} is declared and not defined; of the driver's functions there are {listing(NATIVE)}"
+                f"{shortened(name)} is declared and not defined; of the driver's functions there are {listing(PROVIDED)}"
             )
         return name, (found.returns, found.params)
     if not isinstance(function, Register) or not isinstance(prototype, Symbol):
@@ -177,7 +181,7 @@ def _same_size(compiler: Compiler, name: str, formal: Variable) -> None:
 
 def _native(compiler: Compiler, name: str, signature: Signature, places: list[int], where: int) -> str:
     returned, params = signature
-    _, sizes, result = NATIVE[name]
+    sizes, result = PROVIDED[name]
     declared = tuple(own.size for own in params), sum(own.size for own in returned)
     if declared != (sizes, result):
         raise compiler.error(

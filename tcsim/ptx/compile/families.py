@@ -12,14 +12,13 @@ import numpy as np
 from tcsim import catalog
 from tcsim.core.arguments import spread
 from tcsim.core.errors import InstructionError
-from tcsim.isa.scalar.table import CONTAINERS
+from tcsim.isa.scalar.table import CONTAINERS, Array
 from tcsim.model.form import Form
 from tcsim.model.instruction import Instruction as Model
 from tcsim.model.operand import Operand as Slot
 from tcsim.model.registers import RegisterInstruction
 from tcsim.ptx.compile.convergence import lanes_of, waits
 from tcsim.ptx.compile.program import Compiler
-from tcsim.ptx.machine.threads import Array
 from tcsim.ptx.text.fitting import apart, fitting
 from tcsim.ptx.text.syntax import (
     Address,

@@ -26,10 +26,10 @@ from tcsim.ptx.compile.contraction import Choices, choices
 from tcsim.ptx.compile.control import TERMINATORS, begin, end_of, returns_values, site
 from tcsim.ptx.compile.convergence import MEMBERS, meeting, meetings, row_of, set_once, waits
 from tcsim.ptx.compile.demand import Demand
+from tcsim.ptx.compile.exactness import VARYING
 from tcsim.ptx.compile.landing import Held, Landings, registers_in
 from tcsim.ptx.compile.spins import Spins
 from tcsim.ptx.compile.windows import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
-from tcsim.ptx.machine.ledger import VARYING
 from tcsim.ptx.text.spellings import known
 from tcsim.ptx.text.syntax import (
     TYPE_BYTES,

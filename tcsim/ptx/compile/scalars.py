@@ -10,7 +10,7 @@ from tcsim.isa.scalar.catalog import scalar
 from tcsim.isa.scalar.table import CONTAINERS, Scalar
 from tcsim.isa.scalar.versions import version_of
 from tcsim.ptx.compile import contractions
-from tcsim.ptx.machine.ledger import unmeasured
+from tcsim.ptx.compile.exactness import unmeasured
 from tcsim.ptx.text.syntax import Immediate, Instruction, Negated, Operand, Pair, Register
 
 if TYPE_CHECKING:

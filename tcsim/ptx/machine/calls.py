@@ -11,6 +11,7 @@ from tcsim.isa.scalar.atomic import Atomic
 from tcsim.isa.scalar.table import CONTAINERS
 from tcsim.model.effects import Access
 from tcsim.ptx.compile.contraction import differ
+from tcsim.ptx.compile.control import PROVIDED
 from tcsim.ptx.compile.windows import SHARED_WINDOW
 from tcsim.ptx.machine.accesses import Accesses
 from tcsim.ptx.machine.ledger import Sums, halves
@@ -264,7 +265,7 @@ class Calls(Accesses):
 
     def native(self, w: Mask, name: str, places: tuple[int, ...], result: int, site: int) -> int:
         """Call a function of the driver, thread after thread."""
-        function, sizes, returned = NATIVE[name]
+        function, (sizes, returned) = NATIVE[name], PROVIDED[name]
         for thread in np.nonzero(self._array(w))[0].tolist():
             mask = np.zeros(self.threads, bool)
             mask[thread] = True

@@ -10,28 +10,12 @@ from fractions import Fraction
 
 import numpy as np
 
-from tcsim.arithmetic import mufu
-from tcsim.isa.scalar.table import Array, Scalar
+from tcsim.isa.scalar.table import Array
 from tcsim.ptx.compile.windows import SHARED_WINDOW
 from tcsim.ptx.machine.turns import Turns
 
-VARYING = frozenset(
-    (
-        "clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi", "smid", "nsmid", "warpid", "nwarpid", "gridid",
-        *(f"pm{index}" for index in range(8)), *(f"pm{index}_64" for index in range(8)),
-        *(f"envreg{index}" for index in range(32) if index not in (1, 2)),
-    )
-)  # fmt: skip
-"""Special registers whose values are the machine's own: time, where a block runs, what the driver put there.
-
-%envreg1 and %envreg2 are no more so than other addresses: they point to the workspace of a cooperative launch."""
 _PRECISION = {"f32": 24, "f64": 53, "f16": 11, "bf16": 8}
 _LEAST = {"f32": -149, "f64": -1074, "f16": -24, "bf16": -133}
-
-
-def unmeasured(found: Scalar, arch: str) -> bool:
-    """Whether a scalar instruction is a function of the MUFU on an arch whose MUFU was not measured."""
-    return found.inexact and arch not in mufu.MEASURED
 
 
 @dataclass

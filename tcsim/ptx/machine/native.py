@@ -151,7 +151,7 @@ def assertfail(machine: Machine, given: tuple[int, ...], thread: int) -> int:
 
 
 Native = Callable[[Any, tuple[int, ...], int], int]
-NATIVE: MappingProxyType[str, tuple[Native, tuple[int, ...], int]] = MappingProxyType({
-    "vprintf": (vprintf, (8, 8), 4), "malloc": (malloc, (8,), 8), "free": (free, (8,), 0), "__assertfail": (assertfail, (8, 8, 4, 8, 8), 0),
-})  # fmt: skip
-"""By name: the function, the bytes of its arguments, and those of its result."""
+NATIVE: MappingProxyType[str, Native] = MappingProxyType(
+    {"vprintf": vprintf, "malloc": malloc, "free": free, "__assertfail": assertfail}
+)
+"""By name; their arguments and results are those of `tcsim.ptx.compile.control.PROVIDED`."""

@@ -13,11 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from tcsim.isa.scalar.atomic import Atomic
+from tcsim.isa.scalar.atomic import COMMUTING, Atomic
 from tcsim.isa.scalar.table import CONTAINERS, Array
 from tcsim.ptx.compile.windows import SHARED_WINDOW
 
-COMMUTING = ("add", "and", "or", "xor", "min", "max")
 Thread = tuple[object, int]  # a block's index, and a thread of it
 
 
