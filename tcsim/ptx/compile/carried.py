@@ -9,17 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tcsim.isa.scalar.table import Array
+from tcsim.ptx.compile.emit import Emitter
 from tcsim.ptx.compile.landing import registers_in
 from tcsim.ptx.compile.ordinary import Carries, moves, ordinary, row_of
 from tcsim.ptx.text.syntax import TYPE_BYTES, Address, Function, Immediate, Instruction, Operand, Pair, Register, Vector
-
-if TYPE_CHECKING:
-    from tcsim.ptx.compile.program import Compiler
 
 HALF = 2
 """Bytes that have a row."""
@@ -71,7 +68,7 @@ class Carriers:
                 rows[numbers[name]] = following, count
                 following += count
 
-    def lines(self, compiler: Compiler, item: Instruction, lines: list[str]) -> list[str]:
+    def lines(self, compiler: Emitter, item: Instruction, lines: list[str]) -> list[str]:
         """The source of an instruction with what it does to the rows."""
         row = ordinary(item.opcode)
         if not item.operands or (not row.carries and row_of(item.opcode) is not None):
@@ -100,7 +97,7 @@ class Carriers:
         return [*lines, f"M.moved({compiler.constant(self._moved(item, row.carries))}, w)"]
 
     @staticmethod
-    def _around(compiler: Compiler, lines: list[str], found: Transfer) -> list[str]:
+    def _around(compiler: Emitter, lines: list[str], found: Transfer) -> list[str]:
         return ["M.recent = []", *lines, f"M.moved({compiler.constant(found)}, w)"]
 
     def _any(self, operand: Operand) -> bool:

@@ -7,21 +7,18 @@ products, registers of the machine's own keep the factors on the way: two for ea
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tcsim.isa.scalar.table import CONTAINERS
 from tcsim.ptx.compile.contraction import Source, Sum, fused
+from tcsim.ptx.compile.emit import Emitter
 from tcsim.ptx.compile.flow import written
 from tcsim.ptx.compile.identities import SIGNS
 from tcsim.ptx.text.syntax import Instruction
 
-if TYPE_CHECKING:
-    from tcsim.ptx.compile.program import Compiler
 
-
-def registers(compiler: Compiler) -> dict[str, tuple[str, str, str]]:
+def registers(compiler: Emitter) -> dict[str, tuple[str, str, str]]:
     """By register that may hold a product: those that keep its factors, and whether it holds one."""
     made = {}
     for name in sorted(compiler.choices.followed):
@@ -32,7 +29,7 @@ def registers(compiler: Compiler) -> dict[str, tuple[str, str, str]]:
     return made
 
 
-def followed(compiler: Compiler, item: Instruction, index: int) -> Iterator[str]:
+def followed(compiler: Emitter, item: Instruction, index: int) -> Iterator[str]:
     """What happens to these registers before an instruction."""
     choices = compiler.choices
     for name in written(item) if choices.followed else ():
@@ -54,13 +51,13 @@ def followed(compiler: Compiler, item: Instruction, index: int) -> Iterator[str]
             yield f"copyto({holds}, False, where=w)"
 
 
-def _factors(compiler: Compiler, product: int) -> str:
+def _factors(compiler: Emitter, product: int) -> str:
     item = compiler.function.body[product]
     type = item.opcode.rpartition(".")[2]
     return f"{compiler.constant(compiler.choices.factors[product])}({', '.join(compiler.value(own, type) for own in item.operands[1:])})"
 
 
-def sum(compiler: Compiler, item: Instruction, own: Sum, sources: list[str], call: str, type: str) -> str:
+def sum(compiler: Emitter, item: Instruction, own: Sum, sources: list[str], call: str, type: str) -> str:
     """The statement of a sum with sources that may be products."""
     parts, fusions = [f"x_ = {call}"], []
     for number, source in enumerate(own.sources):
@@ -80,7 +77,7 @@ def sum(compiler: Compiler, item: Instruction, own: Sum, sources: list[str], cal
     return "; ".join([*parts, compiler.put(item.operands[0], result, type)])
 
 
-def _fusion(compiler: Compiler, item: Instruction, source: Source, other: str) -> str:
+def _fusion(compiler: Emitter, item: Instruction, source: Source, other: str) -> str:
     one = compiler.constant(fused(item, source))
     if source.kept:
         return f"{one}({other}, *{_factors(compiler, source.product)})"

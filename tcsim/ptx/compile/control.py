@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tcsim.core.errors import listing, nearest, shortened
+from tcsim.ptx.compile.emit import Emitter
 from tcsim.ptx.text.syntax import Group, Immediate, Instruction, Operand, Register, Sink, Symbol, Variable
-
-if TYPE_CHECKING:
-    from tcsim.ptx.compile.program import Compiler
 
 Lines = list[str]
 PROVIDED: Mapping[str, tuple[tuple[int, ...], int]] = MappingProxyType({
@@ -22,14 +20,14 @@ PROVIDED: Mapping[str, tuple[tuple[int, ...], int]] = MappingProxyType({
 _WORDS = {1: "b8", 2: "b16", 4: "b32", 8: "b64"}
 
 
-def _branch(compiler: Compiler, item: Instruction, guard: str, index: int) -> Lines:
+def _branch(compiler: Emitter, item: Instruction, guard: str, index: int) -> Lines:
     if len(item.operands) != 1 or not isinstance(item.operands[0], Symbol):
         raise compiler.error("a branch goes to a label")
     where = compiler.block_of[_label(compiler, item.operands[0].name)]
-    return [f"return M.branch(w, {guard}, {where}, {compiler._next(index + 1)})"] if guard else [f"return {where}"]
+    return [f"return M.branch(w, {guard}, {where}, {compiler.after(index + 1)})"] if guard else [f"return {where}"]
 
 
-def _label(compiler: Compiler, name: str) -> int:
+def _label(compiler: Emitter, name: str) -> int:
     found = compiler.function.labels.get(name)
     if found is None:
         close = listing(nearest(name, compiler.function.labels)) or "the function has none"
@@ -37,7 +35,7 @@ def _label(compiler: Compiler, name: str) -> int:
     return found
 
 
-def _indexed(compiler: Compiler, item: Instruction, guard: str, index: int) -> Lines:
+def _indexed(compiler: Emitter, item: Instruction, guard: str, index: int) -> Lines:
     choice, table = (*item.operands, None, None)[:2]
     targets = compiler.function.targets.get(table.name) if isinstance(table, Symbol) else None
     if targets is None or not isinstance(choice, (Register, Immediate)):
@@ -45,22 +43,22 @@ def _indexed(compiler: Compiler, item: Instruction, guard: str, index: int) -> L
     places = tuple(compiler.block_of[_label(compiler, name)] for name in targets)
     value = compiler.value(choice, "u32")
     return [
-        f"return M.indexed(w, {guard or 'True'}, {value}, {compiler.constant(places)}, {compiler._next(index + 1)})"
+        f"return M.indexed(w, {guard or 'True'}, {value}, {compiler.constant(places)}, {compiler.after(index + 1)})"
     ]
 
 
-def _leave(compiler: Compiler, item: Instruction, guard: str, index: int) -> Lines:
+def _leave(compiler: Emitter, item: Instruction, guard: str, index: int) -> Lines:
     """ret: of an entry it ends the thread, as exit does."""
     where = -1 if compiler.function.entry else compiler.block_of[len(compiler.function.body)]
-    return [f"return M.branch(w, {guard}, {where}, {compiler._next(index + 1)})"] if guard else [f"return {where}"]
+    return [f"return M.branch(w, {guard}, {where}, {compiler.after(index + 1)})"] if guard else [f"return {where}"]
 
 
-def _exit(compiler: Compiler, item: Instruction, guard: str, index: int) -> Lines:
-    return [f"return M.branch(w, {guard}, -1, {compiler._next(index + 1)})"] if guard else ["return -1"]
+def _exit(compiler: Emitter, item: Instruction, guard: str, index: int) -> Lines:
+    return [f"return M.branch(w, {guard}, -1, {compiler.after(index + 1)})"] if guard else ["return -1"]
 
 
-def _trap(compiler: Compiler, item: Instruction, guard: str, index: int) -> Lines:
-    return [f"return M.trap({index}, w, {guard or 'True'}, {compiler._next(index + 1)})"]
+def _trap(compiler: Emitter, item: Instruction, guard: str, index: int) -> Lines:
+    return [f"return M.trap({index}, w, {guard or 'True'}, {compiler.after(index + 1)})"]
 
 
 # --- calls
@@ -83,7 +81,7 @@ def returns_values(item: Instruction) -> bool:
 Signature = tuple[tuple[Variable, ...], tuple[Variable, ...]]
 
 
-def _signature(compiler: Compiler, function: Operand | None, prototype: Operand | None) -> tuple[str, Signature]:
+def _signature(compiler: Emitter, function: Operand | None, prototype: Operand | None) -> tuple[str, Signature]:
     """The function that a call names, or "", and its results and parameters."""
     module, own = compiler.context.module, compiler.function
     if isinstance(function, Symbol):
@@ -124,23 +122,23 @@ def room(variables: tuple[Variable, ...]) -> int:
     return _places(variables, 0)[-1] + variables[-1].size if variables else 0
 
 
-def _everywhere(compiler: Compiler, place: int) -> str:
+def _everywhere(compiler: Emitter, place: int) -> str:
     return f"m_all({compiler.constant(np.uint64(place))})"
 
 
-def _variable(compiler: Compiler, name: str) -> str:
+def _variable(compiler: Emitter, name: str) -> str:
     """The source of the address of a parameter in local memory."""
     place = compiler.constant(np.uint64(compiler.local[name]))
     return f"({compiler.base}+{place})" if compiler.framed else f"m_all({place})"
 
 
-def _word(compiler: Compiler, variable: Variable) -> str:
+def _word(compiler: Emitter, variable: Variable) -> str:
     if variable.type == "pred" or variable.size not in _WORDS:
         raise compiler.error(f"{variable.size} bytes do not pass through a register here")
     return _WORDS[variable.size]
 
 
-def _call(compiler: Compiler, item: Instruction, guard: str, index: int) -> Lines:
+def _call(compiler: Emitter, item: Instruction, guard: str, index: int) -> Lines:
     results, function, arguments, prototype = _parts(item)
     name, (returned, params) = _signature(compiler, function, prototype)
     if (len(arguments), len(results)) != (len(params), len(returned)):
@@ -158,7 +156,7 @@ def _call(compiler: Compiler, item: Instruction, guard: str, index: int) -> Line
             lines.append(
                 f"M.store('local', {to}, {compiler.value(operand, _word(compiler, formal))}, {formal.size}, w)"
             )
-    after = compiler._next(index + 1)
+    after = compiler.after(index + 1)
     where = compiler.sites.get(index, after)
     if name in compiler.context.enters:
         action = f"M.call(w, {compiler.context.enters[name]}, {where})"
@@ -170,7 +168,7 @@ def _call(compiler: Compiler, item: Instruction, guard: str, index: int) -> Line
     return [*lines, f"return M.parted(w_, w, {after}, lambda w: {action})" if guard else f"return {action}"]
 
 
-def _same_size(compiler: Compiler, name: str, formal: Variable) -> None:
+def _same_size(compiler: Emitter, name: str, formal: Variable) -> None:
     own = compiler.function.variables.get(name)
     size = (
         own.size if own is not None else next((p.size for p in compiler.function.params if p.name == name), formal.size)
@@ -179,7 +177,7 @@ def _same_size(compiler: Compiler, name: str, formal: Variable) -> None:
         raise compiler.error(f"{shortened(name)} has {size} bytes; valid: {formal.size}")
 
 
-def _native(compiler: Compiler, name: str, signature: Signature, places: list[int], where: int) -> str:
+def _native(compiler: Emitter, name: str, signature: Signature, places: list[int], where: int) -> str:
     returned, params = signature
     sizes, result = PROVIDED[name]
     declared = tuple(own.size for own in params), sum(own.size for own in returned)
@@ -190,7 +188,7 @@ def _native(compiler: Compiler, name: str, signature: Signature, places: list[in
     return f"M.native(w, {compiler.constant(name)}, {compiler.constant(tuple(places))}, {compiler.context.results}, {where})"
 
 
-def site(compiler: Compiler, item: Instruction, index: int) -> Lines:
+def site(compiler: Emitter, item: Instruction, index: int) -> Lines:
     """Where a call comes back to: its results are taken."""
     results, function, _, prototype = _parts(item)
     _, (returned, _) = _signature(compiler, function, prototype)
@@ -205,16 +203,16 @@ def site(compiler: Compiler, item: Instruction, index: int) -> Lines:
             lines.append(compiler.put(operand, f"M.load('local', {found}, {formal.size}, w)", word))
         elif not isinstance(operand, Sink):
             raise compiler.error("a result is a register or a parameter variable")
-    return [*lines, f"return {compiler._next(index + 1)}"]
+    return [*lines, f"return {compiler.after(index + 1)}"]
 
 
-def _frame(compiler: Compiler) -> str:
+def _frame(compiler: Emitter) -> str:
     number = compiler.context.enters[compiler.function.name]
     own = (*compiler.numbers.values(), int(compiler.base[1:]))
     return f"{number}, {compiler.constant(own)}, {compiler.base}"
 
 
-def begin(compiler: Compiler) -> Lines:
+def begin(compiler: Emitter) -> Lines:
     """Where a function is entered: its frame, and its parameters."""
     lines: Lines = [f"M.enter(w, {_frame(compiler)}, {compiler.frame_bytes})"] if compiler.framed else []
     params = compiler.function.params
@@ -228,7 +226,7 @@ def begin(compiler: Compiler) -> Lines:
     return [*lines, f"return {compiler.block_of[0]}"]
 
 
-def end_of(compiler: Compiler) -> Lines:
+def end_of(compiler: Emitter) -> Lines:
     """Where a body ends: an entry's threads end too; a function hands over its results and returns."""
     if compiler.function.entry:
         return ["return -1"]
@@ -253,7 +251,7 @@ TERMINATORS: dict[str, Callable[[Any, Instruction, str, int], Lines]] = {
 # --- the stack
 
 
-def _alloca(compiler: Compiler, item: Instruction) -> Lines:
+def _alloca(compiler: Emitter, item: Instruction) -> Lines:
     """Memory on the stack, as an address of local memory."""
     if len(item.operands) not in (2, 3):
         raise compiler.error("alloca takes a register, a size, and an alignment or none")
@@ -266,14 +264,14 @@ def _alloca(compiler: Compiler, item: Instruction) -> Lines:
     ]
 
 
-def _stack_save(compiler: Compiler, item: Instruction) -> Lines:
+def _stack_save(compiler: Emitter, item: Instruction) -> Lines:
     """The top of the stack."""
     if len(item.operands) != 1:
         raise compiler.error("stacksave takes a register")
     return [compiler.put(item.operands[0], "M.stack()", item.opcode.rpartition(".")[2])]
 
 
-def _stack_restore(compiler: Compiler, item: Instruction) -> Lines:
+def _stack_restore(compiler: Emitter, item: Instruction) -> Lines:
     """The top of the stack as it was."""
     if len(item.operands) != 1:
         raise compiler.error("stackrestore takes a register")

@@ -18,7 +18,7 @@ from tcsim.model.instruction import Instruction as Model
 from tcsim.model.operand import Operand as Slot
 from tcsim.model.registers import RegisterInstruction
 from tcsim.ptx.compile.convergence import lanes_of, waits
-from tcsim.ptx.compile.program import Compiler
+from tcsim.ptx.compile.emit import Emitter
 from tcsim.ptx.text.fitting import apart, fitting
 from tcsim.ptx.text.syntax import (
     Address,
@@ -105,7 +105,7 @@ class Together:
         return cls(first, sources, results)
 
 
-def _grouped(compiler: Compiler, lines: list[str]) -> list[str]:
+def _grouped(compiler: Emitter, lines: list[str]) -> list[str]:
     found: list[str] = []
     run: list[Bound] = []
     start = 0
@@ -136,16 +136,16 @@ class Binder:
 
     arch: str
 
-    def __call__(self, compiler: Compiler, item: Instruction) -> list[str]:
+    def __call__(self, compiler: Emitter, item: Instruction) -> list[str]:
         """The source line that runs an instruction of the catalog."""
         return _bind(compiler, item, self.arch)
 
-    def grouped(self, compiler: Compiler, lines: list[str]) -> list[str]:
+    def grouped(self, compiler: Emitter, lines: list[str]) -> list[str]:
         """Lines of a basic block, with runs of independent instructions on registers alone as one; the others of a run are empty."""
         return _grouped(compiler, lines)
 
 
-def _bind(compiler: Compiler, item: Instruction, arch: str) -> list[str]:
+def _bind(compiler: Emitter, item: Instruction, arch: str) -> list[str]:
     try:
         model = catalog.instruction(item.opcode, arch)
     except InstructionError as error:
@@ -159,7 +159,7 @@ def _bind(compiler: Compiler, item: Instruction, arch: str) -> list[str]:
     raise compiler.error(f"no form takes these operands; valid: {valid}")
 
 
-def _line(compiler: Compiler, item: Instruction, model: Model, form: Form, operands: list[Operand]) -> str:
+def _line(compiler: Emitter, item: Instruction, model: Model, form: Form, operands: list[Operand]) -> str:
     given, results = [], []
     sources: list[tuple[str, Any]] = []
     for slot, operand in zip(form.operands, operands, strict=False):
@@ -193,7 +193,7 @@ def _line(compiler: Compiler, item: Instruction, model: Model, form: Form, opera
     bound = Bound(model, form, tuple(results), lanes, item, tuple(sources), model.inexact)
     call = f"{compiler.constant(bound)}, {{{', '.join(given)}}}, w"
     if waits(item):
-        here, after = compiler.block_of[compiler.index], compiler._next(compiler.index + 1)
+        here, after = compiler.block_of[compiler.index], compiler.after(compiler.index + 1)
         return f"return M.attempt({call}, {here}, {after})"
     line = f"M.perform({call})"
     if item.predicate is None:
@@ -201,7 +201,7 @@ def _line(compiler: Compiler, item: Instruction, model: Model, form: Form, opera
     return line
 
 
-def _rows(compiler: Compiler, operand: Operand, type: str) -> Rows | None:
+def _rows(compiler: Emitter, operand: Operand, type: str) -> Rows | None:
     """The registers of a vector that has nothing else, all as wide as the type says."""
     if not isinstance(operand, Vector):
         return None
@@ -212,7 +212,7 @@ def _rows(compiler: Compiler, operand: Operand, type: str) -> Rows | None:
     return Rows(np.array([compiler.numbers[own.name] for own in operand.items if isinstance(own, Register)]))
 
 
-def _source(compiler: Compiler, slot: Slot, operand: Operand, type: str) -> str:
+def _source(compiler: Emitter, slot: Slot, operand: Operand, type: str) -> str:
     if isinstance(operand, Vector):
         return "(" + ", ".join(compiler.value(own, type) for own in operand.items) + ",)"
     if slot.kind == "vector":

@@ -13,7 +13,7 @@ import numpy as np
 
 from tcsim.isa.scalar.atomic import COMMUTING
 from tcsim.isa.scalar.table import CONTAINERS
-from tcsim.ptx.compile.program import Compiler
+from tcsim.ptx.compile.emit import Emitter
 from tcsim.ptx.compile.windows import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
 from tcsim.ptx.text.grammar import SPACES
 from tcsim.ptx.text.operands import DIMENSIONED
@@ -33,7 +33,7 @@ from tcsim.ptx.text.syntax import (
 )
 
 Lines = list[str]
-HANDLERS: dict[str, Callable[[Compiler, Instruction], Lines]] = {}
+HANDLERS: dict[str, Callable[[Emitter, Instruction], Lines]] = {}
 UNSIGNED = {1: "u8", 2: "u16", 4: "u32", 8: "u64", 16: "b128"}
 
 
@@ -49,7 +49,7 @@ def handles(*stems: str, instead: bool = False) -> Callable[[Any], Any]:
     return put
 
 
-def _type(compiler: Compiler, words: list[str]) -> str:
+def _type(compiler: Emitter, words: list[str]) -> str:
     type = words[-1]
     if type not in TYPE_BYTES:
         raise compiler.error(f"no type .{type}")
@@ -60,7 +60,7 @@ def _type(compiler: Compiler, words: list[str]) -> str:
 
 
 @handles("mov")
-def move(compiler: Compiler, item: Instruction) -> Lines:
+def move(compiler: Emitter, item: Instruction) -> Lines:
     """Between registers, from constants, special registers and addresses; packing and unpacking of vectors."""
     type = _type(compiler, item.opcode.split("."))
     to, what = item.operands
@@ -101,7 +101,7 @@ def move(compiler: Compiler, item: Instruction) -> Lines:
     return [compiler.put(to, compiler.value(what, type), type)]
 
 
-def _move_each(compiler: Compiler, to: Operand, what: Operand, type: str, count: int) -> Lines:
+def _move_each(compiler: Emitter, to: Operand, what: Operand, type: str, count: int) -> Lines:
     """Vectors element by element, all read before one is written; the last of a special register is 0."""
     if isinstance(what, Special) and what.name in DIMENSIONED and count == 4:
         what = Vector((*(Special(f"{what.name}.{axis}") for axis in "xyz"), Immediate(0)))
@@ -116,26 +116,26 @@ def _move_each(compiler: Compiler, to: Operand, what: Operand, type: str, count:
     return [f"x_ = ({copies},)", *puts]
 
 
-def _whole(compiler: Compiler, operand: Operand, type: str) -> str:
+def _whole(compiler: Emitter, operand: Operand, type: str) -> str:
     if type == "b128":
         return _wide(compiler, operand)
     return compiler.value(operand, {2: "b16", 4: "b32", 8: "b64"}[TYPE_BYTES[type]])
 
 
-def _put_whole(compiler: Compiler, operand: Operand, source: str, type: str) -> str:
+def _put_whole(compiler: Emitter, operand: Operand, source: str, type: str) -> str:
     if type == "b128" and not isinstance(operand, Sink):
         return f"M.assign({_wide(compiler, operand)}, {source}, w)"
     return compiler.put(operand, source, type)
 
 
-def _wide(compiler: Compiler, operand: Operand) -> str:
+def _wide(compiler: Emitter, operand: Operand) -> str:
     if not isinstance(operand, Register) or compiler.type_of(operand) != "b128":
         raise compiler.error("128 bits; valid: a register of type .b128")
     return compiler.register(operand)
 
 
 @handles("cvta", instead=True)
-def convert_address(compiler: Compiler, item: Instruction) -> Lines:
+def convert_address(compiler: Emitter, item: Instruction) -> Lines:
     """Between a generic address and one of a state space."""
     words = item.opcode.split(".")[1:]
     to, what = item.operands
@@ -162,7 +162,7 @@ def convert_address(compiler: Compiler, item: Instruction) -> Lines:
 
 
 @handles("isspacep")
-def is_space(compiler: Compiler, item: Instruction) -> Lines:
+def is_space(compiler: Emitter, item: Instruction) -> Lines:
     """Whether a generic address lies in a state space."""
     to, what = item.operands
     space = item.opcode.split(".")[1]
@@ -170,13 +170,13 @@ def is_space(compiler: Compiler, item: Instruction) -> Lines:
 
 
 @handles("prefetch", "prefetchu", "pmevent")
-def nothing(compiler: Compiler, item: Instruction) -> Lines:
+def nothing(compiler: Emitter, item: Instruction) -> Lines:
     """What changes neither registers nor memory here."""
     return ["pass"]
 
 
 @handles("membar")
-def fence(compiler: Compiler, item: Instruction) -> Lines:
+def fence(compiler: Emitter, item: Instruction) -> Lines:
     """Order: accesses happen in order here."""
     return ["M.fenced(w)"] if compiler.context.watched else ["pass"]
 
@@ -184,7 +184,7 @@ def fence(compiler: Compiler, item: Instruction) -> Lines:
 # --- loads and stores -----------------------------------------------------------------------------------------------
 
 
-def _access(compiler: Compiler, item: Instruction) -> tuple[str, int, str]:
+def _access(compiler: Emitter, item: Instruction) -> tuple[str, int, str]:
     """State space, elements of the vector, and type."""
     words = item.opcode.split(".")[1:]
     space, count = "", 1
@@ -208,7 +208,7 @@ def _signed(type: str) -> bool:
 
 
 @handles("ld", "ldu")
-def load(compiler: Compiler, item: Instruction) -> Lines:
+def load(compiler: Emitter, item: Instruction) -> Lines:
     """Loads of registers or vectors of them from any state space."""
     space, count, type = _access(compiler, item)
     to, where = item.operands[:2]
@@ -230,7 +230,7 @@ def load(compiler: Compiler, item: Instruction) -> Lines:
     ]
 
 
-def _put_loaded(compiler: Compiler, to: Operand, source: str, type: str) -> str:
+def _put_loaded(compiler: Emitter, to: Operand, source: str, type: str) -> str:
     """Into a register of the type's width, or a wider one with the sign or zeros above."""
     if _signed(type) and isinstance(to, Register) and CONTAINERS[compiler.type_of(to)].itemsize > TYPE_BYTES[type]:
         wide = f"i{CONTAINERS[compiler.type_of(to)].itemsize}"
@@ -240,7 +240,7 @@ def _put_loaded(compiler: Compiler, to: Operand, source: str, type: str) -> str:
 
 
 @handles("st")
-def store(compiler: Compiler, item: Instruction) -> Lines:
+def store(compiler: Emitter, item: Instruction) -> Lines:
     """Stores of registers or vectors of them to any state space."""
     space, count, type = _access(compiler, item)
     where, what = item.operands[:2]
@@ -260,7 +260,7 @@ def store(compiler: Compiler, item: Instruction) -> Lines:
 
 
 @handles("atom", "red")
-def atomic(compiler: Compiler, item: Instruction) -> Lines:
+def atomic(compiler: Emitter, item: Instruction) -> Lines:
     """Atomics and reductions: threads in the order of their numbers."""
     stem, *words = item.opcode.split(".")
     space = next((word for word in words if word in SPACES), "")
@@ -304,7 +304,7 @@ def atomic(compiler: Compiler, item: Instruction) -> Lines:
 
 
 @handles("shfl")
-def shuffle(compiler: Compiler, item: Instruction) -> Lines:
+def shuffle(compiler: Emitter, item: Instruction) -> Lines:
     """shfl.sync: a register of another lane."""
     mode = item.opcode.split(".")[2]
     to, a, b, c = item.operands[:4]
@@ -317,7 +317,7 @@ def shuffle(compiler: Compiler, item: Instruction) -> Lines:
 
 
 @handles("vote")
-def vote(compiler: Compiler, item: Instruction) -> Lines:
+def vote(compiler: Emitter, item: Instruction) -> Lines:
     """vote.sync: all, any, uni or the ballot of a predicate."""
     mode = item.opcode.split(".")[2]
     to, what = item.operands[:2]
@@ -327,13 +327,13 @@ def vote(compiler: Compiler, item: Instruction) -> Lines:
 
 
 @handles("activemask")
-def active_mask(compiler: Compiler, item: Instruction) -> Lines:
+def active_mask(compiler: Emitter, item: Instruction) -> Lines:
     """The lanes of the warp that execute together."""
     return [compiler.put(item.operands[0], f"M.active(w, {compiler.number_of_block})", "u32")]
 
 
 @handles("match")
-def match(compiler: Compiler, item: Instruction) -> Lines:
+def match(compiler: Emitter, item: Instruction) -> Lines:
     """match.any and match.all: lanes with equal values."""
     words = item.opcode.split(".")
     to, what = item.operands[:2]
@@ -355,11 +355,11 @@ class _Ending:
 
     instead = True
 
-    def __init__(self, function: Callable[[Compiler, Instruction], Lines]) -> None:
+    def __init__(self, function: Callable[[Emitter, Instruction], Lines]) -> None:
         self.function = function
         self.__doc__ = function.__doc__
 
-    def __call__(self, compiler: Compiler, item: Instruction) -> Lines:
+    def __call__(self, compiler: Emitter, item: Instruction) -> Lines:
         return self.function(compiler, item)
 
     def ends(self, item: Instruction) -> bool:
@@ -367,10 +367,10 @@ class _Ending:
         return True
 
 
-def _barrier(compiler: Compiler, item: Instruction) -> Lines:
+def _barrier(compiler: Emitter, item: Instruction) -> Lines:
     """bar and barrier: sync, arrive and red of a block; bar.warp.sync needs nothing more than lockstep."""
     words = [word for word in item.opcode.split(".")[1:] if word not in ("cta", "aligned")]
-    after = compiler._next(compiler.index + 1)
+    after = compiler.after(compiler.index + 1)
     if words[0] == "warp":
         return [f"return M.warp_sync({compiler.value(item.operands[0], 'b32')}, w, {after}, {compiler.constant(item)})"]
     if words[0] == "cluster":
@@ -388,7 +388,7 @@ def _barrier(compiler: Compiler, item: Instruction) -> Lines:
     return [f"return M.barrier({number}, {count}, w, {after}, {kind}, {predicate}, {into}, {own})"]
 
 
-def _cluster(compiler: Compiler, words: list[str], after: int) -> Lines:
+def _cluster(compiler: Emitter, words: list[str], after: int) -> Lines:
     if "arrive" in words:
         return ["M.cluster_arrive(w)"]
     return [f"return M.cluster_wait(w, {after}, {compiler.constant(compiler.instruction)})"]
@@ -407,12 +407,12 @@ HANDLERS["bar"] = HANDLERS["barrier"] = _Barrier(_barrier)
 
 
 @handles("nanosleep")
-def sleep(compiler: Compiler, item: Instruction) -> Lines:
+def sleep(compiler: Emitter, item: Instruction) -> Lines:
     """Waits: nothing here takes time."""
     return ["M.sleeps = 256"]
 
 
-def address_of(compiler: Compiler, operand: Operand, space: str) -> str:
+def address_of(compiler: Emitter, operand: Operand, space: str) -> str:
     """The source of an address alone."""
     if not isinstance(operand, Address):
         raise compiler.error("an address stands in brackets")

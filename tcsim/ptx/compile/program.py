@@ -338,7 +338,7 @@ class Compiler:
             own += [self.instruction] * len(found)
             terminated = lines[-1].startswith("return ") if lines else False
         if not terminated:
-            found = end_of(self) if start == len(self.function.body) else [f"return {self._next(end)}"]
+            found = end_of(self) if start == len(self.function.body) else [f"return {self.after(end)}"]
             lines += found
             own += [self.instruction] * len(found)
         text, places = self._framed(number, lines, own)
@@ -391,7 +391,8 @@ class Compiler:
         )
         return not together and item.opcode.split(".")[0] not in TERMINATORS and any("M." in line for line in lines)
 
-    def _next(self, index: int) -> int:
+    def after(self, index: int) -> int:
+        """The block that begins with an instruction; -1 for none."""
         return self.block_of.get(index, -1)
 
     def _guard(self, item: Instruction) -> str:
@@ -423,7 +424,7 @@ class Compiler:
         if index in self.spins.told:
             lines.insert(0, f"M.note({self.constant(item.opcode)}, w)")
         if guard and lines[-1].startswith("return "):
-            after = self._next(index + 1)
+            after = self.after(index + 1)
             return [
                 *lines[:-1],
                 f"return M.guarded(w, {guard}, {after}, lambda w: {lines[-1].removeprefix('return ')})",

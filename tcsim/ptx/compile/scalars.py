@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -10,11 +10,9 @@ from tcsim.isa.scalar.catalog import scalar
 from tcsim.isa.scalar.table import CONTAINERS, Scalar
 from tcsim.isa.scalar.versions import version_of
 from tcsim.ptx.compile import contractions
+from tcsim.ptx.compile.emit import Emitter
 from tcsim.ptx.compile.exactness import unmeasured
 from tcsim.ptx.text.syntax import Immediate, Instruction, Negated, Operand, Pair, Register
-
-if TYPE_CHECKING:
-    from tcsim.ptx.compile.program import Compiler
 
 UFUNCS: dict[Any, str] = {
     np.add: "add",
@@ -26,7 +24,7 @@ UFUNCS: dict[Any, str] = {
 """Functions that can write into a register at once, by their names in generated source."""
 
 
-def statement(compiler: Compiler, item: Instruction) -> str | None:
+def statement(compiler: Emitter, item: Instruction) -> str | None:
     """The source line of a scalar instruction; None for what is not one.
 
     Raises PtxError where the operands do not fit, or the module's target does not have the instruction.
@@ -65,7 +63,7 @@ def statement(compiler: Compiler, item: Instruction) -> str | None:
     return note + _assigned(compiler, first, call, found.results[0])
 
 
-def _source(compiler: Compiler, found: Scalar, place: int, operand: Operand, type: str) -> str:
+def _source(compiler: Emitter, found: Scalar, place: int, operand: Operand, type: str) -> str:
     if place not in found.immediates:
         return compiler.value(operand, type)
     if not isinstance(operand, Immediate):
@@ -73,7 +71,7 @@ def _source(compiler: Compiler, found: Scalar, place: int, operand: Operand, typ
     return compiler.constant(operand.value)
 
 
-def _assigned(compiler: Compiler, to: Operand, source: str, type: str) -> str:
+def _assigned(compiler: Emitter, to: Operand, source: str, type: str) -> str:
     """A result into its register; a signed integer into a wider one with its sign."""
     if type[0] == "s" and isinstance(to, Register) and "x" not in type:
         own, part = CONTAINERS[compiler.type_of(to)].itemsize, CONTAINERS[type].itemsize
