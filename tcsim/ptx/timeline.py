@@ -16,8 +16,8 @@ from tcsim.ptx.check.checker import Checker
 from tcsim.ptx.check.mbarriers import flipped
 from tcsim.ptx.check.places import parts
 from tcsim.ptx.check.races import Races
+from tcsim.ptx.machine.arrays import LANES, Array
 from tcsim.ptx.machine.observer import Observer
-from tcsim.ptx.machine.threads import LANES, Array
 
 if TYPE_CHECKING:
     from tcsim.ptx.compile.families import Bound

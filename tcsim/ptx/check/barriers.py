@@ -10,7 +10,7 @@ import numpy as np
 
 from tcsim.ptx.check.clocks import EXECUTED, ORDERED
 from tcsim.ptx.compile.convergence import row_of
-from tcsim.ptx.machine.threads import LANES, Array
+from tcsim.ptx.machine.arrays import LANES, Array
 
 if TYPE_CHECKING:
     from tcsim.ptx.check.checker import Checker

@@ -12,8 +12,8 @@ from tcsim.ptx.check.clocks import EXECUTED, KINDS
 from tcsim.ptx.check.mbarriers import Work
 from tcsim.ptx.check.naming import CANCEL, Use
 from tcsim.ptx.check.operations import READ, WRITTEN, Operation
+from tcsim.ptx.machine.arrays import Array, distinct
 from tcsim.ptx.machine.tensor_memory import COLUMNS
-from tcsim.ptx.machine.threads import Array, distinct
 
 if TYPE_CHECKING:
     from tcsim.ptx.check.checker import Checker

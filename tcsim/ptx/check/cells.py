@@ -10,7 +10,7 @@ import numpy as np
 
 from tcsim.model.effects import Access
 from tcsim.ptx.check.tiles import Mend, View
-from tcsim.ptx.machine.threads import Array
+from tcsim.ptx.machine.arrays import Array
 
 if TYPE_CHECKING:
     from tcsim.ptx.machine.cluster import Cluster

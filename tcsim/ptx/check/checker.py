@@ -29,20 +29,21 @@ from tcsim.ptx.check.strength import order_of, scope_of
 from tcsim.ptx.check.together import Together
 from tcsim.ptx.check.traced import Traced
 from tcsim.ptx.check.words import Words
+from tcsim.ptx.machine.arrays import LANES, Array
 from tcsim.ptx.machine.observer import Observer
 from tcsim.ptx.machine.tensor_memory import COLUMNS
-from tcsim.ptx.machine.threads import LANES, Array
 
 if TYPE_CHECKING:
     from tcsim.ptx.compile.families import Bound
     from tcsim.ptx.hazards.hazard import Hazard
     from tcsim.ptx.machine.barriers import Barriers
     from tcsim.ptx.machine.cluster import Cluster
+    from tcsim.ptx.machine.faults import Stop
     from tcsim.ptx.machine.fibers import Wait
     from tcsim.ptx.machine.memory import Segment
     from tcsim.ptx.machine.pending import Flight, Tracker
     from tcsim.ptx.machine.performer import Performer
-    from tcsim.ptx.machine.threads import Stop, Threads
+    from tcsim.ptx.machine.threads import Threads
 
 _SIGNALLED = ("tcgen05", "cp.async")
 """Kinds of work that a signal can follow."""

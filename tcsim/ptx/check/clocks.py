@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tcsim.ptx.machine.threads import Array
+from tcsim.ptx.machine.arrays import Array
 
 KINDS = 6
 ORDERED, PROXIED, INITIALISED, EXECUTED, HANDED, GLOBALLY = range(KINDS)

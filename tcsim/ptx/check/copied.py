@@ -11,7 +11,7 @@ from tcsim.ptx.check import tags
 from tcsim.ptx.check.cells import Cells
 from tcsim.ptx.check.origins import Origins
 from tcsim.ptx.check.tiles import FILL
-from tcsim.ptx.machine.threads import Array
+from tcsim.ptx.machine.arrays import Array
 
 if TYPE_CHECKING:
     from tcsim.ptx.check.checker import Checker

@@ -9,7 +9,8 @@ import numpy as np
 
 from tcsim.memory import mbarrier_bits
 from tcsim.ptx.check.mbarriers import Object
-from tcsim.ptx.machine.threads import LANES, Array, Stop
+from tcsim.ptx.machine.arrays import LANES, Array
+from tcsim.ptx.machine.faults import Stop
 
 if TYPE_CHECKING:
     from tcsim.ptx.check.checker import Checker

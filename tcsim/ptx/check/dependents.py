@@ -8,8 +8,8 @@ import numpy as np
 
 from tcsim.ptx.check.clocks import ORDERED
 from tcsim.ptx.compile.convergence import row_of
+from tcsim.ptx.machine.arrays import Array
 from tcsim.ptx.machine.memory import Memory
-from tcsim.ptx.machine.threads import Array
 
 if TYPE_CHECKING:
     from tcsim.ptx.check.checker import Checker

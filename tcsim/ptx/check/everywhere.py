@@ -22,8 +22,8 @@ from tcsim.ptx.check.races import FAR, WEAK, Party, Races
 from tcsim.ptx.check.words import LANE_BITS, Conflict, Words
 from tcsim.ptx.compile.convergence import row_of
 from tcsim.ptx.compile.windows import SHARED_WINDOW
+from tcsim.ptx.machine.arrays import Array
 from tcsim.ptx.machine.memory import Segment
-from tcsim.ptx.machine.threads import Array
 
 if TYPE_CHECKING:
     from tcsim.ptx.check.checker import Checker

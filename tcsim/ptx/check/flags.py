@@ -10,7 +10,7 @@ import numpy as np
 
 from tcsim.ptx.check.clocks import EXECUTED, HANDED, Clocks
 from tcsim.ptx.check.strength import scope_of
-from tcsim.ptx.machine.threads import Array
+from tcsim.ptx.machine.arrays import Array
 
 _RELAXED = [EXECUTED, HANDED]
 """Kinds of order that relaxed accesses give too."""

@@ -11,7 +11,7 @@ import numpy as np
 from tcsim.layouts.swizzle import PATTERN_ROW, SWIZZLES
 from tcsim.ptx.check.tags import LINE, Tags, halves_of
 from tcsim.ptx.check.tiles import NEAR, Mend, View, dense_k
-from tcsim.ptx.machine.threads import Array
+from tcsim.ptx.machine.arrays import Array
 
 Lookup = Callable[[Array], Array]
 """Origins of shared addresses."""

@@ -15,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 
 from tcsim.ptx.check.clocks import ORDERED, Clocks
-from tcsim.ptx.machine.threads import LANES, Array, distinct
+from tcsim.ptx.machine.arrays import LANES, Array, distinct
 
 SEVERAL = LANES
 """In place of a lane: several lanes, or a warp as one, whose elements belong to no lane in particular (ldmatrix, wmma.store)."""

@@ -13,7 +13,7 @@ from tcsim.ptx.check.clocks import EXECUTED, INITIALISED, Clocks
 from tcsim.ptx.check.findings import Findings
 from tcsim.ptx.check.lanes import EVERY
 from tcsim.ptx.check.operations import Operation, Operations
-from tcsim.ptx.machine.threads import LANES, Array
+from tcsim.ptx.machine.arrays import LANES, Array
 
 if TYPE_CHECKING:
     from tcsim.ptx.compile.families import Bound

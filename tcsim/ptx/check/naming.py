@@ -12,8 +12,8 @@ from tcsim.ptx.check.clocks import EXECUTED
 from tcsim.ptx.check.conflicts import Name
 from tcsim.ptx.check.operations import READ, WRITTEN, Operation
 from tcsim.ptx.check.words import Conflict, Words
+from tcsim.ptx.machine.arrays import Array
 from tcsim.ptx.machine.tensor_memory import COLUMNS
-from tcsim.ptx.machine.threads import Array
 
 if TYPE_CHECKING:
     from tcsim.ptx.check.checker import Checker

@@ -9,7 +9,7 @@ import numpy as np
 
 from tcsim.ptx.check.clocks import EXECUTED, HANDED, NEVER, ORDERED, PROXIED, Clocks
 from tcsim.ptx.check.lanes import EVERY, LEARNS, SEVERAL, Lanes
-from tcsim.ptx.machine.threads import LANES, Array
+from tcsim.ptx.machine.arrays import LANES, Array
 
 READ, WRITTEN = range(2)
 """What can be known of an operation: that it has read its sources; that it has written its destinations too."""

@@ -25,7 +25,7 @@ from tcsim.ptx.check.descriptors import UNIT
 from tcsim.ptx.check.sums import Sums
 from tcsim.ptx.check.tiles import FILL, Mend, View, irregular, is_matrix, paired, pitch_of, step_of
 from tcsim.ptx.check.trials import Trial, Trials
-from tcsim.ptx.machine.threads import Array, each_once
+from tcsim.ptx.machine.arrays import Array, each_once
 
 if TYPE_CHECKING:
     from tcsim.ptx.check.checker import Checker

@@ -10,7 +10,7 @@ import numpy as np
 
 from tcsim.model.effects import Access
 from tcsim.ptx.compile.windows import SHARED_WINDOW
-from tcsim.ptx.machine.threads import LANES, Array, distinct
+from tcsim.ptx.machine.arrays import LANES, Array, distinct
 
 if TYPE_CHECKING:
     from tcsim.ptx.check.words import Words

@@ -23,8 +23,8 @@ import numpy as np
 
 from tcsim.ptx.check.clocks import GLOBALLY, ORDERED
 from tcsim.ptx.check.strength import is_far, order_of, scope_of
+from tcsim.ptx.machine.arrays import Array
 from tcsim.ptx.machine.memory import Memory
-from tcsim.ptx.machine.threads import Array
 from tcsim.ptx.text.syntax import Instruction
 
 if TYPE_CHECKING:

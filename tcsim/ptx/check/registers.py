@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tcsim.ptx.check.operations import WRITTEN, Operation
-from tcsim.ptx.machine.threads import LANES, Array, distinct
+from tcsim.ptx.machine.arrays import LANES, Array, distinct
 
 if TYPE_CHECKING:
     from tcsim.ptx.check.checker import Checker

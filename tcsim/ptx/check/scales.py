@@ -11,8 +11,8 @@ import numpy as np
 from tcsim.model.effects import Access
 from tcsim.ptx.check.tiles import FILL, View
 from tcsim.ptx.check.trials import Trial
+from tcsim.ptx.machine.arrays import Array
 from tcsim.ptx.machine.tensor_memory import COLUMNS
-from tcsim.ptx.machine.threads import Array
 
 if TYPE_CHECKING:
     from tcsim.ptx.check.copied import Copied

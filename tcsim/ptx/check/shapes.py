@@ -12,8 +12,8 @@ from tcsim.descriptors.tile_bytes import TileBytes, tile_bytes
 from tcsim.ptx.check import descriptors
 from tcsim.ptx.check.tiles import step_of
 from tcsim.ptx.check.trials import Trial
+from tcsim.ptx.machine.arrays import Array
 from tcsim.ptx.machine.tensor_memory import COLUMNS
-from tcsim.ptx.machine.threads import Array
 
 if TYPE_CHECKING:
     from tcsim.ptx.check.copied import Copied

@@ -21,7 +21,7 @@ import numpy as np
 
 from tcsim.ptx.check.tiles import Mend, View, stride
 from tcsim.ptx.check.trials import Trial
-from tcsim.ptx.machine.threads import Array
+from tcsim.ptx.machine.arrays import Array
 
 if TYPE_CHECKING:
     from tcsim.ptx.check.origins import Origins

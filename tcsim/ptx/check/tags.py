@@ -12,7 +12,7 @@ from tcsim.model.effects import Access
 from tcsim.model.form import Form
 from tcsim.ptx.check.tiles import FILL
 from tcsim.ptx.compile.carried import CONSTANT, UNKNOWN, Move
-from tcsim.ptx.machine.threads import LANES, Array
+from tcsim.ptx.machine.arrays import LANES, Array
 
 LINE = 40
 """Bits of a place below the number of the instruction that loaded it."""

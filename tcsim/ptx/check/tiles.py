@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tcsim.ptx.machine.threads import Array
+from tcsim.ptx.machine.arrays import Array
 
 NEAR = 4096
 """Bytes within which a product's operand may have begun at the wrong place of its tile: further on lie other tiles."""

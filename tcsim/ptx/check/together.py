@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tcsim.ptx.check.clocks import EXECUTED
 from tcsim.ptx.compile.convergence import LANES_OF, row_of
-from tcsim.ptx.machine.threads import LANES, Array
+from tcsim.ptx.machine.arrays import LANES, Array
 
 if TYPE_CHECKING:
     from tcsim.ptx.check.checker import Checker

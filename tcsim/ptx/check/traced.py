@@ -29,7 +29,7 @@ from tcsim.ptx.check.tiles import FILL, Mend, View, common_step, is_matrix, pair
 from tcsim.ptx.check.trials import Trial
 from tcsim.ptx.compile.carried import Move, Transfer
 from tcsim.ptx.compile.families import Rows
-from tcsim.ptx.machine.threads import LANES, Array
+from tcsim.ptx.machine.arrays import LANES, Array
 
 if TYPE_CHECKING:
     from tcsim.ptx.check.checker import Checker

@@ -16,7 +16,7 @@ import numpy as np
 from tcsim.ptx.check.clocks import GLOBALLY, HANDED, NEVER, ORDERED, PROXIED, Clocks
 from tcsim.ptx.check.lanes import LEARNS, READS, SEVERAL, WRITES
 from tcsim.ptx.check.operations import READ, WRITTEN, Operation, Operations
-from tcsim.ptx.machine.threads import Array, distinct
+from tcsim.ptx.machine.arrays import Array, distinct
 
 EMPTY: Array = np.zeros(0, np.int64)
 LANE_BITS = 6

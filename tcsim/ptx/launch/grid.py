@@ -20,13 +20,12 @@ from tcsim.ptx.launch.geometry import Geometry
 from tcsim.ptx.machine.block import Block
 from tcsim.ptx.machine.cluster import SHIFT, SHORT_SHIFT, Cluster
 from tcsim.ptx.machine.deadlock import deadlock
-from tcsim.ptx.machine.faults import EXCEPTIONS, stop_for
+from tcsim.ptx.machine.faults import EXCEPTIONS, Stop, stop_for
 from tcsim.ptx.machine.ledger import Sums
 from tcsim.ptx.machine.limits import Limits
 from tcsim.ptx.machine.memory import Memory, Segment
 from tcsim.ptx.machine.observer import Observer
 from tcsim.ptx.machine.pending import is_early
-from tcsim.ptx.machine.threads import Stop
 from tcsim.ptx.text.syntax import Instruction
 
 Progress = Callable[[int, int, int], None]

@@ -8,9 +8,10 @@ import numpy as np
 
 from tcsim.isa.setmaxnreg import RegisterPool
 from tcsim.ptx.compile.compiled import Compiled
+from tcsim.ptx.machine.arrays import LANES, Array, Mask
+from tcsim.ptx.machine.faults import Stop
 from tcsim.ptx.machine.fibers import Fibers, Wait
 from tcsim.ptx.machine.performer import Performer
-from tcsim.ptx.machine.threads import LANES, Array, Mask, Stop
 from tcsim.ptx.text.syntax import Instruction
 
 BARRIERS = 16

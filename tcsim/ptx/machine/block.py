@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tcsim.ptx.compile.compiled import COLLECTIVE, Compiled
-from tcsim.ptx.machine.faults import EXCEPTIONS, stop_for
+from tcsim.ptx.machine.arrays import Array, Mask
+from tcsim.ptx.machine.faults import EXCEPTIONS, Stop, stop_for
 from tcsim.ptx.machine.fibers import EXIT, Fiber, Fibers, Wait
 from tcsim.ptx.machine.meeting import Meeting
 from tcsim.ptx.machine.memory import Memory, Segment
 from tcsim.ptx.machine.register_file import RegisterFile
-from tcsim.ptx.machine.threads import Array, Mask, Stop
 
 if TYPE_CHECKING:
     from tcsim.ptx.machine.cluster import Cluster

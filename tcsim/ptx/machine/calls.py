@@ -14,11 +14,12 @@ from tcsim.ptx.compile.contraction import differ
 from tcsim.ptx.compile.control import PROVIDED
 from tcsim.ptx.compile.windows import SHARED_WINDOW
 from tcsim.ptx.machine.accesses import Accesses
+from tcsim.ptx.machine.arrays import Array, Mask
+from tcsim.ptx.machine.faults import Stop
 from tcsim.ptx.machine.ledger import Sums, halves
 from tcsim.ptx.machine.limits import Limits
 from tcsim.ptx.machine.memory import Segment
 from tcsim.ptx.machine.native import NATIVE
-from tcsim.ptx.machine.threads import Array, Mask, Stop
 
 FRAME_BYTES = 16  # of the stack that a frame takes besides its variables: what a return address needs at least
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from tcsim.core.errors import TcsimError
 from tcsim.ptx.machine import mbarriers
-from tcsim.ptx.machine.threads import LANES, Array, Stop
+from tcsim.ptx.machine.arrays import LANES, Array
+from tcsim.ptx.machine.faults import Stop
 
 if TYPE_CHECKING:
     from tcsim.ptx.machine.block import Block

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tcsim.core.addresses import MisalignedCopyError
 from tcsim.core.errors import TcsimError
 from tcsim.memory.mbarrier import BarrierCountError, TransactionError
 from tcsim.memory.tensor_memory import AllocationError
 from tcsim.ptx.machine.memory import MemoryFault
-from tcsim.ptx.machine.threads import Stop
+
+
+class Stop(Exception):
+    """The launch ends: a fault, a trap or a limit. `name` is one of `tcsim.ptx.HAZARDS`; `more` becomes the hazard's detail."""
+
+    def __init__(self, name: str, detail: str, thread: int | None = None, line: int | None = None, **more: Any) -> None:
+        super().__init__(detail)
+        self.name, self.detail, self.thread, self.line, self.more = name, detail, thread, line, more
+
 
 EXCEPTIONS = (ValueError, ArithmeticError, LookupError, TypeError, AttributeError, MemoryError, RecursionError)
 """What may come out of an instruction; TcsimError is a ValueError."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from tcsim.ptx.machine.threads import Array
+from tcsim.ptx.machine.arrays import Array
 from tcsim.ptx.text.syntax import Instruction
 
 EXIT = -1

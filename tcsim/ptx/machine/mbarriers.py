@@ -8,7 +8,7 @@ from tcsim.core.arguments import spread
 from tcsim.memory import mbarrier_bits
 from tcsim.memory.mbarrier import MBarrier
 from tcsim.model.effects import Signal
-from tcsim.ptx.machine.threads import LANES, Array
+from tcsim.ptx.machine.arrays import LANES, Array
 
 _ACTIONS: dict[str, Callable[[MBarrier, int], object]] = {
     "arrive": MBarrier.arrive,

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from tcsim.ptx.compile.pieces import first_piece
+from tcsim.ptx.machine.arrays import LANES, Array, Mask
 from tcsim.ptx.machine.barriers import Barriers
 from tcsim.ptx.machine.fibers import EXIT, Fiber
-from tcsim.ptx.machine.threads import LANES, Array, Mask
 
 _ALL = 0xFFFF_FFFF
 _NOTHING: dict[str, Any] = {"shuffle": (0, 0), "match": (0, 0), "vote": 0, "perform": ()}

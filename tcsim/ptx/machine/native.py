@@ -8,9 +8,9 @@ from collections.abc import Callable
 from types import MappingProxyType
 from typing import Any, Protocol
 
+from tcsim.ptx.machine.faults import Stop
 from tcsim.ptx.machine.limits import Limits
 from tcsim.ptx.machine.memory import Memory
-from tcsim.ptx.machine.threads import Stop
 
 _LONGEST = 1 << 16  # bytes of a format or of a string, without its NUL
 _CONVERSION = re.compile(

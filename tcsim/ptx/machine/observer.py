@@ -10,17 +10,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tcsim.model.effects import Effects, GroupOp, Outcome, Resource, Signal
-from tcsim.ptx.machine.threads import Array
+from tcsim.ptx.machine.arrays import Array
 
 if TYPE_CHECKING:
     from tcsim.ptx.compile.families import Bound
     from tcsim.ptx.hazards.hazard import Hazard
     from tcsim.ptx.machine.barriers import Barriers
+    from tcsim.ptx.machine.faults import Stop
     from tcsim.ptx.machine.fibers import Wait
     from tcsim.ptx.machine.memory import Segment
     from tcsim.ptx.machine.pending import Flight, Tracker
     from tcsim.ptx.machine.performer import Performer
-    from tcsim.ptx.machine.threads import Stop, Threads
+    from tcsim.ptx.machine.threads import Threads
 
 
 class Observer:

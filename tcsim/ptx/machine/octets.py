@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from tcsim.model.effects import EVERY_CTA, Access, Write, turns
+from tcsim.ptx.machine.arrays import TYPED, Array
 from tcsim.ptx.machine.calls import Calls
+from tcsim.ptx.machine.faults import Stop
 from tcsim.ptx.machine.memory import MemoryFault, Segment
 from tcsim.ptx.machine.tensor_memory import Columns
-from tcsim.ptx.machine.threads import TYPED, Array, Stop
 
 
 class Octets(Calls):

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tcsim.model.effects import Outcome, Pending, Signal
-from tcsim.ptx.machine.faults import EXCEPTIONS, stop_for
-from tcsim.ptx.machine.threads import Array, Stop
+from tcsim.ptx.machine.arrays import Array
+from tcsim.ptx.machine.faults import EXCEPTIONS, Stop, stop_for
 
 if TYPE_CHECKING:
     from tcsim.ptx.compile.families import Bound

@@ -14,13 +14,13 @@ from tcsim.model.effects import Access, Condition, Effects, Outcome, Resource, S
 from tcsim.ptx.compile.families import Bound, Operands, Rows, Together, stacked
 from tcsim.ptx.compile.windows import SHARED_WINDOW
 from tcsim.ptx.machine import mbarriers
-from tcsim.ptx.machine.faults import rule_for
+from tcsim.ptx.machine.arrays import LANES, Array, Mask
+from tcsim.ptx.machine.faults import Stop, rule_for
 from tcsim.ptx.machine.fibers import Wait
 from tcsim.ptx.machine.octets import Octets
 from tcsim.ptx.machine.pending import Flight, Queue
 from tcsim.ptx.machine.register_file import RegisterFile
 from tcsim.ptx.machine.tensor_memory import Columns
-from tcsim.ptx.machine.threads import LANES, Array, Mask, Stop
 
 if TYPE_CHECKING:
     from tcsim.ptx.machine.cluster import Cluster

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tcsim.ptx.machine.threads import Array
+from tcsim.ptx.machine.arrays import Array
 
 Numbers = Array
 """Registers by number, int64 (...)."""

@@ -7,57 +7,21 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tcsim.core.arguments import spread
 from tcsim.ptx.compile.compiled import SHARED_START
+from tcsim.ptx.machine.arrays import LANES, TYPED, Array, Mask
+from tcsim.ptx.machine.faults import Stop
 
 if TYPE_CHECKING:
     from tcsim.ptx.machine.observer import Observer
     from tcsim.ptx.text.syntax import Instruction
-
-Array = npt.NDArray[Any]
-Mask = Any  # True for all threads, or a bool array with an entry for each
-
-LANES = 32
-TYPED: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
-"""Unsigned integers by their bytes."""
-
 
 _MEASURED = {
     "nwarpid": 64, "nsmid": 132, "reserved_smem_offset_begin": 0, "reserved_smem_offset_end": 0x120, "reserved_smem_offset_cap": 0x400,
     "reserved_smem_offset_0": 0, "reserved_smem_offset_1": 0, "current_graph_exec": 0, **dict.fromkeys((f"envreg{index}" for index in range(32)), 0),
 }  # fmt: skip
 """Special registers as an H200 (driver 580) has them in a launch outside a graph that is not cooperative."""
-
-
-def each_once(values: Array) -> list[int]:
-    """Numbers, each once, ascending: most often they are all the same.
-
-    >>> each_once(np.array([3, 3])), each_once(np.array([5, 3, 5])), each_once(np.array([], np.int64))
-    ([3], [3, 5], [])
-    """
-    if len(values) and not np.count_nonzero(values != values[0]):
-        return [int(values[0])]
-    return sorted(set(values.tolist()))
-
-
-def distinct(values: Array) -> Array:
-    """Each of some small numbers once, ascending: of warps, blocks and the like, where sorting takes too long.
-
-    >>> distinct(np.array([3, 1, 3])).tolist()
-    [1, 3]
-    """
-    found: Array = np.flatnonzero(np.bincount(values))
-    return found
-
-
-class Stop(Exception):
-    """The launch ends: a fault, a trap or a limit. `name` is one of `tcsim.ptx.HAZARDS`; `more` becomes the hazard's detail."""
-
-    def __init__(self, name: str, detail: str, thread: int | None = None, line: int | None = None, **more: Any) -> None:
-        super().__init__(detail)
-        self.name, self.detail, self.thread, self.line, self.more = name, detail, thread, line, more
 
 
 class Threads:

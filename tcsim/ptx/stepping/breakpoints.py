@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tcsim.core.errors import listing, shortened
 from tcsim.memory.mbarrier_bits import unpack
 from tcsim.ptx.compile.compiled import Site
-from tcsim.ptx.machine.threads import LANES, Array
+from tcsim.ptx.machine.arrays import LANES, Array
 from tcsim.ptx.text.syntax import Location
 
 if TYPE_CHECKING:

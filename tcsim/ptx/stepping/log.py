@@ -15,7 +15,7 @@ from tcsim.ptx.compile.compiled import Site
 from tcsim.ptx.compile.families import Bound
 from tcsim.ptx.compile.landing import registers_in
 from tcsim.ptx.compile.ordinary import ordinary
-from tcsim.ptx.machine.threads import Array
+from tcsim.ptx.machine.arrays import Array
 from tcsim.ptx.text.syntax import Address
 
 MOST_BYTES = 512 << 20

@@ -14,13 +14,14 @@ from tcsim.ptx.compile.families import Bound, Operands
 from tcsim.ptx.hazards.hazard import Hazard
 from tcsim.ptx.launch.grid import Grid, Launch
 from tcsim.ptx.machine.accesses import store_order
+from tcsim.ptx.machine.arrays import Array, Mask
 from tcsim.ptx.machine.block import Block
 from tcsim.ptx.machine.cluster import Cluster
+from tcsim.ptx.machine.faults import Stop
 from tcsim.ptx.machine.fibers import Fiber
 from tcsim.ptx.machine.memory import Segment
 from tcsim.ptx.machine.pending import Flight
 from tcsim.ptx.machine.performer import Holding
-from tcsim.ptx.machine.threads import Array, Mask, Stop
 from tcsim.ptx.stepping.log import Asked, Event, Log, Work
 from tcsim.ptx.stepping.places import placed
 

@@ -21,8 +21,8 @@ from tcsim.numbers.formats import FORMATS, Format
 from tcsim.numbers.formats import format as find_format
 from tcsim.ptx.compile.compiled import Compiled, Site
 from tcsim.ptx.compile.families import Bound
+from tcsim.ptx.machine.arrays import LANES, Array
 from tcsim.ptx.machine.memory import Memory
-from tcsim.ptx.machine.threads import LANES, Array
 from tcsim.ptx.stepping import text
 from tcsim.ptx.stepping.arrays import Named
 from tcsim.ptx.stepping.machine import SteppedBlock

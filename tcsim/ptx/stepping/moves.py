@@ -14,7 +14,7 @@ import numpy as np
 
 from tcsim.model.effects import Access, Outcome, Write
 from tcsim.ptx.compile.compiled import Site
-from tcsim.ptx.machine.threads import Array
+from tcsim.ptx.machine.arrays import Array
 from tcsim.ptx.stepping.log import Asked, Event, Work
 from tcsim.ptx.stepping.matrices import operands_of, registers_of
 from tcsim.ptx.stepping.places import taken_apart

@@ -13,7 +13,7 @@ from tcsim.isa.tcgen05.multiply_operands import Multiplication
 from tcsim.isa.wgmma.multiply import WarpgroupMultiply
 from tcsim.layouts.layout import FragmentLayout
 from tcsim.ptx.compile.compiled import Site
-from tcsim.ptx.machine.threads import LANES, Array
+from tcsim.ptx.machine.arrays import LANES, Array
 from tcsim.ptx.stepping.log import Asked, Work
 from tcsim.ptx.stepping.matrices import operands_of, registers_of
 from tcsim.ptx.stepping.moves import DIGIT, Byte, Numbered, Tagged

@@ -19,8 +19,8 @@ from tcsim.numbers.formats import Format
 from tcsim.ptx.compile.compiled import SHARED_START, Site
 from tcsim.ptx.hazards.hazard import Hazard
 from tcsim.ptx.launch.grid import Grid, Launch
+from tcsim.ptx.machine.arrays import LANES, Array
 from tcsim.ptx.machine.memory import Memory
-from tcsim.ptx.machine.threads import LANES, Array
 from tcsim.ptx.stepping import matrices, state
 from tcsim.ptx.stepping.arrays import Named
 from tcsim.ptx.stepping.breakpoints import Breakpoint, Line, Source, When

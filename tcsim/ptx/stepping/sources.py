@@ -9,7 +9,7 @@ from tcsim.isa.matrix.semantics import MatrixMove
 from tcsim.isa.wmma.tile import FragmentMove
 from tcsim.ptx.compile.landing import registers_in
 from tcsim.ptx.compile.ordinary import ordinary
-from tcsim.ptx.machine.threads import LANES
+from tcsim.ptx.machine.arrays import LANES
 from tcsim.ptx.stepping.log import Asked, Event, Record
 from tcsim.ptx.stepping.moves import Byte, moved_by
 from tcsim.ptx.stepping.products import factors, is_product

@@ -11,8 +11,8 @@ import numpy as np
 from tcsim.core.errors import OperandError, TcsimError, listing, nearest, shortened
 from tcsim.memory.mbarrier_bits import unpack
 from tcsim.ptx.compile.compiled import Site
+from tcsim.ptx.machine.arrays import LANES, Array
 from tcsim.ptx.machine.deadlock import waiting_for
-from tcsim.ptx.machine.threads import LANES, Array
 from tcsim.ptx.stepping import text
 from tcsim.ptx.stepping.machine import SteppedBlock
 from tcsim.ptx.stepping.places import runs, taken_apart

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from tcsim.ptx.machine.arrays import LANES, Array
 from tcsim.ptx.machine.deadlock import threads_in_words
-from tcsim.ptx.machine.threads import LANES, Array
 from tcsim.ptx.text.syntax import (
     Address,
     Group,

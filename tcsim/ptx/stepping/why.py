@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from tcsim.core.errors import OperandError, shortened
-from tcsim.ptx.machine.threads import LANES
+from tcsim.ptx.machine.arrays import LANES
 from tcsim.ptx.stepping import text
 from tcsim.ptx.stepping.arrays import Named
 from tcsim.ptx.stepping.log import Log, Record, Work

@@ -20,8 +20,8 @@ from tcsim.ptx.check.checker import Checker
 from tcsim.ptx.check.lanes import SEVERAL
 from tcsim.ptx.check.operations import Operation
 from tcsim.ptx.check.words import Words
+from tcsim.ptx.machine.arrays import Array
 from tcsim.ptx.machine.cluster import Cluster
-from tcsim.ptx.machine.threads import Array
 from tcsim.ptx.observer import Observer
 
 _ODD = np.uint64(0x9E3779B97F4A7C15)
