@@ -19,20 +19,6 @@ MOST_TOGETHER = 2  # modules that may import each other, in a ring or otherwise
 MOST_LOOSE = 6  # modules of tcsim that are in no package
 RINGS_OF_PTX: tuple[set[str], ...] = (
     {
-        "machine.accesses",
-        "machine.barriers",
-        "machine.block",
-        "machine.calls",
-        "machine.cluster",
-        "machine.deadlock",
-        "machine.meeting",
-        "machine.observer",
-        "machine.octets",
-        "machine.pending",
-        "machine.performer",
-        "machine.threads",
-    },
-    {
         "check.barriers",
         "check.blocks",
         "check.checker",

@@ -17,9 +17,7 @@ from tcsim.ptx.machine.tensor_memory import COLUMNS
 
 if TYPE_CHECKING:
     from tcsim.ptx.check.checker import Checker
-    from tcsim.ptx.machine.barriers import Barriers
-    from tcsim.ptx.machine.performer import Performer
-    from tcsim.ptx.machine.threads import Threads
+    from tcsim.ptx.machine.view import BlockView, EffectsView, ThreadsView
 
 _LANES_OF_TMEM = 128
 
@@ -50,7 +48,7 @@ class Blocks:
 
     # --- shared memory of other blocks
 
-    def reached(self, block: Threads, rank: int, warps: Array, line: int, by: Operation | None = None) -> None:
+    def reached(self, block: ThreadsView, rank: int, warps: Array, line: int, by: Operation | None = None) -> None:
         """Warps of a block, or an operation, touch the shared memory of another one, which has to have started, and not to have ended."""
         checker, clocks = self.checker, self.checker.clocks
         some = distinct(warps)
@@ -68,11 +66,11 @@ class Blocks:
         own[some] = clocks.now[some]
         self.reach_lines.setdefault(rank, np.zeros(clocks.warps, np.int64))[some] = line
 
-    def _early(self, block: Threads, rank: int, line: int) -> None:
+    def _early(self, block: ThreadsView, rank: int, line: int) -> None:
         said = f"{self.checker.findings.opcode(line)} touches shared memory of block {rank} of the cluster, which may have ended"
         self.checker.findings.report("CLUSTER_EARLY_EXIT", said, line, 0, self.checker.index(block), None, rank=rank)
 
-    def exited(self, block: Barriers, mask: Array) -> None:
+    def exited(self, block: BlockView, mask: Array) -> None:
         """Threads end."""
         checker = self.checker
         some = checker.some(block, np.nonzero(mask)[0])
@@ -86,7 +84,7 @@ class Blocks:
         if not (block.alive & ~mask).any():
             self._ended(block)
 
-    def _ended(self, block: Barriers) -> None:
+    def _ended(self, block: BlockView) -> None:
         checker, rank = self.checker, block.rank
         self.gone[rank] = self.leaving[rank]
         reached = self.reaches.get(rank)
@@ -107,7 +105,7 @@ class Blocks:
 
     # --- Tensor Memory
 
-    def granted(self, block: Performer, resource: Resource, outcome: Outcome | None, threads: Array) -> None:
+    def granted(self, block: EffectsView, resource: Resource, outcome: Outcome | None, threads: Array) -> None:
         """Columns are taken or given back, or the right to take them."""
         checker = self.checker
         line = checker.findings.number(block.here)
@@ -134,7 +132,7 @@ class Blocks:
                 )
             taken[first : first - resource.delta] = 0
 
-    def _answered(self, block: Performer, outcome: Outcome, threads: Array, line: int) -> None:
+    def _answered(self, block: EffectsView, outcome: Outcome, threads: Array, line: int) -> None:
         """clusterlaunchcontrol.try_cancel writes its answer, through the async proxy, and tells an mbarrier."""
         checker, operations = self.checker, self.checker.operations
         warps = checker.some(block, threads)[:1]
@@ -159,7 +157,7 @@ class Blocks:
                 words.note_landing(places, by)
         checker.following_now = [Work([by], 1, checker.clocks.published(warps), frozenset(warps.tolist()))]
 
-    def grouped(self, block: Threads, group: int, thread: int) -> None:
+    def grouped(self, block: ThreadsView, group: int, thread: int) -> None:
         """An instruction with .cta_group: all of a kernel have to have the same."""
         checker = self.checker
         line = checker.findings.number(block.here)
@@ -169,7 +167,7 @@ class Blocks:
             said = f"{checker.findings.opcode(line)} in a kernel with {checker.findings.opcode(self._group[1])}"
             checker.findings.report("CTA_GROUP_MISMATCH", said, line, self._group[1], checker.index(block), thread)
 
-    def _peer(self, block: Performer, threads: Array, line: int) -> None:
+    def _peer(self, block: EffectsView, threads: Array, line: int) -> None:
         """A pair's columns are given back: the peer's alloc has to come before."""
         checker, other = self.checker, self._paired.get(block.rank ^ 1)
         if other is None:
@@ -179,7 +177,9 @@ class Blocks:
             said = f"nothing orders {checker.findings.opcode(theirs)} of block {block.rank ^ 1} of the cluster before {checker.findings.opcode(line)}"
             checker.findings.report("TMEM_PEER_ORDER", said, line, theirs, checker.index(block), int(threads[0]))
 
-    def _taken(self, block: Performer, resource: Resource, outcome: Outcome | None, threads: Array, line: int) -> None:
+    def _taken(
+        self, block: EffectsView, resource: Resource, outcome: Outcome | None, threads: Array, line: int
+    ) -> None:
         checker, rank = self.checker, block.rank
         self._allocations.add(line)
         if resource.pair:
@@ -196,7 +196,7 @@ class Blocks:
             checker.forget(rank, first, resource.delta)
             checker.told_address(block, write.at, threads, line)
 
-    def _cleared(self, block: Performer, rank: int, first: int, count: int, threads: Array, line: int) -> None:
+    def _cleared(self, block: EffectsView, rank: int, first: int, count: int, threads: Array, line: int) -> None:
         """Giving columns back is like writing them: nothing may be in flight there."""
         checker = self.checker
         words = checker.words("tmem", rank)
@@ -206,7 +206,7 @@ class Blocks:
         if found:
             checker.naming.report(Use(block, words, at, np.full(len(at), threads[0]), line, "write", rank), found)
 
-    def used(self, block: Performer, rank: int, offsets: Array, size: int, line: int) -> None:
+    def used(self, block: EffectsView, rank: int, offsets: Array, size: int, line: int) -> None:
         """Work touches Tensor Memory, which has to be taken."""
         taken = self.taken.get(rank)
         first = offsets // 4 % COLUMNS

@@ -36,14 +36,12 @@ from tcsim.ptx.machine.tensor_memory import COLUMNS
 if TYPE_CHECKING:
     from tcsim.ptx.compile.families import Bound
     from tcsim.ptx.hazards.hazard import Hazard
-    from tcsim.ptx.machine.barriers import Barriers
     from tcsim.ptx.machine.cluster import Cluster
     from tcsim.ptx.machine.faults import Stop
     from tcsim.ptx.machine.fibers import Wait
+    from tcsim.ptx.machine.flights import Flight, Tracker
     from tcsim.ptx.machine.memory import Segment
-    from tcsim.ptx.machine.pending import Flight, Tracker
-    from tcsim.ptx.machine.performer import Performer
-    from tcsim.ptx.machine.threads import Threads
+    from tcsim.ptx.machine.view import BlockView, EffectsView, ThreadsView
 
 _SIGNALLED = ("tcgen05", "cp.async")
 """Kinds of work that a signal can follow."""
@@ -86,21 +84,21 @@ class Checker(Observer):
 
     # --- places and people
 
-    def warps(self, block: Threads, threads: Array) -> Array:
+    def warps(self, block: ThreadsView, threads: Array) -> Array:
         """The warps of threads, in the cluster, one for each thread."""
         found: Array = threads // LANES + block.rank * self.per_block
         return found
 
-    def some(self, block: Threads, threads: Array) -> Array:
+    def some(self, block: ThreadsView, threads: Array) -> Array:
         """The warps of threads, each once."""
         return warps_in(threads.tobytes(), threads.dtype.str, block.rank * self.per_block)
 
-    def bits(self, block: Threads, mask: Array) -> tuple[Array, Array, Array]:
+    def bits(self, block: ThreadsView, mask: Array) -> tuple[Array, Array, Array]:
         """Of threads the warps, and of each the lanes and those that have not ended, as bits."""
         alive = self.cluster.blocks[block.rank].alive
         return lanes_in(mask.tobytes(), alive.tobytes(), block.rank * self.per_block)
 
-    def index(self, block: Threads) -> Sequence[int]:
+    def index(self, block: ThreadsView) -> Sequence[int]:
         """Which block it is, for a hazard."""
         return block.index
 
@@ -120,7 +118,7 @@ class Checker(Observer):
     # --- ordinary accesses
 
     def accessed(
-        self, block: Threads, kind: str, segment: Segment | None, offsets: Array, size: int, threads: Array, written: Array | None = None
+        self, block: ThreadsView, kind: str, segment: Segment | None, offsets: Array, size: int, threads: Array, written: Array | None = None
     ) -> None:  # fmt: skip
         """Loads, stores and atomics of shared memory; those of global memory only as far as they synchronise."""
         rank = self.ranks.get(id(segment), -1)
@@ -160,14 +158,14 @@ class Checker(Observer):
             self.flags.release(block.rank, some, opcode, releases)
 
     def touch(
-        self, block: Threads, words: Words, rank: int, at: Array, warps: Array, threads: Array, line: int, kind: str, lanes: Array
+        self, block: ThreadsView, words: Words, rank: int, at: Array, warps: Array, threads: Array, line: int, kind: str, lanes: Array
     ) -> None:  # fmt: skip
         """Lanes access words: what is wrong with that, and that they did."""
         self._judge(block, words, rank, at, warps, threads, line, kind, lanes)
         self._note(words, at, warps, line, kind, lanes)
 
     def _judge(
-        self, block: Threads, words: Words, rank: int, at: Array, warps: Array, threads: Array, line: int, kind: str, lanes: Array
+        self, block: ThreadsView, words: Words, rank: int, at: Array, warps: Array, threads: Array, line: int, kind: str, lanes: Array
     ) -> None:  # fmt: skip
         found = words.conflicts(at, warps, kind != "read", kind != "write", lanes)
         if found:
@@ -188,7 +186,7 @@ class Checker(Observer):
 
     # --- instructions of the catalog
 
-    def performed(self, block: Performer, bound: Bound, effects: Effects, threads: Array, mask: Array) -> None:
+    def performed(self, block: EffectsView, bound: Bound, effects: Effects, threads: Array, mask: Array) -> None:
         """Reads, writes, fences, and phases that were seen."""
         self.everywhere.maps.clear()
         self.meetings.activity[block.rank] += 1
@@ -226,12 +224,12 @@ class Checker(Observer):
                 self.signals.given(block, bound, signal, threads)
         self.origins.performed(block, bound, effects, threads, mask)
 
-    def incomplete(self, block: Performer, bound: Bound, missing: Array) -> None:
+    def incomplete(self, block: EffectsView, bound: Bound, missing: Array) -> None:
         """Threads of a warp or warpgroup do not execute what all of it has to."""
         self.together.incomplete(block, bound, missing)
 
     def _instruction(
-        self, block: Performer, bound: Bound, access: Access, threads: Array, kind: str
+        self, block: EffectsView, bound: Bound, access: Access, threads: Array, kind: str
     ) -> list[tuple[Words, Array, Array, int, str, Array]]:
         """Judge an access; what is to be noted of it, once all that the instruction accesses is judged."""
         line, notes = self.findings.number(block.here), []
@@ -251,13 +249,13 @@ class Checker(Observer):
             notes.append((words, own.at, warps, line, kind, lanes))
         return notes
 
-    def moved(self, block: Threads, carry: Any, mask: Array, partners: Array | None = None) -> None:
+    def moved(self, block: ThreadsView, carry: Any, mask: Array, partners: Array | None = None) -> None:
         """Elements go from register to register, to memory and back."""
         self.origins.moved(block, carry, mask, partners)
 
     # --- order
 
-    def _ordered(self, block: Performer, order: Order, threads: Array) -> None:
+    def _ordered(self, block: EffectsView, order: Order, threads: Array) -> None:
         some = self.some(block, threads)
         if order.kind == "fence.proxy":
             if "async" in order.proxies and (not order.spaces or "shared" in order.spaces):
@@ -277,12 +275,12 @@ class Checker(Observer):
         elif order.kind in ("fence", "fence.sc"):
             self._fence(block, mask_of(block.threads, threads), order.scope)
 
-    def fenced(self, block: Threads, mask: Array) -> None:
+    def fenced(self, block: ThreadsView, mask: Array) -> None:
         """membar."""
         self.meetings.activity[block.rank] += 1
         self._fence(block, mask, scope_of(block.here.opcode) if block.here is not None else "cta")
 
-    def _fence(self, block: Threads, mask: Array, scope: str) -> None:
+    def _fence(self, block: ThreadsView, mask: Array, scope: str) -> None:
         warps, now, alive = self.bits(block, mask)
         if self.everywhere.party is not None:
             self.everywhere.party.fence(warps, scope, block.here)
@@ -290,29 +288,29 @@ class Checker(Observer):
         self.lanes.learning(warps, now, alive, self.clocks.heard[warps].max(0))
         self.clocks.fence(warps)
 
-    def exchanged(self, block: Threads, mask: Array) -> None:
+    def exchanged(self, block: ThreadsView, mask: Array) -> None:
         """Lanes wait for each other, and no memory is ordered."""
         self.lanes.join(*self.bits(block, mask))
 
-    def met(self, block: Barriers, mask: Array, members: Array) -> None:
+    def met(self, block: BlockView, mask: Array, members: Array) -> None:
         """bar.warp.sync orders what its lanes did."""
         self.meetings.activity[block.rank] += 1
         for each in np.unique(members[mask]).tolist():
             warps, now, alive = self.bits(block, mask & (members == each))
             self.lanes.together(warps, now & np.uint32(each), alive)
 
-    def arrived(self, block: Barriers, scope: str, number: int, mask: Array) -> None:
+    def arrived(self, block: BlockView, scope: str, number: int, mask: Array) -> None:
         """Arrivals at barriers publish what was before them."""
         self.meetings.arrived(block, scope, number, mask)
 
-    def passed(self, block: Barriers, scope: str, number: int, mask: Array) -> None:
+    def passed(self, block: BlockView, scope: str, number: int, mask: Array) -> None:
         """Those who waited learn it."""
         self.meetings.passed(block, scope, number, mask)
 
     # --- mbarriers
 
     def signalled(
-        self, block: Performer, signal: Signal, key: int, count: int, before: int, after: int, threads: Array
+        self, block: EffectsView, signal: Signal, key: int, count: int, before: int, after: int, threads: Array
     ) -> None:
         """An mbarrier is made, ends, or gets an arrival or bytes."""
         self.signals.signalled(block, signal, key, count, before, after, threads)
@@ -416,20 +414,20 @@ class Checker(Observer):
         self.following_now = None
         self.flights.pop(id(flight), None)
 
-    def grouped(self, block: Performer, group: GroupOp, threads: Array) -> None:
+    def grouped(self, block: EffectsView, group: GroupOp, threads: Array) -> None:
         """Waits for groups: those who wait know that their work is done."""
         if group.op != "wait":
             return
-        counts = block._counts(group.kind)
+        counts = block.committed(group.kind)
         pending = None if group.kind in ("tcgen05.ld", "tcgen05.st") else group.pending
         some = self.some(block, threads)
         self.operations.waited(group.kind, block.rank, some, threads, counts, pending, group.reads_only)
 
-    def needed(self, block: Performer, numbers: frozenset[int], mask: Array) -> None:
+    def needed(self, block: EffectsView, numbers: frozenset[int], mask: Array) -> None:
         """A register that tcgen05.ld writes is read: the load is over for that thread."""
         self.operations.needed("tcgen05.ld", block.rank, numbers, mask)
 
-    def touched(self, block: Threads, reads: frozenset[int], writes: frozenset[int], mask: Array) -> None:
+    def touched(self, block: ThreadsView, reads: frozenset[int], writes: frozenset[int], mask: Array) -> None:
         """Registers that wgmma uses are read and written."""
         self.registers.touched(block, reads, writes, mask)
 
@@ -454,7 +452,7 @@ class Checker(Observer):
             at = (np.arange(128)[:, None] * COLUMNS + first + np.arange(count)).reshape(-1)
             words.forget(at)
 
-    def told_address(self, block: Performer, at: Access, threads: Array, line: int) -> None:
+    def told_address(self, block: EffectsView, at: Access, threads: Array, line: int) -> None:
         """tcgen05.alloc writes where its columns are."""
         address, _ = block.places(at)
         offsets = address & 0xFFFFFF
@@ -465,7 +463,7 @@ class Checker(Observer):
             np.full(len(places), EACH),
         )  # fmt: skip
 
-    def granted(self, block: Performer, resource: Resource, outcome: Outcome | None, threads: Array) -> None:
+    def granted(self, block: EffectsView, resource: Resource, outcome: Outcome | None, threads: Array) -> None:
         """Tensor Memory is taken or given back; a cluster that has not started is cancelled."""
         self.blocks.granted(block, resource, outcome, threads)
 
@@ -473,7 +471,7 @@ class Checker(Observer):
         """What follows from what was granted is done."""
         self.following_now = None
 
-    def exited(self, block: Barriers, mask: Array) -> None:
+    def exited(self, block: BlockView, mask: Array) -> None:
         """Threads end: nothing that they or others have in flight may need them."""
         self.meetings.exited(block, mask)
         self.blocks.exited(block, mask)
@@ -488,6 +486,6 @@ class Checker(Observer):
                 self.objects.over(key, found, self.index(self.cluster.blocks[key >> 24 & 0xFF]))
         self.deadlocks.ended(stop)
 
-    def stuck(self, block: Barriers, waits: Wait) -> str:
+    def stuck(self, block: BlockView, waits: Wait) -> str:
         """What threads that wait for ever wait for."""
         return self.deadlocks.explained(block, waits)

@@ -15,9 +15,8 @@ from tcsim.ptx.machine.arrays import Array
 
 if TYPE_CHECKING:
     from tcsim.ptx.check.checker import Checker
-    from tcsim.ptx.machine.pending import Flight
-    from tcsim.ptx.machine.performer import Performer
-    from tcsim.ptx.machine.threads import Threads
+    from tcsim.ptx.machine.flights import Flight
+    from tcsim.ptx.machine.view import EffectsView, ThreadsView
 
 
 class Copied(Origins):
@@ -30,7 +29,7 @@ class Copied(Origins):
         self.cells = Cells(checker.cluster)
         self._values: dict[int, Array] = {}  # by flight: the origins of registers that it stores (halves, threads)
 
-    def _tags(self, block: Threads) -> tags.Tags:
+    def _tags(self, block: ThreadsView) -> tags.Tags:
         found = self.tags.get(block.rank)
         if found is None:
             program = self.checker.cluster.blocks[block.rank].program
@@ -90,7 +89,7 @@ class Copied(Origins):
             self._spread(flight.block, write.at, table[which.reshape(-1, write.at.size)], line, pitch)
         return True
 
-    def _spread(self, block: Performer, access: Access, origin: Array, line: int, pitch: int) -> None:
+    def _spread(self, block: EffectsView, access: Access, origin: Array, line: int, pitch: int) -> None:
         """Bytes with origins (accesses, size) are written."""
         for at in block.copies(access):
             address, cta = block.places(at)

@@ -14,9 +14,9 @@ from tcsim.ptx.machine.faults import Stop
 
 if TYPE_CHECKING:
     from tcsim.ptx.check.checker import Checker
-    from tcsim.ptx.machine.barriers import Barriers
     from tcsim.ptx.machine.block import Block
     from tcsim.ptx.machine.fibers import Fiber, Wait
+    from tcsim.ptx.machine.view import BlockView
 
 _STUCK = {"registers": "SETMAXNREG_OVERSUBSCRIBED", "tmem": "TMEM_DEADLOCK"}
 """By what threads wait for: a rule of its own."""
@@ -32,7 +32,7 @@ class Deadlocks:
 
     # --- in words
 
-    def explained(self, block: Barriers, waits: Wait) -> str:
+    def explained(self, block: BlockView, waits: Wait) -> str:
         """What else there is to say of threads that wait; empty for nothing."""
         if waits.kind == "mbarrier":
             found = self.checker.objects.live.get(waits.address)
@@ -62,7 +62,7 @@ class Deadlocks:
             return f" by {found[0][1]}"
         return f" ({', '.join(f'{count:,} by {opcode}' for count, opcode in found)})" if found else ""
 
-    def _resource(self, block: Barriers, waits: Wait) -> str:
+    def _resource(self, block: BlockView, waits: Wait) -> str:
         if waits.resource == "registers":
             if block.pool is None:
                 return f"; each of the {block.warps} warps still has the {block.program.registers_at_launch} of its launch, and no setmaxnreg.dec gave any back"

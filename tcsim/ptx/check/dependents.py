@@ -14,7 +14,7 @@ from tcsim.ptx.machine.memory import Memory
 if TYPE_CHECKING:
     from tcsim.ptx.check.checker import Checker
     from tcsim.ptx.compile.compiled import Compiled
-    from tcsim.ptx.machine.threads import Threads
+    from tcsim.ptx.machine.view import ThreadsView
 
 _WORD = 4
 _ROW = 64  # words that are noted at once, at the most
@@ -95,7 +95,7 @@ class Dependents:
         """Warps have waited for the grids that this one depends on."""
         self.waited[warps] = self.checker.clocks.now[warps]
 
-    def accessed(self, block: Threads, addresses: Array, size: int, warps: Array, line: int, writes: bool) -> None:
+    def accessed(self, block: ThreadsView, addresses: Array, size: int, warps: Array, line: int, writes: bool) -> None:
         """Warps, or work that they issue, access global memory, elementwise."""
         checker = self.checker
         if self.ledger is not None:

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from tcsim.ptx.check.checker import Checker
     from tcsim.ptx.compile.compiled import Compiled
     from tcsim.ptx.compile.families import Bound
-    from tcsim.ptx.machine.performer import Performer
-    from tcsim.ptx.machine.threads import Threads
+    from tcsim.ptx.machine.view import EffectsView, ThreadsView
 
 MOST_BYTES = 1 << 28
 """Of a segment that is followed; larger ones are not."""
@@ -98,7 +97,7 @@ class Everywhere:
 
     # --- ordinary accesses
 
-    def accessed(self, block: Threads, kind: str, addresses: Array, size: int, threads: Array, line: int) -> None:
+    def accessed(self, block: ThreadsView, kind: str, addresses: Array, size: int, threads: Array, line: int) -> None:
         """Loads, stores and atomics of warps."""
         if kind == "read" and not self.memories:
             return
@@ -117,7 +116,7 @@ class Everywhere:
         if found:
             self.checker.naming.report(use, found)
 
-    def instruction(self, block: Performer, bound: Bound, access: Access, threads: Array, kind: str) -> None:
+    def instruction(self, block: EffectsView, bound: Bound, access: Access, threads: Array, kind: str) -> None:
         """An access of an instruction of the catalog; that of a tensor map by a copy is kept for the copy."""
         line = self.checker.findings.number(block.here)
         if kind == "read" and access.operand in bound.form and bound.form[access.operand].within:
@@ -145,7 +144,7 @@ class Everywhere:
                 self.maps.append((words, at, self.checker.some(block, users)))
 
     @staticmethod
-    def _within(block: Performer, access: Access) -> tuple[Array, Any]:
+    def _within(block: EffectsView, access: Access) -> tuple[Array, Any]:
         """The addresses of an access that lie in global memory, and which of all they are."""
         if access.space not in ("global", "generic"):
             return np.zeros(0, np.int64), slice(0)
@@ -157,7 +156,7 @@ class Everywhere:
 
     # --- tensor maps
 
-    def _placed(self, block: Performer, bound: Bound, access: Access, threads: Array, line: int) -> None:
+    def _placed(self, block: EffectsView, bound: Bound, access: Access, threads: Array, line: int) -> None:
         """An operand names a tensor map: it has to lie in a state space that has maps, at a multiple of what they need."""
         if access.space != "generic":
             return
@@ -194,7 +193,7 @@ class Everywhere:
         if order.sem in ("acquire", "acq_rel"):
             self.acquired[warps] = clocks.known[warps, ORDERED]
 
-    def _used(self, block: Performer, words: Words, at: Array, threads: Array, line: int) -> None:
+    def _used(self, block: EffectsView, words: Words, at: Array, threads: Array, line: int) -> None:
         """Copies take a map: whoever wrote it has released it, and the warp of each copy has acquired it."""
         checker, who = self.checker, words.who[at]
         written = (who > 0) & (who <= checker.clocks.warps)
@@ -214,7 +213,7 @@ class Everywhere:
     # --- asynchronous work
 
     def reached(
-        self, block: Performer, bound: Bound, access: Access, threads: Array, asked: Array, writes: bool, made: Collection[Operation]
+        self, block: EffectsView, bound: Bound, access: Access, threads: Array, asked: Array, writes: bool, made: Collection[Operation]
     ) -> None:  # fmt: skip
         """What operations of one instruction read or write in global memory, each what its own threads do: of this launch, and before those that depend on it."""
         addresses, which = self._within(block, access)
@@ -235,7 +234,7 @@ class Everywhere:
                 own = touched if warps is None else own & touched
             self._launched(block, addresses[own], access.size, writes, by)
 
-    def _launched(self, block: Performer, addresses: Array, size: int, writes: bool, by: Operation) -> None:
+    def _launched(self, block: EffectsView, addresses: Array, size: int, writes: bool, by: Operation) -> None:
         """What an operation reads or writes, for other blocks and other launches."""
         warps = np.full(len(addresses), by.warps[0])
         if self.party is not None:
@@ -246,7 +245,7 @@ class Everywhere:
             dependents.accessed(block, addresses, size, warps, by.line, writes)
 
     def _work(
-        self, block: Performer, addresses: Array, size: int, mask: Array | None, writes: bool, by: Operation
+        self, block: EffectsView, addresses: Array, size: int, mask: Array | None, writes: bool, by: Operation
     ) -> None:
         """What an operation reads or writes; mask: which of the bytes (addresses, size)."""
         if not writes and not self.memories:

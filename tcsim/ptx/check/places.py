@@ -15,7 +15,7 @@ from tcsim.ptx.machine.arrays import LANES, Array, distinct
 if TYPE_CHECKING:
     from tcsim.ptx.check.words import Words
     from tcsim.ptx.compile.families import Bound
-    from tcsim.ptx.machine.performer import Performer
+    from tcsim.ptx.machine.view import EffectsView
 
 Part = tuple[int, Array, int, Array | None, Array]
 """Rank of the block, offsets in its memory, bytes of each, which of them (None: all), threads."""
@@ -56,7 +56,7 @@ class Extents:
         self._words = 0
 
     def of(
-        self, block: Performer, bound: Bound, access: Access, threads: Array, asked: Array, memory: Callable[[str, int], Words]
+        self, block: EffectsView, bound: Bound, access: Access, threads: Array, asked: Array, memory: Callable[[str, int], Words]
     ) -> list[Extent]:  # fmt: skip
         """The extents of an access, as `parts` has them; memory: the shadow of a space of a block (`Checker.words`)."""
         if access.space not in ("shared", "generic", "tmem"):
@@ -91,7 +91,7 @@ def _content(values: Any) -> tuple[Any, ...] | None:
     return own.dtype.char, own.shape, own.tobytes()
 
 
-def parts(block: Performer, bound: Bound, access: Access, threads: Array, asked: Array) -> list[Part]:
+def parts(block: EffectsView, bound: Bound, access: Access, threads: Array, asked: Array) -> list[Part]:
     """(rank, offsets, size, mask of bytes, threads) of an access to shared or Tensor Memory: by block."""
     if access.space not in ("shared", "generic", "tmem"):
         return []

@@ -16,7 +16,7 @@ from tcsim.ptx.machine.tensor_memory import COLUMNS
 
 if TYPE_CHECKING:
     from tcsim.ptx.check.copied import Copied
-    from tcsim.ptx.machine.pending import Flight
+    from tcsim.ptx.machine.flights import Flight
 
 NAMES = ("scale_a", "scale_b")
 _COLUMN = 4

@@ -17,7 +17,7 @@ from tcsim.ptx.machine.tensor_memory import COLUMNS
 
 if TYPE_CHECKING:
     from tcsim.ptx.check.copied import Copied
-    from tcsim.ptx.machine.pending import Flight
+    from tcsim.ptx.machine.flights import Flight
 
 _COLUMN = 4
 _ROWS = {"M": (64, 128), "N": tuple(range(8, 257, 8))}

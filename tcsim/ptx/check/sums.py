@@ -25,7 +25,7 @@ from tcsim.ptx.machine.arrays import Array
 
 if TYPE_CHECKING:
     from tcsim.ptx.check.origins import Origins
-    from tcsim.ptx.machine.threads import Threads
+    from tcsim.ptx.machine.view import ThreadsView
 
 _FAR = 4096
 """Slices of a row that are looked at for one that no product takes."""
@@ -112,7 +112,7 @@ class Sums:
     # --- products
 
     def added(
-        self, block: Threads, thread: int, a: View, b: View, key: Any, fresh: bool, under: Iterable[Trial | None]
+        self, block: ThreadsView, thread: int, a: View, b: View, key: Any, fresh: bool, under: Iterable[Trial | None]
     ) -> None:
         """A product is added; under: mends with which its operands are these."""
         one, other = self._side(a), self._side(b)
@@ -209,7 +209,7 @@ class _Step:
 
     sums: Sums
     own: Sum
-    block: Threads
+    block: ThreadsView
     thread: int
     last: int  # the line of the one before
     before: tuple[Side, Side]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -13,20 +13,29 @@ from tcsim.ptx.machine.faults import EXCEPTIONS, Stop, stop_for
 from tcsim.ptx.machine.fibers import EXIT, Fiber, Fibers, Wait
 from tcsim.ptx.machine.meeting import Meeting
 from tcsim.ptx.machine.memory import Memory, Segment
+from tcsim.ptx.machine.observer import Observer
+from tcsim.ptx.machine.pending import Queue
 from tcsim.ptx.machine.register_file import RegisterFile
-
-if TYPE_CHECKING:
-    from tcsim.ptx.machine.cluster import Cluster
+from tcsim.ptx.machine.view import ClusterView
 
 __all__ = ["EXIT", "Block", "Fiber", "Wait"]
+
+
+class Owner(ClusterView, Protocol):
+    """The cluster that a block is made for."""
+
+    queue: Queue
+    observer: Observer | None
 
 
 class Block(Meeting):
     """A block of threads (a CTA): its registers, shared and local memory, and fibers."""
 
+    cluster: Owner
+
     def __init__(
         self, program: Compiled, memory: Memory, params: Segment, grid: Sequence[int], block: Sequence[int],
-        index: tuple[int, int, int], dynamic_smem: int, cluster: Sequence[int], rank: int, owner: Cluster,
+        index: tuple[int, int, int], dynamic_smem: int, cluster: Sequence[int], rank: int, owner: Owner,
     ) -> None:  # fmt: skip
         super().__init__(grid, block, index, cluster, rank, program.shared_bytes + dynamic_smem, dynamic_smem)
         self.program, self.memory, self.params = program, memory, params

@@ -57,6 +57,7 @@ class Cluster:
         self._idle = 0
         self._seen: Any = None
         self.observer = observe(self) if observe is not None else None
+        self.queue.observer = self.observer
         for own in self.blocks:
             own.observer = self.observer
 

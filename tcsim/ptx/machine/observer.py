@@ -7,21 +7,17 @@ those that it wants. Masks are bools with an entry for each thread of the block;
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tcsim.model.effects import Effects, GroupOp, Outcome, Resource, Signal
+from tcsim.ptx.compile.families import Bound
+from tcsim.ptx.hazards.hazard import Hazard
 from tcsim.ptx.machine.arrays import Array
-
-if TYPE_CHECKING:
-    from tcsim.ptx.compile.families import Bound
-    from tcsim.ptx.hazards.hazard import Hazard
-    from tcsim.ptx.machine.barriers import Barriers
-    from tcsim.ptx.machine.faults import Stop
-    from tcsim.ptx.machine.fibers import Wait
-    from tcsim.ptx.machine.memory import Segment
-    from tcsim.ptx.machine.pending import Flight, Tracker
-    from tcsim.ptx.machine.performer import Performer
-    from tcsim.ptx.machine.threads import Threads
+from tcsim.ptx.machine.faults import Stop
+from tcsim.ptx.machine.fibers import Wait
+from tcsim.ptx.machine.flights import Flight, Tracker
+from tcsim.ptx.machine.memory import Segment
+from tcsim.ptx.machine.view import BlockView, EffectsView, ThreadsView
 
 
 class Observer:
@@ -30,7 +26,7 @@ class Observer:
     # --- accesses
 
     def accessed(
-        self, block: Threads, kind: str, segment: Segment | None, offsets: Array, size: int, threads: Array, written: Array | None = None
+        self, block: ThreadsView, kind: str, segment: Segment | None, offsets: Array, size: int, threads: Array, written: Array | None = None
     ) -> None:  # fmt: skip
         """Ordinary loads ("read"), stores ("write") and atomics ("atomic"): `size` bytes at `offsets`, one for each of `threads`.
 
@@ -38,10 +34,10 @@ class Observer:
         local memory or parameters. Told before it is done. written: what is stored, where that is known.
         """
 
-    def performed(self, block: Performer, bound: Bound, effects: Effects, threads: Array, mask: Array) -> None:
+    def performed(self, block: EffectsView, bound: Bound, effects: Effects, threads: Array, mask: Array) -> None:
         """An instruction of the catalog that does not wait (any more): reads, writes, fences, phases that it saw; before it is done."""
 
-    def incomplete(self, block: Performer, bound: Bound, missing: Array) -> None:
+    def incomplete(self, block: EffectsView, bound: Bound, missing: Array) -> None:
         """An instruction that lanes execute together is executed without some threads of its warps: these have ended, do not exist, or do not take part."""
 
     # --- work in flight
@@ -58,7 +54,7 @@ class Observer:
     def landed(self, flight: Flight) -> None:
         """It has written, and signalled."""
 
-    def grouped(self, block: Performer, group: GroupOp, threads: Array) -> None:
+    def grouped(self, block: EffectsView, group: GroupOp, threads: Array) -> None:
         """Some threads commit a group, or have waited for groups."""
 
     def tracking(self, tracker: Tracker, kind: str) -> None:
@@ -70,46 +66,46 @@ class Observer:
     def followed(self, tracker: Tracker) -> None:
         """Those signals have been given."""
 
-    def needed(self, block: Performer, numbers: frozenset[int], mask: Array) -> None:
+    def needed(self, block: EffectsView, numbers: frozenset[int], mask: Array) -> None:
         """An instruction of some threads needs registers that work without groups writes: it waits for them."""
 
-    def touched(self, block: Threads, reads: frozenset[int], writes: frozenset[int], mask: Array) -> None:
+    def touched(self, block: ThreadsView, reads: frozenset[int], writes: frozenset[int], mask: Array) -> None:
         """An instruction reads and writes registers, by number, that instructions of a warpgroup may have in flight."""
 
-    def moved(self, block: Threads, carry: Any, mask: Array, partners: Array | None = None) -> None:
+    def moved(self, block: ThreadsView, carry: Any, mask: Array, partners: Array | None = None) -> None:
         """An ordinary instruction has moved elements that are followed (`tcsim.ptx.compile.carried`), from the registers of each thread or of its partner."""
 
     # --- barriers
 
     def signalled(
-        self, block: Performer, signal: Signal, key: int, count: int, before: int, after: int, threads: Array
+        self, block: EffectsView, signal: Signal, key: int, count: int, before: int, after: int, threads: Array
     ) -> None:
         """An mbarrier changed. key: its shared address, with the rank of its block; before, after: its 64 bits."""
 
-    def arrived(self, block: Barriers, scope: str, number: int, mask: Array) -> None:
+    def arrived(self, block: BlockView, scope: str, number: int, mask: Array) -> None:
         """Threads arrive at a named barrier ("cta") or at that of the cluster ("cluster"), those that will wait there too."""
 
-    def passed(self, block: Barriers, scope: str, number: int, mask: Array) -> None:
+    def passed(self, block: BlockView, scope: str, number: int, mask: Array) -> None:
         """Threads that waited at a barrier go on: its phase has ended."""
 
-    def met(self, block: Barriers, mask: Array, members: Array) -> None:
+    def met(self, block: BlockView, mask: Array, members: Array) -> None:
         """Lanes have met at bar.warp.sync and go on; members: of each thread the lanes that had to come, as bits."""
 
-    def exchanged(self, block: Threads, mask: Array) -> None:
+    def exchanged(self, block: ThreadsView, mask: Array) -> None:
         """Lanes exchange registers: shfl, vote and match."""
 
-    def fenced(self, block: Threads, mask: Array) -> None:
+    def fenced(self, block: ThreadsView, mask: Array) -> None:
         """membar; other fences are orders of effects."""
 
     # --- what a block owns
 
-    def granted(self, block: Performer, resource: Resource, outcome: Outcome | None, threads: Array) -> None:
+    def granted(self, block: EffectsView, resource: Resource, outcome: Outcome | None, threads: Array) -> None:
         """Tensor Memory, registers or a cluster that has not started were taken or given back. outcome: what follows, not done yet."""
 
     def given(self) -> None:
         """What follows from what was granted is done."""
 
-    def exited(self, block: Barriers, mask: Array) -> None:
+    def exited(self, block: BlockView, mask: Array) -> None:
         """Threads end."""
 
     # --- the end
@@ -117,7 +113,7 @@ class Observer:
     def ended(self, stop: Stop | None) -> None:
         """The cluster has ended; `stop` is the fault, deadlock or limit that ended it."""
 
-    def stuck(self, block: Barriers, waits: Wait) -> str:
+    def stuck(self, block: BlockView, waits: Wait) -> str:
         """What else there is to say of threads that wait for ever; empty for nothing."""
         return ""
 

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from tcsim.model.effects import Outcome, Pending, Signal
+from tcsim.model.effects import Outcome, Signal
 from tcsim.ptx.machine.arrays import Array
 from tcsim.ptx.machine.faults import EXCEPTIONS, Stop, stop_for
-
-if TYPE_CHECKING:
-    from tcsim.ptx.compile.families import Bound
-    from tcsim.ptx.machine.performer import Performer
+from tcsim.ptx.machine.flights import Flight, Tracker
+from tcsim.ptx.machine.observer import Observer
+from tcsim.ptx.machine.view import Issuer
 
 Schedule = str | int
 """When pending work completes: "late", "early", or the seed of a random legal order. "late:24": late, but that of line 24 of the PTX early;
@@ -29,54 +27,11 @@ WITHOUT_COMMIT = ("tcgen05.ld", "tcgen05.st")
 _CHANCE = 8  # in a random order, one step in eight moves some work on
 
 
-@dataclass(eq=False)
-class Flight:
-    """Work that goes on: who issued it, and in which of their groups."""
-
-    pending: Pending
-    bound: Bound
-    block: Performer
-    threads: Array
-    groups: Array  # of each thread: how many it had committed
-    asked: Array  # the threads of the instruction, whose entries effects count
-    followers: list[Tracker] = field(default_factory=list)
-    fetched: bool = False
-    data: Any = None
-    kind: str = field(init=False)  # of its group
-
-    def __post_init__(self) -> None:
-        self.kind = self.pending.group or ""
-
-    def continues(self, before: Flight) -> bool:
-        """Whether this and work just before it can be finished in one go: both add to the same registers."""
-        own, other = self.bound, before.bound
-        return (
-            self.pending.chain is not None
-            and before.pending.chain is not None
-            and own.model.mnemonic == other.model.mnemonic
-            and all(
-                np.array_equal(mine, theirs) for (_, mine), (_, theirs) in zip(own.results, other.results, strict=True)
-            )
-            and np.array_equal(self.threads, before.threads)
-            and (self.pending.adds is None or bool(self.pending.adds.all()))
-            and not before.followers
-        )
-
-
-@dataclass(eq=False)
-class Tracker:
-    """Signals that follow when earlier work is complete."""
-
-    signals: tuple[Signal, ...]
-    block: Performer
-    threads: Array
-    left: int  # of the work that is waited for
-
-
 class Queue:
     """The work in flight of a cluster, the oldest first."""
 
     def __init__(self, schedule: Schedule) -> None:
+        self.observer: Observer | None = None  # sees what happens
         self.flights: list[Flight] = []
         self.unwaited: list[Flight] = []  # those that write registers and are in groups: until a wait covers them
         self.early = is_early(schedule)
@@ -88,23 +43,23 @@ class Queue:
         self.flights.append(flight)
         if flight.kind not in WITHOUT_COMMIT and flight.bound.model.row.lands_later:
             self.unwaited.append(flight)
-        if flight.block.observer is not None:
-            flight.block.observer.issued(flight)
+        if self.observer is not None:
+            self.observer.issued(flight)
         if self.early != (flight.bound.line == self.other):
             self.finish(flight)
 
-    def track(self, kind: str, signals: tuple[Signal, ...], block: Performer, threads: Array) -> None:
+    def track(self, kind: str, signals: tuple[Signal, ...], block: Issuer, threads: Array) -> None:
         """Signal when the earlier work of some threads is complete."""
         earlier = [own for own in self.flights if own.kind == kind and own.block is block and _shared(own, threads)]
         tracker = Tracker(signals, block, threads, len(earlier))
         for flight in earlier:
             flight.followers.append(tracker)
-        if block.observer is not None:
-            block.observer.tracking(tracker, kind)
+        if self.observer is not None:
+            self.observer.tracking(tracker, kind)
         if not earlier:
-            _follow(tracker)
+            self._follow(tracker)
 
-    def wait(self, kind: str, block: Performer, threads: Array, counts: Array, left: int, reads_only: bool) -> None:
+    def wait(self, kind: str, block: Issuer, threads: Array, counts: Array, left: int, reads_only: bool) -> None:
         """Complete the groups of some threads but the latest few, or only what they read."""
         waiting = np.zeros(len(counts), bool)
         waiting[threads] = True
@@ -133,8 +88,8 @@ class Queue:
             with _issued_by(flight):
                 flight.data = flight.pending.fetch(flight.block.holding(flight))
             flight.fetched = True
-            if flight.block.observer is not None:
-                flight.block.observer.fetched(flight)
+            if self.observer is not None:
+                self.observer.fetched(flight)
 
     def finish(self, flight: Flight) -> None:
         """Let work write what it writes, after the work that has to come before."""
@@ -168,10 +123,10 @@ class Queue:
             self.flights.remove(flight)
         *before, last = run
         for flight in before:
-            if flight.block.observer is not None:
-                flight.block.observer.landing(flight)
-                flight.block.observer.landed(flight)
-        observer = last.block.observer
+            if self.observer is not None:
+                self.observer.landing(flight)
+                self.observer.landed(flight)
+        observer = self.observer
         with _issued_by(last):
             if observer is not None:
                 observer.landing(last)
@@ -185,7 +140,16 @@ class Queue:
             for tracker in last.followers:
                 tracker.left -= 1
                 if tracker.left == 0:
-                    _follow(tracker)
+                    self._follow(tracker)
+
+    def _follow(self, tracker: Tracker) -> None:
+        """Give the signals of a tracker whose work is done."""
+        observer = self.observer
+        if observer is not None:
+            observer.following(tracker)
+        tracker.block.take_outcome(Outcome(signals=tracker.signals), tracker.threads)
+        if observer is not None:
+            observer.followed(tracker)
 
     def force(self) -> bool:
         """Complete one piece of work, because nothing else can go on; False where there is none.
@@ -226,16 +190,6 @@ def is_early(schedule: Schedule) -> bool:
     return str(schedule).partition(":")[0] == "early"
 
 
-def _follow(tracker: Tracker) -> None:
-    """Give the signals of a tracker whose work is done."""
-    observer = tracker.block.observer
-    if observer is not None:
-        observer.following(tracker)
-    tracker.block.take_outcome(Outcome(signals=tracker.signals), tracker.threads)
-    if observer is not None:
-        observer.followed(tracker)
-
-
 @contextmanager
 def _issued_by(flight: Flight) -> Iterator[None]:
     """A fault of work in flight is one of the instruction that issued it."""
@@ -248,7 +202,7 @@ def _issued_by(flight: Flight) -> Iterator[None]:
 
 
 def _placed(stop: Stop, flight: Flight) -> Stop:
-    flight.block.cluster.running = flight.block  # type: ignore[assignment]
+    flight.block.cluster.running = flight.block
     stop.line = stop.line or flight.bound.line
     stop.thread = int(flight.threads[0]) if stop.thread is None else stop.thread
     return stop
@@ -262,4 +216,4 @@ def _shared(flight: Flight, threads: Array) -> bool:
     return bool(np.isin(own, threads).any()) if len(own) > 1 or len(threads) > 1 else bool(own[0] == threads[0])
 
 
-__all__ = ["IN_ORDER", "Flight", "Queue", "Schedule", "Tracker", "is_early"]
+__all__ = ["IN_ORDER", "Queue", "Schedule", "is_early"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,13 +17,12 @@ from tcsim.ptx.machine import mbarriers
 from tcsim.ptx.machine.arrays import LANES, Array, Mask
 from tcsim.ptx.machine.faults import Stop, rule_for
 from tcsim.ptx.machine.fibers import Wait
+from tcsim.ptx.machine.flights import Flight
 from tcsim.ptx.machine.octets import Octets
-from tcsim.ptx.machine.pending import Flight, Queue
+from tcsim.ptx.machine.pending import Queue
 from tcsim.ptx.machine.register_file import RegisterFile
 from tcsim.ptx.machine.tensor_memory import Columns
-
-if TYPE_CHECKING:
-    from tcsim.ptx.machine.cluster import Cluster
+from tcsim.ptx.machine.view import ClusterView
 
 
 @dataclass(eq=False)
@@ -73,7 +72,7 @@ class Performer(Octets):
 
     file: RegisterFile
     queue: Queue
-    cluster: Cluster
+    cluster: ClusterView
     arch: str
     warp: Array  # that ask for effects
     chains = True  # whether work that is a chain may be finished in one go
@@ -218,11 +217,11 @@ class Performer(Octets):
                 self._results(numbers, found.now.registers[name], threads, mask)
         self._apply(found.now, threads)
         for pending in found.pending:
-            counts = self._counts(pending.group or "")
+            counts = self.committed(pending.group or "")
             own = threads if pending.threads is None or bound.lanes > 1 else threads[pending.threads]
             self.queue.add(Flight(pending, bound, self, own, counts[own].copy(), threads))
         for group in found.groups:
-            counts = self._counts(group.kind)
+            counts = self.committed(group.kind)
             if self.observer is not None:
                 self.observer.grouped(self, group, threads)
             if group.op == "commit":
@@ -250,7 +249,8 @@ class Performer(Octets):
             if holds and flight in self.queue.flights:  # those before it may have completed with another
                 self.queue.finish(flight)
 
-    def _counts(self, kind: str) -> Array:
+    def committed(self, kind: str) -> Array:
+        """Of each thread: how many groups of a kind it has committed."""
         found = self.groups.get(kind)
         if found is None:
             found = self.groups[kind] = np.zeros(self.threads, np.int64)
@@ -273,7 +273,7 @@ class Performer(Octets):
     def _waiting(self, condition: Condition, here: int) -> Wait:
         if condition.kind != "mbarrier" or condition.at is None:
             return Wait("resource", here, text=condition.kind)
-        return Wait("mbarrier", here, address=int(self._keys(condition.at)[0]), text=f"phase {condition.value}")
+        return Wait("mbarrier", here, address=int(self.keys(condition.at)[0]), text=f"phase {condition.value}")
 
     def _resources(self, found: Effects, threads: Array) -> Resource | None:
         """Take or give back what an instruction asks for; what is lacking, if it has to wait."""
@@ -363,7 +363,7 @@ class Performer(Octets):
     def _signal(self, signal: Signal, threads: Array) -> None:
         """Change the objects that a signal is for, and let threads ask again that wait for them."""
         for at in self.copies(signal.at):
-            for key, count, own in mbarriers.told(signal, self._keys(at), threads):
+            for key, count, own in mbarriers.told(signal, self.keys(at), threads):
                 before = self.word(key)
                 try:
                     value = mbarriers.after(signal, count, before, self.arch)
@@ -376,7 +376,7 @@ class Performer(Octets):
                 self.cluster.wake("mbarrier", key)
         self.changed = True
 
-    def _keys(self, at: Access) -> Array:
+    def keys(self, at: Access) -> Array:
         """The addresses of mbarriers in shared memory of the cluster."""
         found = self.places(at)[0]
         if at.space == "generic":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,10 +12,8 @@ from tcsim.core.arguments import spread
 from tcsim.ptx.compile.compiled import SHARED_START
 from tcsim.ptx.machine.arrays import LANES, TYPED, Array, Mask
 from tcsim.ptx.machine.faults import Stop
-
-if TYPE_CHECKING:
-    from tcsim.ptx.machine.observer import Observer
-    from tcsim.ptx.text.syntax import Instruction
+from tcsim.ptx.machine.observer import Observer
+from tcsim.ptx.text.syntax import Instruction
 
 _MEASURED = {
     "nwarpid": 64, "nsmid": 132, "reserved_smem_offset_begin": 0, "reserved_smem_offset_end": 0x120, "reserved_smem_offset_cap": 0x400,

@@ -19,8 +19,8 @@ from tcsim.ptx.machine.block import Block
 from tcsim.ptx.machine.cluster import Cluster
 from tcsim.ptx.machine.faults import Stop
 from tcsim.ptx.machine.fibers import Fiber
+from tcsim.ptx.machine.flights import Flight
 from tcsim.ptx.machine.memory import Segment
-from tcsim.ptx.machine.pending import Flight
 from tcsim.ptx.machine.performer import Holding
 from tcsim.ptx.stepping.log import Asked, Event, Log, Work
 from tcsim.ptx.stepping.places import placed
@@ -168,7 +168,7 @@ class SteppedBlock(Block):
     def _signal(self, signal: Signal, threads: Array) -> None:
         super()._signal(signal, threads)
         for at in self.copies(signal.at):
-            for key in self._keys(at).tolist():
+            for key in self.keys(at).tolist():
                 block = self.blocks[key >> 24]
                 assert isinstance(block, SteppedBlock)
                 if signal.kind == "inval":
