@@ -37,7 +37,6 @@ RINGS_OF_PTX: tuple[set[str], ...] = (
         "check.together",
         "check.traced",
     },
-    {"stepping.breakpoints", "stepping.questions", "stepping.session"},
 )
 """Modules of tcsim.ptx that import each other, with imports for type checkers: this list may only shrink."""
 TOP = {
