@@ -22,7 +22,7 @@ from generator.drawings import FIGURES
 from generator.engine_tables import engines
 from generator.family_page import family_page
 from generator.hazard_tables import hazards
-from generator.import_graph import layers_table
+from generator.import_graph import floors_table, layers_table
 from generator.instruction_index import index_data
 from generator.markdown import arch_ranges, table
 from generator.numerics_tables import lowerings, units
@@ -48,6 +48,7 @@ INDEX = ROOT / "tcsim/isa" / index.FILE
 
 TABLES: dict[str, Callable[[], str]] = {
     "layers": layers_table,
+    "floors": floors_table,
     "families": families,
     "generations": lambda: table(*generation_tables.by_arch(arch_ranges)),
     "steps of generations": lambda: table(*generation_tables.by_step(arch_ranges), (4,)),

@@ -16,8 +16,8 @@ from hwkernels.device.kernel_launch import Address, KernelLaunch, Map
 from hwkernels.device.worker import GpuWorker, WorkerError
 from tcsim.launchers.elements import Array
 from tcsim.ptx import Kernel, Memory, Run, parse
-from tcsim.ptx.geometry import arch_of
-from tcsim.ptx.parameters import LaunchError, image_of
+from tcsim.ptx.launch.geometry import arch_of
+from tcsim.ptx.launch.parameters import LaunchError, image_of
 from tcsim.tma.map import TensorMap
 
 DEVICES = ("auto", "gpu", "model")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from generator.markdown import table
-from tcsim.ptx import rules
+from tcsim.ptx.hazards import rules
 
 _PARTS = {
     "What ends a run": rules.FAULTS,

@@ -12,7 +12,7 @@ import numpy as np
 
 from hwkernels.capture.hooks import Patches
 from hwkernels.capture.session import Call, Refused, Session
-from tcsim.ptx.syntax import Variable
+from tcsim.ptx.text.syntax import Variable
 
 LAUNCHER = "cuda.bindings"
 NO_PTX = (

@@ -17,7 +17,7 @@ from tcsim.launchers import recording
 from tcsim.launchers.elements import OCTETS, Bytes, Elements
 from tcsim.launchers.recording import Buffer, Recording
 from tcsim.ptx import parse
-from tcsim.ptx.syntax import Variable
+from tcsim.ptx.text.syntax import Variable
 
 Dim3 = tuple[int, int, int]
 MAX_BYTES, MAX_LAUNCHES = 64 << 20, 100

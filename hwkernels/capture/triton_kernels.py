@@ -17,7 +17,7 @@ from hwkernels.capture.session import Call, Extent, Refused, Session
 from tcsim.core.errors import TcsimError
 from tcsim.launchers.elements import OCTETS, Elements
 from tcsim.launchers.triton_arguments import packed
-from tcsim.ptx.syntax import Variable
+from tcsim.ptx.text.syntax import Variable
 from tcsim.tma.map import TensorMap
 
 LAUNCHER = "Triton"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hwkernels.device.toolchain import Toolchain, assemble
 from tcsim.ptx import Hazard
-from tcsim.ptx.notes import hazards_in
+from tcsim.ptx.hazards.notes import hazards_in
 
 
 def repairs(ptx: str, target: str, toolchain: Toolchain | None = None) -> list[Hazard]:

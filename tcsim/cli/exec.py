@@ -22,7 +22,7 @@ from tcsim.launchers.job import Execution, Job, execute
 from tcsim.launchers.progress import bar
 from tcsim.launchers.script import run_script
 from tcsim.ptx import Limits
-from tcsim.ptx.hazards import by_cause
+from tcsim.ptx.hazards.hazard import by_cause
 
 SCHEMA = 1
 """Of what --json writes: raised when a key goes or changes its meaning."""

@@ -30,8 +30,8 @@ from tcsim.memory.tensor_memory import TensorMemory
 from tcsim.memory.tmem_matrix import TmemLayout
 from tcsim.model.instruction import Instruction
 from tcsim.numbers.formats import Format
-from tcsim.ptx.hazards import Hazard
-from tcsim.ptx.launch import Kernel, Module, Run
+from tcsim.ptx.hazards.hazard import Hazard
+from tcsim.ptx.kernel import Kernel, Module, Run
 from tcsim.tma.map import TensorMap
 
 MOST_CELLS = 4096

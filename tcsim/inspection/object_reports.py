@@ -19,8 +19,8 @@ from tcsim.layouts.banks import BANKS, BankConflicts
 from tcsim.memory.mbarrier import MBarrier
 from tcsim.memory.tensor_memory import TensorMemory
 from tcsim.numbers.formats import Format
-from tcsim.ptx.hazards import HAZARDS, Hazard
-from tcsim.ptx.launch import Kernel, Module, Run
+from tcsim.ptx.hazards.hazard import HAZARDS, Hazard
+from tcsim.ptx.kernel import Kernel, Module, Run
 
 MOST_PHASES = 64
 """Phases of an access, or of a batch of them, that are shown."""

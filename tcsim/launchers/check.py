@@ -17,9 +17,9 @@ from tcsim.launchers.job import Execution, Job, execute, prepared
 from tcsim.launchers.launched import Launched, extents
 from tcsim.launchers.witnesses import ORDERS, SCHEDULES, Key, Search, Tried, Witness, compared, key_of
 from tcsim.ptx import HAZARDS, Hazard, Run
-from tcsim.ptx.grid import Progress
-from tcsim.ptx.hazards import SEVERITIES, cause_of
-from tcsim.ptx.sarif import Checked, sarif
+from tcsim.ptx.hazards.hazard import SEVERITIES, cause_of
+from tcsim.ptx.hazards.sarif import Checked, sarif
+from tcsim.ptx.launch.grid import Progress
 from tcsim.ptx.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class Check:
 
     @cached_property
     def causes(self) -> tuple[tuple[Finding, ...], ...]:
-        """The findings, those of one kernel and one cause together (`tcsim.ptx.hazards.cause_of`)."""
+        """The findings, those of one kernel and one cause together (`tcsim.ptx.hazards.hazard.cause_of`)."""
         found: dict[tuple[Any, ...], list[Finding]] = {}
         lines: dict[str, list[str]] = {}
         for own in self.findings:
@@ -167,7 +167,7 @@ class Check:
         }  # fmt: skip
 
     def sarif(self) -> dict[str, Any]:
-        """The findings as a SARIF 2.1.0 log (`tcsim.ptx.sarif`)."""
+        """The findings as a SARIF 2.1.0 log (`tcsim.ptx.hazards.sarif`)."""
         return sarif(
             Checked(
                 self.file,

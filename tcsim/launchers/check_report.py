@@ -11,7 +11,7 @@ from tcsim.inspection.report import Facts, Lines, Report
 from tcsim.launchers.check import Check, Finding, Place
 from tcsim.launchers.launched import extents
 from tcsim.ptx import HAZARDS
-from tcsim.ptx.hazards import SEVERITIES
+from tcsim.ptx.hazards.hazard import SEVERITIES
 
 LONGEST_LINE = 130
 """Letters of a line of PTX or of a source that are shown: two lines of text."""

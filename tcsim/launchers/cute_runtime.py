@@ -14,7 +14,7 @@ from tcsim.core.errors import OperandError
 from tcsim.launchers.host_memory import live_extents
 from tcsim.launchers.session import Session
 from tcsim.ptx import Kernel, Module, parse
-from tcsim.ptx.limits import capacity
+from tcsim.ptx.machine.limits import capacity
 from tcsim.tma.map import TensorMap
 from tcsim.tma.types import DATA_TYPES
 

@@ -19,7 +19,7 @@ from tcsim.launchers.elements import OCTETS, Elements
 from tcsim.launchers.recording import Buffer
 from tcsim.numbers.codec import FLOAT_DTYPES
 from tcsim.ptx import Memory
-from tcsim.ptx.memory import ALIGNMENT, SLACK, Bytes, Segment
+from tcsim.ptx.machine.memory import ALIGNMENT, SLACK, Bytes, Segment
 
 Extent = tuple[int, int]  # the first byte, and the one behind the last
 _KINDS = {own.name: kind for own, kind in FLOAT_DTYPES.items()} | {

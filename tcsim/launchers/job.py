@@ -13,7 +13,7 @@ from tcsim.core.errors import OperandError
 from tcsim.launchers.comparison import Comparison, compare
 from tcsim.launchers.elements import Array, Bytes, Elements
 from tcsim.ptx import Kernel, Limits, Memory, Module, Run, parse
-from tcsim.ptx.grid import Progress
+from tcsim.ptx.launch.grid import Progress
 from tcsim.tma.map import TensorMap
 
 Dim3 = tuple[int, int, int]

@@ -9,7 +9,7 @@ from typing import TextIO
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from tcsim.ptx.grid import Progress as Told
+from tcsim.ptx.launch.grid import Progress as Told
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from tcsim.launchers.launched import Dim3, Launched, LaunchFailed, summary
 from tcsim.launchers.progress import bar
 from tcsim.launchers.recording import Recording
 from tcsim.ptx import Kernel, Limits, Run
-from tcsim.ptx.hazards import worst_first
+from tcsim.ptx.hazards.hazard import worst_first
 
 MULTIPROCESSORS = {
     "sm_75": 40, "sm_80": 108, "sm_86": 84, "sm_87": 16, "sm_89": 142, "sm_90": 132, "sm_100": 148, "sm_120": 170,

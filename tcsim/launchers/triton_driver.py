@@ -24,7 +24,7 @@ from tcsim.launchers.cubin import resources
 from tcsim.launchers.session import Session
 from tcsim.launchers.triton_arguments import flattened, packed, pointed
 from tcsim.ptx import parse
-from tcsim.ptx.limits import THREADS, capacity
+from tcsim.ptx.machine.limits import THREADS, capacity
 
 __all__ = ["Compiler", "Driver", "backends", "runtime", "testing"]
 

@@ -13,7 +13,7 @@ from tcsim.ptx import Hazard, Run
 from tcsim.ptx.observer import Observer
 
 if TYPE_CHECKING:
-    from tcsim.ptx.pending import Flight
+    from tcsim.ptx.machine.flights import Flight
 
 SCHEDULES: tuple[str | int, ...] = ("late", "early")
 """The two extremes of when asynchronous work completes: what orders are compared with."""

@@ -6,14 +6,14 @@
 
 from __future__ import annotations
 
-from tcsim.ptx.hazards import HAZARDS, Hazard
-from tcsim.ptx.launch import Kernel, Module, Run, parse
-from tcsim.ptx.limits import Limits
-from tcsim.ptx.memory import Memory
-from tcsim.ptx.parameters import LaunchError
+from tcsim.ptx.hazards.hazard import HAZARDS, Hazard
+from tcsim.ptx.kernel import Kernel, Module, Run, parse
+from tcsim.ptx.launch.parameters import LaunchError
+from tcsim.ptx.machine.limits import Limits
+from tcsim.ptx.machine.memory import Memory
 from tcsim.ptx.stepping.breakpoints import OnHazard, Phase
 from tcsim.ptx.stepping.session import Session
-from tcsim.ptx.syntax import PtxError
+from tcsim.ptx.text.syntax import PtxError
 
 __all__ = [
     "HAZARDS",

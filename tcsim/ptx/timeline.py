@@ -12,21 +12,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tcsim.model.effects import Access, Effects, Signal
-from tcsim.ptx.observer import Observer
-from tcsim.ptx.shadow.checker import Checker
-from tcsim.ptx.shadow.mbarriers import flipped
-from tcsim.ptx.shadow.places import parts
-from tcsim.ptx.shadow.races import Races
-from tcsim.ptx.threads import LANES, Array
+from tcsim.ptx.check.checker import Checker
+from tcsim.ptx.check.mbarriers import flipped
+from tcsim.ptx.check.places import parts
+from tcsim.ptx.check.races import Races
+from tcsim.ptx.machine.arrays import LANES, Array
+from tcsim.ptx.machine.observer import Observer
 
 if TYPE_CHECKING:
-    from tcsim.ptx.barriers import Barriers
-    from tcsim.ptx.cluster import Cluster
-    from tcsim.ptx.families import Bound
-    from tcsim.ptx.memory import Segment
-    from tcsim.ptx.pending import Flight
-    from tcsim.ptx.performer import Performer
-    from tcsim.ptx.threads import Threads
+    from tcsim.ptx.compile.families import Bound
+    from tcsim.ptx.machine.cluster import Cluster
+    from tcsim.ptx.machine.flights import Flight
+    from tcsim.ptx.machine.memory import Segment
+    from tcsim.ptx.machine.view import BlockView, EffectsView, ThreadsView
 
 MOST_SPANS = 4000
 """Of a timeline: what comes later is counted and left out, so that a page stays small."""
@@ -124,7 +122,7 @@ class Recorder(Checker):
 
     # --- what warps do
 
-    def _did(self, block: Threads, kind: str, text: str, threads: Array) -> None:
+    def _did(self, block: ThreadsView, kind: str, text: str, threads: Array) -> None:
         """Some warps do something, for a moment."""
         if block.rank != self.rank:
             return
@@ -148,7 +146,7 @@ class Recorder(Checker):
         return self.timeline.ticks
 
     def accessed(
-        self, block: Threads, kind: str, segment: Segment | None, offsets: Array, size: int, threads: Array, written: Array | None = None
+        self, block: ThreadsView, kind: str, segment: Segment | None, offsets: Array, size: int, threads: Array, written: Array | None = None
     ) -> None:  # fmt: skip
         """Ordinary accesses."""
         super().accessed(block, kind, segment, offsets, size, threads, written)
@@ -157,12 +155,12 @@ class Recorder(Checker):
             where = "" if segment is None else f" at {int(offsets.min()):#x}"
             self._did(block, "global" if segment is None else kind, f"{opcode}{where}", threads)
 
-    def performed(self, block: Performer, bound: Bound, effects: Effects, threads: Array, mask: Array) -> None:
+    def performed(self, block: EffectsView, bound: Bound, effects: Effects, threads: Array, mask: Array) -> None:
         """Instructions of the catalog."""
         super().performed(block, bound, effects, threads, mask)
         self._did(block, _kind(effects), bound.model.mnemonic, threads)
 
-    def exited(self, block: Barriers, mask: Array) -> None:
+    def exited(self, block: BlockView, mask: Array) -> None:
         """Threads end."""
         super().exited(block, mask)
         self._did(block, "exit", "ends", np.nonzero(mask)[0])
@@ -214,7 +212,7 @@ class Recorder(Checker):
     # --- barriers
 
     def signalled(
-        self, block: Performer, signal: Signal, key: int, count: int, before: int, after: int, threads: Array
+        self, block: EffectsView, signal: Signal, key: int, count: int, before: int, after: int, threads: Array
     ) -> None:
         """An arrival, bytes, or a new phase of an mbarrier."""
         super().signalled(block, signal, key, count, before, after, threads)
@@ -238,7 +236,7 @@ class Recorder(Checker):
         said = {"complete_tx": "bytes delivered", "expect_tx": "bytes expected"}.get(signal.kind, signal.kind)
         self.timeline.add(Span(lane, now, now, "signal", line, f"{said}: {count:,}" if count > 1 else said))
 
-    def arrived(self, block: Barriers, scope: str, number: int, mask: Array) -> None:
+    def arrived(self, block: BlockView, scope: str, number: int, mask: Array) -> None:
         """Warps come to a barrier."""
         super().arrived(block, scope, number, mask)
         if block.rank != self.rank:
@@ -251,7 +249,7 @@ class Recorder(Checker):
             self.arrivals[lane, warp] = now
             self.busy.setdefault(warp, now)
 
-    def passed(self, block: Barriers, scope: str, number: int, mask: Array) -> None:
+    def passed(self, block: BlockView, scope: str, number: int, mask: Array) -> None:
         """They go on."""
         super().passed(block, scope, number, mask)
         if block.rank != self.rank:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tcsim.ptx import Memory, Run, parse
-from tcsim.ptx.rules import GRID
+from tcsim.ptx.hazards.rules import GRID
 from tests.support.ptx_copies import text, wait
 
 RACE, RELEASE, ACQUIRE, SCOPE = "GMEM_RACE", "GMEM_RELEASE_MISSING", "GMEM_ACQUIRE_MISSING", "GMEM_SCOPE"

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from tcsim.ptx import Memory, parse
-from tcsim.ptx.cluster import Cluster
+from tcsim.ptx.machine.cluster import Cluster
 from tests.hazards.matrix import page
 from tests.hazards.matrix.history import Recorder
 from tests.hazards.matrix.statements import Text

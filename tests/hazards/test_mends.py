@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tcsim.ptx import Hazard, Memory, Run, parse
-from tcsim.ptx.hazards import merged
+from tcsim.ptx.hazards.hazard import merged
 from tests.hazards.layouts.table import KERNELS, Kernel
 from tests.hazards.layouts.tensor_memory import Tensor
 from tests.hazards.layouts.warpgroups import Warpgroup

@@ -14,7 +14,7 @@ import tcsim
 from conformance.isa import testbench_of
 from tcsim import catalog
 from tcsim.ptx import HAZARDS, Limits, Memory, Run, parse
-from tcsim.ptx.rules import ASSEMBLER, FAULTS, GRID, LAYOUTS
+from tcsim.ptx.hazards.rules import ASSEMBLER, FAULTS, GRID, LAYOUTS
 from tests.hazards import kernels, kernels_global, kernels_lanes, kernels_mbarriers, kernels_tensor, kernels_tiles
 from tests.hazards.kernels import FIRST, LOAD, OTHER, OWN, PARAMS, RACES, SOURCE, Kernel
 from tests.hazards.kernels_mbarriers import PIPELINE

@@ -14,7 +14,7 @@ from tcsim.launchers import script
 from tcsim.launchers.launched import LaunchFailed
 from tcsim.launchers.session import Session
 from tcsim.ptx import Hazard, Memory, Run, parse
-from tcsim.ptx.hazards import SEVERITIES, merged, worst_first
+from tcsim.ptx.hazards.hazard import SEVERITIES, merged, worst_first
 from tests.support.cli_runs import answer, data
 
 HEAD = """.version 8.0

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tcsim.ptx import Memory, parse
-from tcsim.ptx.hazards import Hazard
+from tcsim.ptx.hazards.hazard import Hazard
 
 SCHEDULES = ("late", "early", 1, 2, 3)
 ROUNDS, OF_A = 3, 0x3C003C00

@@ -13,10 +13,32 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "docs"))
 
-from generator.import_graph import PACKAGES, import_graph, layers  # noqa: E402
+from generator.import_graph import PACKAGES, floors, import_graph, layers  # noqa: E402
 
 MOST_TOGETHER = 2  # modules that may import each other, in a ring or otherwise
 MOST_LOOSE = 6  # modules of tcsim that are in no package
+RINGS_OF_PTX: tuple[set[str], ...] = (
+    {
+        "check.barriers",
+        "check.blocks",
+        "check.checker",
+        "check.copied",
+        "check.deadlocks",
+        "check.dependents",
+        "check.everywhere",
+        "check.naming",
+        "check.origins",
+        "check.races",
+        "check.registers",
+        "check.scales",
+        "check.shapes",
+        "check.signals",
+        "check.sums",
+        "check.together",
+        "check.traced",
+    },
+)
+"""Modules of tcsim.ptx that import each other, with imports for type checkers: this list may only shrink."""
 TOP = {
     "conformance",
     "hwkernels",
@@ -30,6 +52,10 @@ UPWARD = {
         "def up():\n    from tcsim import multiplication\n",
     ),
     "tcsim.model.row -> tcsim.catalog": ("tcsim/model/row.py", "import tcsim.catalog\n"),
+    "tcsim.ptx.compile.known -> tcsim.ptx.machine.memory": (
+        "tcsim/ptx/compile/known.py",
+        "def up():\n    from tcsim.ptx.machine import memory\n",
+    ),
     "tcsim.isa.elect -> hwkernels.probes": ("tcsim/isa/elect.py", "def up():\n    import hwkernels.probes\n"),
     "hwkernels.device.sass -> hwkernels.probes": ("hwkernels/device/sass.py", "from hwkernels import probes\n"),
     "hwkernels.probes.elect -> conformance.testbench": (
@@ -135,6 +161,36 @@ def test_few_modules_import_each_other() -> None:
     """Functions' imports count: an import there is no way round the layers."""
     assert len(import_graph()) > 300
     assert [sorted(ring) for ring in together(import_graph()) if len(ring) > MOST_TOGETHER] == []
+
+
+def typed(package: str) -> dict[str, frozenset[str]]:
+    """The imports among the modules of a package, those for type checkers too."""
+    within = f"{package}."
+    return {
+        name: frozenset(other for other in others if other.startswith(within))
+        for name, others in import_graph(types=True).items()
+        if name.startswith(within)
+    }
+
+
+def test_only_listed_modules_of_ptx_import_each_other() -> None:
+    """A ring that is new fails, and one that is gone has to leave the list."""
+    graph = typed("tcsim.ptx")
+    assert len(graph) > 100
+    found = [{name.removeprefix("tcsim.ptx.") for name in ring} for ring in together(graph)]
+    assert sorted(map(sorted, found)) == sorted(map(sorted, RINGS_OF_PTX))
+
+
+def test_imports_for_type_checkers_go_down_in_ptx() -> None:
+    """The linter leaves them out; from a floor to one above there is none."""
+    order = {name: at for at, names in enumerate(floors()) for name in names}
+
+    def floor(module: str) -> int:
+        return order[".".join(module.split(".")[:3])]
+
+    graph = typed("tcsim.ptx")
+    up = [f"{name} -> {other}" for name, others in graph.items() for other in others if floor(other) < floor(name)]
+    assert up == []
 
 
 def test_few_modules_are_loose() -> None:

@@ -18,6 +18,8 @@ from tcsim.isa.scalar.table import CONTAINERS, SINCE, Array, Compute, signed
 SHARED = ("shared", "shared::cta", "shared::cluster")
 EVERYWHERE = ("", "global", *SHARED)
 """The state spaces of an atomic; the first is a generic address."""
+COMMUTING = ("add", "and", "or", "xor", "min", "max")
+"""Operations that leave the same in memory in whatever order threads come, where they do not round."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from tcsim.core.errors import FormatError, OperandError, listing, shortened
 from tcsim.numbers.codec import decode
 from tcsim.numbers.formats import Format
 from tcsim.numbers.formats import format as find_format
-from tcsim.ptx.threads import Array
+from tcsim.ptx.machine.arrays import Array
 
 Index = tuple[int, ...]
 _OF_DTYPE = {

@@ -2,32 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from tcsim.core.errors import listing, shortened
 from tcsim.memory.mbarrier_bits import unpack
-from tcsim.ptx.compiled import Site
-from tcsim.ptx.syntax import Location
-from tcsim.ptx.threads import LANES, Array
-
-if TYPE_CHECKING:
-    from tcsim.ptx.stepping.machine import SteppedBlock
-    from tcsim.ptx.stepping.session import Session
+from tcsim.ptx.compile.compiled import Site
+from tcsim.ptx.hazards.hazard import Hazard
+from tcsim.ptx.machine.arrays import LANES, Array
+from tcsim.ptx.stepping.machine import SteppedBlock
+from tcsim.ptx.text.syntax import Location
 
 Shape = tuple[int, int, int]
+
+
+class Stopped(Protocol):
+    """A launch that stands still (`tcsim.ptx.stepping.session.Session`)."""
+
+    @property
+    def blocks(self) -> Sequence[SteppedBlock]:
+        """The blocks that run, and those of the cluster that ended last."""
+        ...
+
+    @property
+    def new_hazards(self) -> Sequence[Hazard]:
+        """Those since the launch last went on."""
+        ...
 
 
 class Breakpoint:
     """Something that stops a launch before an instruction."""
 
-    def holds(self, session: Session, block: SteppedBlock, site: Site, mask: Array) -> bool:
+    def holds(self, session: Stopped, block: SteppedBlock, site: Site, mask: Array) -> bool:
         """Whether it stops before an instruction that some threads of a block are about to execute."""
         raise NotImplementedError
 
-    def started(self, session: Session) -> None:
+    def started(self, session: Stopped) -> None:
         """The launch is about to go on."""
 
 
@@ -39,7 +51,7 @@ class Line(Breakpoint):
     block: Shape | None = None
     warp: int | None = None
 
-    def holds(self, session: Session, block: SteppedBlock, site: Site, mask: Array) -> bool:
+    def holds(self, session: Stopped, block: SteppedBlock, site: Site, mask: Array) -> bool:
         """Whether threads that are meant come to the line."""
         return site.item.line == self.line and _meant(self, block, mask)
 
@@ -58,7 +70,7 @@ class Source(Breakpoint):
     block: Shape | None = None
     warp: int | None = None
 
-    def holds(self, session: Session, block: SteppedBlock, site: Site, mask: Array) -> bool:
+    def holds(self, session: Stopped, block: SteppedBlock, site: Site, mask: Array) -> bool:
         """Whether threads that are meant come to the line."""
         source = site.item.source
         return source is not None and self.names(source) and _meant(self, block, mask)
@@ -94,7 +106,7 @@ class OnHazard(Breakpoint):
 
     name: str | None = None
 
-    def holds(self, session: Session, block: SteppedBlock, site: Site, mask: Array) -> bool:
+    def holds(self, session: Stopped, block: SteppedBlock, site: Site, mask: Array) -> bool:
         """Whether there is one more."""
         return any(self.name in (None, hazard.name) for hazard in session.new_hazards)
 
@@ -113,7 +125,7 @@ class Phase(Breakpoint):
     def __post_init__(self) -> None:
         self._last: dict[int, int] = {}
 
-    def holds(self, session: Session, block: SteppedBlock, site: Site, mask: Array) -> bool:
+    def holds(self, session: Stopped, block: SteppedBlock, site: Site, mask: Array) -> bool:
         """Whether the phase has changed since the launch went on."""
         for own in session.blocks:
             if (self.block is not None and own.index != self.block) or self.address not in own.mbarriers:
@@ -125,7 +137,7 @@ class Phase(Breakpoint):
                 return True
         return False
 
-    def started(self, session: Session) -> None:
+    def started(self, session: Stopped) -> None:
         """Remember the phases."""
         self._last = {own.number: _phase(own, self.address) for own in session.blocks if self.address in own.mbarriers}
 
@@ -137,10 +149,10 @@ class Phase(Breakpoint):
 class When(Breakpoint):
     """A condition: a function of the session, which may look at registers and memory. It is asked before every instruction."""
 
-    condition: Callable[[Session], Any]
+    condition: Callable[[Any], Any]
     name: str = "condition"
 
-    def holds(self, session: Session, block: SteppedBlock, site: Site, mask: Array) -> bool:
+    def holds(self, session: Stopped, block: SteppedBlock, site: Site, mask: Array) -> bool:
         """Whether the condition holds."""
         return bool(self.condition(session))
 

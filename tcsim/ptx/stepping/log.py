@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from tcsim.model.effects import Effects, Pending
-from tcsim.ptx.compiled import Site
-from tcsim.ptx.families import Bound
-from tcsim.ptx.landing import registers_in
-from tcsim.ptx.ordinary import ordinary
-from tcsim.ptx.syntax import Address
-from tcsim.ptx.threads import Array
+from tcsim.ptx.compile.compiled import Site
+from tcsim.ptx.compile.families import Bound
+from tcsim.ptx.compile.landing import registers_in
+from tcsim.ptx.compile.ordinary import ordinary
+from tcsim.ptx.machine.arrays import Array
+from tcsim.ptx.text.syntax import Address
 
 MOST_BYTES = 512 << 20
 """Bytes that the log of a session takes before it forgets what is oldest."""

@@ -9,20 +9,21 @@ from typing import Any
 import numpy as np
 
 from tcsim.model.effects import Access, Effects, Outcome, Signal
-from tcsim.ptx.accesses import store_order
-from tcsim.ptx.cluster import Cluster
-from tcsim.ptx.compiled import Site
-from tcsim.ptx.families import Bound, Operands
-from tcsim.ptx.fibers import Fiber
-from tcsim.ptx.grid import Grid, Launch
-from tcsim.ptx.hazards import Hazard
-from tcsim.ptx.machine import Block
-from tcsim.ptx.memory import Segment
-from tcsim.ptx.pending import Flight
-from tcsim.ptx.performer import Holding
+from tcsim.ptx.compile.compiled import Site
+from tcsim.ptx.compile.families import Bound, Operands
+from tcsim.ptx.hazards.hazard import Hazard
+from tcsim.ptx.launch.grid import Grid, Launch
+from tcsim.ptx.machine.accesses import store_order
+from tcsim.ptx.machine.arrays import Array, Mask
+from tcsim.ptx.machine.block import Block
+from tcsim.ptx.machine.cluster import Cluster
+from tcsim.ptx.machine.faults import Stop
+from tcsim.ptx.machine.fibers import Fiber
+from tcsim.ptx.machine.flights import Flight
+from tcsim.ptx.machine.memory import Segment
+from tcsim.ptx.machine.performer import Holding
 from tcsim.ptx.stepping.log import Asked, Event, Log, Work
 from tcsim.ptx.stepping.places import placed
-from tcsim.ptx.threads import Array, Mask, Stop
 
 Pause = Callable[["SteppedBlock", Site, Array], None]
 
@@ -167,7 +168,7 @@ class SteppedBlock(Block):
     def _signal(self, signal: Signal, threads: Array) -> None:
         super()._signal(signal, threads)
         for at in self.copies(signal.at):
-            for key in self._keys(at).tolist():
+            for key in self.keys(at).tolist():
                 block = self.blocks[key >> 24]
                 assert isinstance(block, SteppedBlock)
                 if signal.kind == "inval":

@@ -19,15 +19,15 @@ from tcsim.model.operand import Fragment
 from tcsim.numbers.codec import decode
 from tcsim.numbers.formats import FORMATS, Format
 from tcsim.numbers.formats import format as find_format
-from tcsim.ptx.compiled import Compiled, Site
-from tcsim.ptx.families import Bound
-from tcsim.ptx.memory import Memory
+from tcsim.ptx.compile.compiled import Compiled, Site
+from tcsim.ptx.compile.families import Bound
+from tcsim.ptx.machine.arrays import LANES, Array
+from tcsim.ptx.machine.memory import Memory
 from tcsim.ptx.stepping import text
 from tcsim.ptx.stepping.arrays import Named
 from tcsim.ptx.stepping.machine import SteppedBlock
 from tcsim.ptx.stepping.state import Shown
-from tcsim.ptx.syntax import Operand, Pair, Register, Vector
-from tcsim.ptx.threads import LANES, Array
+from tcsim.ptx.text.syntax import Operand, Pair, Register, Vector
 from tcsim.tma.box import WALK
 from tcsim.tma.map import TensorMap
 

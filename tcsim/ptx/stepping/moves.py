@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from tcsim.model.effects import Access, Outcome, Write
-from tcsim.ptx.compiled import Site
+from tcsim.ptx.compile.compiled import Site
+from tcsim.ptx.machine.arrays import Array
 from tcsim.ptx.stepping.log import Asked, Event, Work
 from tcsim.ptx.stepping.matrices import operands_of, registers_of
 from tcsim.ptx.stepping.places import taken_apart
-from tcsim.ptx.threads import Array
 
 Byte = int | tuple[int, int, int, int]
 """A byte of memory by its number (`places`), or of a register: block, register, thread, byte."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tcsim.ptx.threads import Array
+from tcsim.ptx.machine.arrays import Array
 
 _TAGS = {"global": 0, "shared": 8, "local": 9, "tmem": 10, "param": 11}
 _NAMES = {tag: name for name, tag in _TAGS.items()}

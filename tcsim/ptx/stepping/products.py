@@ -12,12 +12,12 @@ from tcsim.isa.mma.product import MatrixProduct
 from tcsim.isa.tcgen05.multiply_operands import Multiplication
 from tcsim.isa.wgmma.multiply import WarpgroupMultiply
 from tcsim.layouts.layout import FragmentLayout
-from tcsim.ptx.compiled import Site
+from tcsim.ptx.compile.compiled import Site
+from tcsim.ptx.machine.arrays import LANES, Array
 from tcsim.ptx.stepping.log import Asked, Work
 from tcsim.ptx.stepping.matrices import operands_of, registers_of
 from tcsim.ptx.stepping.moves import DIGIT, Byte, Numbered, Tagged
 from tcsim.ptx.stepping.places import taken_apart
-from tcsim.ptx.threads import LANES, Array
 
 Cell = tuple[int, int, int]
 """Unit (warp, warpgroup or instruction), row and column of D."""

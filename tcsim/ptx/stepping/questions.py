@@ -3,22 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from tcsim.core.errors import OperandError, listing, nearest, shortened
-from tcsim.ptx.compiled import layout
-from tcsim.ptx.stepping.arrays import element
+from tcsim.ptx.compile.compiled import layout
+from tcsim.ptx.machine.memory import Memory
+from tcsim.ptx.stepping.arrays import Named, element
+from tcsim.ptx.stepping.machine import SteppedBlock
 from tcsim.ptx.stepping.moves import Byte
 from tcsim.ptx.stepping.places import placed
+from tcsim.ptx.stepping.stepper import Snapshot, Stepper
 from tcsim.ptx.stepping.why import Trail, Why, nodes
-
-if TYPE_CHECKING:
-    from tcsim.ptx.stepping.session import Session
+from tcsim.ptx.text.syntax import Function
 
 
-def trail_of(session: Session) -> Trail:
+class Questioned(Protocol):
+    """A launch that is asked (`tcsim.ptx.stepping.session.Session`)."""
+
+    stepper: Stepper
+    function: Function
+    memory: Memory
+    start: Snapshot  # of its memory
+    arrays: dict[str, Named]
+
+    def _block(self, index: Any) -> SteppedBlock:
+        """A block by its index, or the one that stands still."""
+        ...
+
+
+def trail_of(session: Questioned) -> Trail:
     """What questions are asked of."""
     grid = session.stepper.grid
     places, _ = layout(session.function.params)
@@ -26,7 +41,7 @@ def trail_of(session: Session) -> Trail:
     return Trail(session.stepper.log, session.arrays, grid.begun, params, session.start.read)
 
 
-def asked(session: Session, what: Any, register: str | None, lane: int | None, size: int, block: Any) -> Why:
+def asked(session: Questioned, what: Any, register: str | None, lane: int | None, size: int, block: Any) -> Why:
     """The answer. Raises OperandError for what cannot be asked."""
     trail, now = trail_of(session), session.stepper.log.serial + 1
     if isinstance(what, tuple) and len(what) == 3:
@@ -50,7 +65,7 @@ def _tree(trail: Trail, said: str, elements: Sequence[tuple[Byte, ...]], before:
     return Why(said, nodes(trail, "", tuple((element, before) for element in elements)))
 
 
-def _addressed(session: Session, what: Any, size: int, block: Any) -> tuple[str, list[tuple[Byte, ...]]]:
+def _addressed(session: Questioned, what: Any, size: int, block: Any) -> tuple[str, list[tuple[Byte, ...]]]:
     if not isinstance(what, (int, np.integer)) or isinstance(what, bool) or int(what) < 0 or not 1 <= size <= 1 << 16:
         raise OperandError(
             f"why: {shortened(what)}; valid: an element as c[3, 5], an address, or a line with a register and a lane"
@@ -67,7 +82,7 @@ def _addressed(session: Session, what: Any, size: int, block: Any) -> tuple[str,
     return f"shared {address:#x} of block {own.index}", [(one,) for one in range(first, first + size)]
 
 
-def _register(session: Session, trail: Trail, line: Any, register: str, lane: int | None, block: Any) -> Why:
+def _register(session: Questioned, trail: Trail, line: Any, register: str, lane: int | None, block: Any) -> Why:
     own = session._block(block)
     if lane is None or not 0 <= lane < own.launched:
         raise OperandError(f"why: lane {shortened(lane)}; valid: a thread of the block, 0 to {own.launched - 1}")

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from tcsim.isa.matrix.semantics import MatrixMove
 from tcsim.isa.wmma.tile import FragmentMove
-from tcsim.ptx.landing import registers_in
-from tcsim.ptx.ordinary import ordinary
+from tcsim.ptx.compile.landing import registers_in
+from tcsim.ptx.compile.ordinary import ordinary
+from tcsim.ptx.machine.arrays import LANES
 from tcsim.ptx.stepping.log import Asked, Event, Record
 from tcsim.ptx.stepping.moves import Byte, moved_by
 from tcsim.ptx.stepping.products import factors, is_product
-from tcsim.ptx.syntax import TYPE_BYTES, Address, Operand, Register, Vector
-from tcsim.ptx.threads import LANES
+from tcsim.ptx.text.syntax import TYPE_BYTES, Address, Operand, Register, Vector
 
 
 @dataclass(eq=False)

@@ -10,13 +10,13 @@ import numpy as np
 
 from tcsim.core.errors import OperandError, TcsimError, listing, nearest, shortened
 from tcsim.memory.mbarrier_bits import unpack
-from tcsim.ptx.compiled import Site
-from tcsim.ptx.deadlock import waiting_for
+from tcsim.ptx.compile.compiled import Site
+from tcsim.ptx.machine.arrays import LANES, Array
+from tcsim.ptx.machine.deadlock import waiting_for
 from tcsim.ptx.stepping import text
 from tcsim.ptx.stepping.machine import SteppedBlock
 from tcsim.ptx.stepping.places import runs, taken_apart
-from tcsim.ptx.syntax import Instruction
-from tcsim.ptx.threads import LANES, Array
+from tcsim.ptx.text.syntax import Instruction
 
 _FLOATS = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from tcsim.ptx.deadlock import threads_in_words
-from tcsim.ptx.syntax import (
+from tcsim.ptx.machine.arrays import LANES, Array
+from tcsim.ptx.machine.deadlock import threads_in_words
+from tcsim.ptx.text.syntax import (
     Address,
     Group,
     Immediate,
@@ -22,7 +23,6 @@ from tcsim.ptx.syntax import (
     Tensor,
     Vector,
 )
-from tcsim.ptx.threads import LANES, Array
 
 WIDTH = 80
 

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from tcsim.core.errors import OperandError, shortened
+from tcsim.ptx.machine.arrays import LANES
 from tcsim.ptx.stepping import text
 from tcsim.ptx.stepping.arrays import Named
 from tcsim.ptx.stepping.log import Log, Record, Work
@@ -20,7 +21,6 @@ from tcsim.ptx.stepping.moves import Byte
 from tcsim.ptx.stepping.places import taken_apart
 from tcsim.ptx.stepping.sources import Group, Sources, joined, sources
 from tcsim.ptx.stepping.state import bytes_in_words, valued
-from tcsim.ptx.threads import LANES
 
 SCREEN = 22
 """Lines of a tree that are shown at once."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import cache, partial
 
 from tcsim.ptx import Kernel, Limits, Memory, Run, parse
-from tcsim.ptx.pieces import first_piece
+from tcsim.ptx.compile.pieces import first_piece
 from tests.evaluation.golden.kind import Entry, Schedule, Scope, facts_of, hazards_of
 from tests.evaluation.golden.launching import ALONE, Maker, each
 from tests.hazards import test_planted as planted

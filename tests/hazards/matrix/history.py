@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from tcsim.ptx.cluster import Cluster
+from tcsim.ptx.check.checker import Checker
+from tcsim.ptx.check.lanes import SEVERAL
+from tcsim.ptx.check.operations import Operation
+from tcsim.ptx.check.words import Words
+from tcsim.ptx.machine.arrays import Array
+from tcsim.ptx.machine.cluster import Cluster
 from tcsim.ptx.observer import Observer
-from tcsim.ptx.shadow.checker import Checker
-from tcsim.ptx.shadow.lanes import SEVERAL
-from tcsim.ptx.shadow.operations import Operation
-from tcsim.ptx.shadow.words import Words
-from tcsim.ptx.threads import Array
 
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 _ALL = 1 << 64

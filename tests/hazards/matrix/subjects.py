@@ -13,7 +13,7 @@ from hwkernels.gemm.kernels import KERNELS
 from hwkernels.gemm.tiles import Shape
 from tcsim.core.targets import TARGETS
 from tcsim.ptx import Limits, Memory, Module, Run
-from tcsim.ptx.cluster import Cluster
+from tcsim.ptx.machine.cluster import Cluster
 from tcsim.ptx.observer import Observer
 from tests.kernels.corpora import compile_gemm, pack, place, recording
 from tests.kernels.corpora.case import Array, Case

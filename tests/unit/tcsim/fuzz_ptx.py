@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from tcsim.ptx import HAZARDS, Limits, Memory, parse
-from tcsim.ptx.spellings import refusal
+from tcsim.ptx.text.spellings import refusal
 
 LAUNCHES = Path(__file__).parents[2] / "data" / "launches"
 LARGEST = 10_000  # characters of a kernel that is changed

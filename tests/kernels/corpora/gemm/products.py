@@ -29,7 +29,7 @@ from hwkernels.gemm.sparse_operands import compress, metadata_image, sparsity_in
 from hwkernels.gemm.tiles import Shape, TensorMapSpec
 from tcsim.core.targets import ARCHS, TARGETS
 from tcsim.ptx import Limits, Memory, Run, parse
-from tcsim.ptx.launch import Kernel
+from tcsim.ptx.kernel import Kernel
 
 Array = npt.NDArray[Any]
 Case = GemmCase | ScaledCase

@@ -19,7 +19,7 @@ from tcsim.core.errors import OperandError
 from tcsim.memory.mbarrier import BarrierError, MBarrier
 from tcsim.model.effects import Access, Effects, Memories, Outcome, Signal
 from tcsim.model.instruction import Instruction
-from tcsim.ptx.mbarriers import told
+from tcsim.ptx.machine.mbarriers import told
 from tests.exact.mbarrier import Diary, chip_faults, object_bits
 
 AT = 64

@@ -12,7 +12,7 @@ import pytest
 
 from tcsim.core.errors import OperandError
 from tcsim.ptx import HAZARDS, Hazard, LaunchError, Limits, Memory, PtxError, Run, parse
-from tcsim.ptx.hazards import merged
+from tcsim.ptx.hazards.hazard import merged
 
 ROOT = Path(__file__).resolve().parents[4]
 HEAD = ".version 8.6\n.target sm_90\n.address_size 64\n"
@@ -179,7 +179,7 @@ def test_every_name_that_the_machine_raises_is_in_the_table() -> None:
     pattern = re.compile(r"\b(?:Stop|MemoryFault)\(\s*\"([A-Z_]+)\"")
     used = {
         name
-        for path in (ROOT / "tcsim" / "ptx").glob("*.py")
+        for path in (ROOT / "tcsim" / "ptx").rglob("*.py")
         for name in pattern.findall(path.read_text(encoding="utf-8"))
     }
     assert {"TRAP", "LIMIT", "GMEM_UNMAPPED", "INVALID_PC"} <= used <= set(HAZARDS)

@@ -13,8 +13,8 @@ import pytest
 from hwkernels.device.sass import disassemble
 from hwkernels.device.toolchain import assemble, find_toolchains
 from tcsim.ptx import Memory, Run, parse
-from tcsim.ptx.contraction import choices, handed_over
-from tcsim.ptx.guarded import branched
+from tcsim.ptx.compile.contraction import choices, handed_over
+from tcsim.ptx.compile.guarded import branched
 from tests.unit.tcsim.ptx.fused_cases import (
     CASES,
     SEVERAL,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tcsim.ptx import Memory, Run, parse
-from tcsim.ptx.ledger import Sums
+from tcsim.ptx.machine.ledger import Sums
 
 HEAD = ".version 8.6\n.target {0}\n.address_size 64\n.visible .entry k(.param .u64 p)\n"
 BEGIN = """{ .reg .pred %p<4>; .reg .b16 %h<9>; .reg .b32 %r<9>; .reg .f32 %f<12>; .reg .f64 %d<9>; .reg .b64 %rd<9>;

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hwkernels.device.repairs import repairs
-from tcsim.ptx.notes import hazards_in
-from tcsim.ptx.rules import ASSEMBLER
+from tcsim.ptx.hazards.notes import hazards_in
+from tcsim.ptx.hazards.rules import ASSEMBLER
 from tests.support.ptx_copies import text
 
 NOTES = {

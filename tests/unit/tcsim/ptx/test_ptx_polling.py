@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tcsim.ptx import Limits, Memory, Run, cluster, parse
+from tcsim.ptx import Limits, Memory, Run, parse
+from tcsim.ptx.machine import cluster
 
 SCHEDULES = ("late", "early", 0, 1, 2)
 TEXT = """

@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 
 from tcsim.launchers.recording import read
-from tcsim.ptx import Limits, Memory, Run, parse, processes
-from tcsim.ptx.processes import Range
+from tcsim.ptx import Limits, Memory, Run, parse
+from tcsim.ptx.launch import processes
+from tcsim.ptx.launch.processes import Range
 from tests.kernels.corpora import recording
 from tests.kernels.corpora.replay import replayed
 from tests.support.ptx_copies import text

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from tcsim.ptx import LaunchError, Memory, PtxError, parse
-from tcsim.ptx.expressions import constant
-from tcsim.ptx.spellings import refusal
+from tcsim.ptx.text.expressions import constant
+from tcsim.ptx.text.spellings import refusal
 
 HEAD = ".version 8.6\n.target sm_90a\n.address_size 64\n"
 KERNEL = HEAD + ".visible .entry k()\n{{\n{0}\nret;\n}}\n"

@@ -16,11 +16,11 @@ from tcsim.core.targets import OLDER, TARGETS
 from tcsim.core.versions import PTX_ISA, number
 from tcsim.model.spelling import spelling
 from tcsim.ptx import LaunchError, Memory, PtxError, parse
-from tcsim.ptx.fitting import fitting
-from tcsim.ptx.grammar import GRAMMARS
-from tcsim.ptx.ordinary import row_of
-from tcsim.ptx.spellings import known
-from tcsim.ptx.syntax import Instruction, Pair
+from tcsim.ptx.compile.ordinary import row_of
+from tcsim.ptx.text.fitting import fitting
+from tcsim.ptx.text.grammar import GRAMMARS
+from tcsim.ptx.text.spellings import known
+from tcsim.ptx.text.syntax import Instruction, Pair
 from tests.unit.tcsim.ptx.spelling_cases import CASES, HEAD, PAIRS, crashes, module, recorded, taken
 
 ALONE = ("bra", "brx", "ret", "exit", "trap", "brkpt")

@@ -1,0 +1,158 @@
+"""Deadlocks: what those who wait for ever are waiting for, in words, and the rule that was broken where one is known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tcsim.memory import mbarrier_bits
+from tcsim.ptx.check.mbarriers import Object
+from tcsim.ptx.machine.arrays import LANES, Array
+from tcsim.ptx.machine.faults import Stop
+
+if TYPE_CHECKING:
+    from tcsim.ptx.check.checker import Checker
+    from tcsim.ptx.machine.block import Block
+    from tcsim.ptx.machine.fibers import Fiber, Wait
+    from tcsim.ptx.machine.view import BlockView
+
+_STUCK = {"registers": "SETMAXNREG_OVERSUBSCRIBED", "tmem": "TMEM_DEADLOCK"}
+"""By what threads wait for: a rule of its own."""
+_APART = {LANES: "WARP_SYNC_MASK", 4 * LANES: "WGMMA_WARPGROUP_DIVERGED"}
+"""By how many lanes have to come together."""
+
+
+class Deadlocks:
+    """Why a cluster cannot go on."""
+
+    def __init__(self, checker: Checker) -> None:
+        self.checker = checker
+
+    # --- in words
+
+    def explained(self, block: BlockView, waits: Wait) -> str:
+        """What else there is to say of threads that wait; empty for nothing."""
+        if waits.kind == "mbarrier":
+            found = self.checker.objects.live.get(waits.address)
+            return f"; {self._object(found)}" if found is not None else "; no mbarrier.init made an object there"
+        if waits.kind == "resource":
+            return self._resource(block, waits)
+        return ""
+
+    def _object(self, found: Object) -> str:
+        """The phase under way: bytes and arrivals, with the instructions that they came from."""
+        parts = []
+        if found.expected or found.delivered:
+            expected, delivered = sum(found.expected.values()), sum(found.delivered.values())
+            parts.append(f"{expected:,} bytes expected{self._by(found.expected)}")
+            parts.append(f"{delivered:,} delivered{self._by(found.delivered)}")
+        flying = {own.line: 0 for own in found.flying}
+        if flying:
+            parts.append(f"in flight: {', '.join(self.checker.findings.opcode(line) for line in flying)}")
+        parts.append(f"{sum(found.arrivals.values())} arrived{self._by(found.arrivals)}")
+        if found.former:
+            parts.append(f"in the phase before {sum(found.former.values())}{self._by(found.former)}")
+        return f"phase {found.ended}: {', '.join(parts)}"
+
+    def _by(self, counts: Mapping[int, int]) -> str:
+        found = [(counts[line], self.checker.findings.opcode(line)) for line in sorted(counts)]
+        if len(found) == 1:
+            return f" by {found[0][1]}"
+        return f" ({', '.join(f'{count:,} by {opcode}' for count, opcode in found)})" if found else ""
+
+    def _resource(self, block: BlockView, waits: Wait) -> str:
+        if waits.resource == "registers":
+            if block.pool is None:
+                return f"; each of the {block.warps} warps still has the {block.program.registers_at_launch} of its launch, and no setmaxnreg.dec gave any back"
+            owned = {count: block.pool.owned.count(count) for count in sorted(set(block.pool.owned))}
+            held = ", ".join(f"{warps} warps have {count}" for count, warps in owned.items())
+            return f"; {held}, and free are {block.pool.free} for the threads of one warp"
+        taken = self.checker.blocks.taken.get(block.rank)
+        if waits.resource == "tmem" and taken is not None:
+            lines = [line for line in np.unique(taken).tolist() if line]
+            held = ", ".join(f"{int((taken == line).sum())} by {self.checker.findings.opcode(line)}" for line in lines)
+            return (
+                f"; columns taken: {held or 'none'}, not given back by tcgen05.dealloc; free: {int((taken == 0).sum())}"
+            )
+        return ""
+
+    # --- by name
+
+    def ended(self, stop: Stop | None) -> None:
+        """The cluster has ended; a deadlock is named for each wait whose reason is known."""
+        if stop is None or stop.name not in ("DEADLOCK", "MBARRIER_FAULT"):
+            return
+        findings = self.checker.findings
+        for line, (key, phase) in self.checker.objects.repeated.items():
+            said = f"{findings.opcode(line)} asks the mbarrier at {key:#x} for phase {phase}, which its warp has seen complete before"
+            findings.report("MBAR_PARITY", said, line, address=key)
+        if stop.name != "DEADLOCK":
+            return
+        for block in self.checker.cluster.blocks:
+            for fiber in block.fibers.waiting:
+                if fiber.waits is not None:
+                    found = self._named(block, fiber, fiber.waits)
+                    if found is not None:
+                        self._report(block, fiber, *found)
+
+    def _report(self, block: Block, fiber: Fiber, rule: str, said: str) -> None:
+        thread = int(np.argmax(fiber.mask))
+        waits = fiber.waits.item if fiber.waits is not None else None
+        line = waits or next((own for own in block.program.lines[fiber.block] if own is not None), None)
+        checker = self.checker
+        message = f"warp {thread // LANES} waits for ever: {said}"
+        checker.findings.report(rule, message, checker.findings.number(line), 0, checker.index(block), thread)
+
+    def _named(self, block: Block, fiber: Fiber, waits: Wait) -> tuple[str, str] | None:
+        if waits.kind == "resource":
+            rule = _STUCK.get(waits.resource)
+            return (rule, f"{waits.text}, which nobody gives back{self._resource(block, waits)}") if rule else None
+        if waits.kind in ("lanes", "warp", "collective"):
+            return _APART[waits.count or LANES], "the other lanes that have to execute the instruction never come"
+        if waits.kind == "bar":
+            return self._barrier(block, waits)
+        if waits.kind == "mbarrier":
+            return self._mbarrier(block, waits.address, self.checker.some(block, np.nonzero(fiber.mask)[0]))
+        return None
+
+    @staticmethod
+    def _barrier(block: Block, waits: Wait) -> tuple[str, str] | None:
+        """Of a named barrier: too few threads are left for its count, or the others are elsewhere."""
+        left = int(block.alive.reshape(-1, LANES).any(1).sum()) * LANES
+        if waits.count > left:
+            return "BARRIER_COUNT", f"barrier {waits.number} is for {waits.count} threads, and {left} are left"
+        others = {own.waits.number for own in block.fibers.waiting if own.waits is not None and own.waits.kind == "bar"}
+        if len(others) > 1:
+            return "BARRIER_ROLE_DIVERGENCE", f"some threads are at barrier {waits.number}, others at another one"
+        return None
+
+    def _mbarrier(self, block: Block, key: int, warps: Array) -> tuple[str, str] | None:
+        found = self.checker.objects.live.get(key)
+        if found is None:
+            return "MBAR_USED_BEFORE_INIT", f"no mbarrier.init made an object at {key:#x}"
+        last = max((own.ended for warp, own in found.passes.items() if warp in warps), default=0)
+        if found.ended >= last + 2:
+            return "MBAR_PHASE_ALIAS", (
+                f"phase {last} of the mbarrier at {key:#x} is complete, and so is phase {last + 1}: the parity is that of the phase under way"
+            )
+        if found.ended == last + 1:
+            return (
+                "MBAR_PARITY",
+                f"it asks the mbarrier at {key:#x} for phase {found.ended}, and has not seen phase {last} complete",
+            )
+        fields = mbarrier_bits.unpack(block.word(key) & ~1, block.arch)
+        pending, left, state = fields["pending"], fields.get("tx_count", 0), self._object(found)
+        if pending and (found.arrivals or found.delivered):
+            return (
+                "MBAR_ARRIVE_MISSING",
+                f"the mbarrier at {key:#x} lacks {pending} arrival{'s' * (pending > 1)}; {state}",
+            )
+        if not pending and left:
+            rule = "MBAR_TX_OVER" if left > 0 else "MBAR_TX_UNDER"
+            index = self.checker.index(self.checker.cluster.blocks[key >> 24 & 0xFF])
+            self.checker.objects.boxes(key, found, found.ended, found.expected, index, None)
+            said = f"lacks {left} bytes" if left > 0 else f"got {-left} bytes too many"
+            return rule, f"the mbarrier at {key:#x} {said}; {state}"
+        return None

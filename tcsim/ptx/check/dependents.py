@@ -1,0 +1,112 @@
+"""Dependent launches: what a grid touches in global memory that lets others start early, and who of these does not wait for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tcsim.ptx.check.clocks import ORDERED
+from tcsim.ptx.compile.convergence import row_of
+from tcsim.ptx.machine.arrays import Array
+from tcsim.ptx.machine.memory import Memory
+
+if TYPE_CHECKING:
+    from tcsim.ptx.check.checker import Checker
+    from tcsim.ptx.compile.compiled import Compiled
+    from tcsim.ptx.machine.view import ThreadsView
+
+_WORD = 4
+_ROW = 64  # words that are noted at once, at the most
+_FAMILY, _EARLY = "griddepcontrol", "launch_dependents"
+
+
+def starts_others(program: Compiled) -> bool:
+    """Whether a program lets dependent grids start before it ends."""
+    opcodes = {item.opcode for lines in program.lines for item in lines if item is not None}
+    rows = (row_of(opcode) for opcode in opcodes)
+    return any(row is not None and row.family == _FAMILY and row.arithmetic == _EARLY for row in rows)
+
+
+class Ledger:
+    """The words of global memory that a launch has read and written.
+
+    >>> memory, ledger = Memory(), Ledger()
+    >>> at = np.array([memory.allocate(64)], np.uint64)
+    >>> ledger.note(memory, at + np.uint64(8), 4, True)
+    >>> ledger.meets(at + np.uint64(8), False), ledger.meets(at, False)
+    (True, False)
+    """
+
+    def __init__(self) -> None:
+        self.touched: dict[
+            int, tuple[int, Array]
+        ] = {}  # by segment: its end, and of each word what was done: read 1, written 2
+
+    def note(self, memory: Memory, addresses: Array, size: int, writes: bool) -> None:
+        """Bytes are read or written."""
+        left = addresses.astype(np.int64)
+        while len(left):
+            segment = memory.segment(int(left[0]))
+            if segment is None:
+                left = left[1:]
+                continue
+            start, end = segment.address, segment.address + segment.size
+            _, words = self.touched.setdefault(
+                start, (end, np.zeros((segment.size // _WORD // _ROW + 1) * _ROW, np.uint8))
+            )
+            inside = (left >= start) & (left < end)
+            offsets, what = (left[inside] if not inside.all() else left) - start, np.uint8(2 if writes else 1)
+            each = size // _WORD
+            if each > 1 and size == each * _WORD and not len(words) % each and not (offsets % size).any():
+                words.reshape(-1, each)[offsets // size] |= what  # whole rows of words
+            else:
+                words[self._places(offsets, size)] |= what
+            left = left[~inside]
+
+    @staticmethod
+    def _places(offsets: Array, size: int) -> Array:
+        found: Array = (offsets[:, None] + np.arange(0, max(size, 1), _WORD)) // _WORD
+        return found.reshape(-1)
+
+    def meets(self, addresses: Array, writes: bool, size: int = _WORD) -> bool:
+        """Whether bytes were written before; of a write, also whether they were read."""
+        asked = 3 if writes else 2
+        for start, (end, words) in self.touched.items():
+            own = addresses.astype(np.int64)
+            own = own[(own >= start) & (own < end)] - start
+            places = np.minimum(self._places(own, size), len(words) - 1)
+            if len(own) and (words[places] & asked).any():
+                return True
+        return False
+
+
+class Dependents:
+    """What one cluster does as a grid that others depend on, and as one that depends on another."""
+
+    def __init__(self, checker: Checker, ledger: Ledger | None, before: Ledger | None) -> None:
+        self.checker, self.ledger, self.before = checker, ledger, before
+        self.waited = np.zeros(
+            checker.clocks.warps, np.int32
+        )  # of each warp: its clock when it had waited for the grid before
+        self.active = ledger is not None or before is not None
+
+    def wait(self, warps: Array) -> None:
+        """Warps have waited for the grids that this one depends on."""
+        self.waited[warps] = self.checker.clocks.now[warps]
+
+    def accessed(self, block: ThreadsView, addresses: Array, size: int, warps: Array, line: int, writes: bool) -> None:
+        """Warps, or work that they issue, access global memory, elementwise."""
+        checker = self.checker
+        if self.ledger is not None:
+            self.ledger.note(checker.cluster.blocks[0].memory, addresses, size, writes)
+        if self.before is None:
+            return
+        some, place = np.unique(warps, return_inverse=True)
+        known = checker.clocks.known[some, ORDERED, 1:-1]
+        late: Array = np.asarray(~((self.waited > 0) & (known >= self.waited)).any(1))
+        if not late.any() or not self.before.meets(addresses[late[place]], writes, size):
+            return
+        rule, does = ("PDL_WRITE_BEFORE_WAIT", "writes") if writes else ("PDL_WAIT_MISSING", "reads")
+        said = f"{checker.findings.opcode(line)} {does} global memory that the grid before uses, and no griddepcontrol.wait comes before"
+        checker.findings.report(rule, said, line, 0, checker.index(block), int(some[late][0] % checker.per_block) * 32)

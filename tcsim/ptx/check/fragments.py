@@ -1,0 +1,235 @@
+"""Operands in registers: which elements they are, and how they would have had to be loaded from shared memory to be others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tcsim.layouts.swizzle import PATTERN_ROW, SWIZZLES
+from tcsim.ptx.check.tags import LINE, Tags, halves_of
+from tcsim.ptx.check.tiles import NEAR, Mend, View, dense_k
+from tcsim.ptx.machine.arrays import Array
+
+Lookup = Callable[[Array], Array]
+"""Origins of shared addresses."""
+Way = tuple[Any, ...]
+"""A way to load elements: the rule that says so, words, and what makes of addresses others, with its arguments."""
+Where = Callable[[Array, int], Array | None]
+"""Where elements of some origins lie in the shared memory of a block; None if one does not."""
+_PITCHES = tuple(range(16, 1100, 16))
+"""Bytes from one row to the next that are tried."""
+_STARTS = tuple(sign * 2 * step for step in (8, 16, 24, 32, 1, 2, 4, 64, 128) for sign in (-1, 1))
+_ROWS = 8
+"""Rows of the matrices that ldmatrix loads."""
+_CHUNK = 16
+_PATTERNS = {(own.bits, own.shift): own for own in SWIZZLES.values() if own.bits}
+"""Those of TMA and of descriptors, by bits and how far above."""
+_SWIZZLES = tuple((bits, shift) for bits in (1, 2, 3) for shift in (3, 2, 1, 4, 5) if shift >= bits or shift < 4)
+"""Bits of the number of a 16-byte piece that are changed, and how far above them those are that change them."""
+
+
+def view_of(
+    name: str,
+    tags: Tags,
+    numbers: Array,
+    layout: Any,
+    threads: Array,
+    lookup: Lookup,
+    where: Where,
+    line: int,
+    sparse: bool = False,
+) -> View | None:
+    """An operand that some threads hold in registers; None if nothing is known of it.
+
+    sparse: it has half of the elements.
+    """
+    place = halves_of(layout, name == "B")
+    if place is None:
+        return None
+    lane, half, each = place
+    rows = tags.rows(numbers)[half]
+    found = np.maximum(tags.origin[rows, threads[lane]], -1)
+    if not (found > 0).any():
+        return None
+    k = np.arange(found.shape[1]) * each
+    if sparse:
+        k = dense_k(k, layout.element_bits)
+    marked = tags.place[rows, threads[lane]]
+    addresses, lines = (marked & (1 << LINE) - 1) - 1, marked >> LINE
+    loaded = bool((marked & (1 << LINE) - 1 > 0).all())
+    by = int(lines.flat[0]) or line
+
+    def made(way: Way) -> Mend:
+        rule, said, change, *given = way
+        return Mend(rule, said, lambda: lookup(change(addresses, *given)), way)
+
+    def mends() -> Iterator[Mend]:
+        return map(made, _ways(addresses)) if loaded else iter(())
+
+    def shifts(target: Array) -> Iterator[Mend]:
+        return _shifts(addresses, lines, lookup, where, target) if loaded else iter(())
+
+    def again(key: Hashable) -> Mend | None:
+        return made(key) if loaded and isinstance(key, tuple) else None
+
+    begin = int(addresses.flat[0]) if loaded else -1
+    return View(name, found, k, each, "k", 0, line, by, mends, lambda: iter(()), shifts, begin=begin, again=again)
+
+
+def _ways(place: Array) -> Iterator[Way]:
+    """Other ways to load the elements, the likeliest first."""
+    fragment = "FRAGMENT_LAYOUT"
+    blocks = _blocks(place)
+    if blocks is not None:  # .trans: a lane's neighbours of one row lie side by side
+        turned = bool((np.diff(place[:_ROWS, 0]) == 2).all())
+        yield fragment, f"ldmatrix {'without' if turned else 'with'} .trans", _turned
+    for own, word, across in ((place, "row", False), (place.T, "column", True)):
+        for before in _pitch(own):
+            for pitch in _PITCHES:
+                if pitch != before:
+                    said = f"{pitch} bytes from {word} to {word} instead of {before}"
+                    yield fragment, said, _spread, pitch - before, across
+    yield from _swizzles(place)
+    if blocks is not None:
+        said = "the 8 x 8 matrices in the other order"
+        if blocks.shape[0] == blocks.shape[2]:
+            yield fragment, said, _exchanged
+        yield from ((fragment, said, _reversed, axis) for axis in (0, 2) if blocks.shape[axis] > 1)
+    pitches = [sign * rows * pitch for pitch in _pitch(place) for rows in (1, 2, 4, 8, 16) for sign in (-1, 1)]
+    for step in (*pitches, *_STARTS):
+        yield fragment, _further(step), np.add, step
+    for step in range(_CHUNK, 8 * _CHUNK, _CHUNK):
+        yield fragment, _flipped(step), np.bitwise_xor, step
+
+
+def _further(step: int) -> str:
+    return f"addresses {abs(step)} bytes {'higher' if step > 0 else 'lower'}"
+
+
+def _flipped(step: int) -> str:
+    return f"bits {step:#x} of the address flipped"
+
+
+def _blocks(place: Array) -> Array | None:
+    """The 8 x 8 matrices of 16-bit elements, or 8 rows of 16 bytes: (row blocks, 8, column blocks, 8)."""
+    rows, columns = place.shape
+    return place.reshape(rows // _ROWS, _ROWS, columns // 8, 8) if not rows % _ROWS and not columns % 8 else None
+
+
+def _turned(place: Array) -> Array:
+    """In each 8 x 8 matrix rows and columns change places."""
+    blocks = _blocks(place)
+    return place if blocks is None else blocks.transpose(0, 3, 2, 1).reshape(place.shape)
+
+
+def _exchanged(place: Array) -> Array:
+    """The 8 x 8 matrices of one ldmatrix in another order: rows and columns of them change places."""
+    blocks = _blocks(place)
+    return place if blocks is None else blocks.transpose(2, 1, 0, 3).reshape(place.shape)
+
+
+def _reversed(place: Array, axis: int) -> Array:
+    """The same: their rows, or their columns, in reverse."""
+    blocks = _blocks(place)
+    return place if blocks is None else np.flip(blocks, axis).reshape(place.shape)
+
+
+def _spread(place: Array, more: int, across: bool) -> Array:
+    """Rows, or of what was transposed columns, that are further apart or nearer."""
+    count = np.arange(place.shape[1] if across else len(place)) * more
+    found: Array = place + (count if across else count[:, None])
+    return found
+
+
+def _pitch(place: Array) -> list[int]:
+    """Bytes from one row to the next, as far as pieces that a swizzle exchanges let them be seen."""
+    found = list[int]()
+    if len(place) > _ROWS and not int(place[_ROWS, 0] - place[0, 0]) % _ROWS:
+        found.append(int(place[_ROWS, 0] - place[0, 0]) // _ROWS)
+    found += [int(place[1, 0] - place[0, 0])] if len(place) > 1 else []
+    return [own for own in dict.fromkeys(found) if abs(own) >= _CHUNK]
+
+
+def _xor(place: Array, bits: int, shift: int) -> Array:
+    """What a swizzle flips in addresses."""
+    found: Array = (place // _CHUNK >> shift & (1 << bits) - 1) * _CHUNK
+    return found
+
+
+def _straight(place: Array) -> bool:
+    """Whether pieces lie in rows as they are counted."""
+    return bool(((place - place[:, :1]) == (place[:1] - place[0, 0])).all())
+
+
+def _named(bits: int, shift: int) -> str:
+    return f"address bits {4 + shift} to {3 + shift + bits}" if bits > 1 else f"address bit {4 + shift}"
+
+
+def _swizzled(place: Array, *patterns: tuple[int, int]) -> Array:
+    """Pieces of 16 bytes that are exchanged by bits of the address above; by several one after the other."""
+    for bits, shift in patterns:
+        place = place ^ _xor(place, bits, shift)
+    return place
+
+
+def _phase(place: Array, rows: int, bits: int, shift: int) -> Array:
+    """Pieces exchanged as those of another row are."""
+    pitch = (_pitch(place) or [64])[0]
+    found: Array = place ^ _xor(place, bits, shift) ^ _xor(place + rows * pitch, bits, shift)
+    return found
+
+
+def _off(place: Array, bits: int, shift: int) -> int:
+    """The rows by which a tile lies off the pattern of a swizzle; 0 if it does not."""
+    own, pitch = _PATTERNS.get((bits, shift)), (_pitch(place) or [64])[0]
+    begins = int(place[0, 0]) // PATTERN_ROW * PATTERN_ROW
+    if own is None or pitch != own.span:
+        return 0
+    return next((rows for rows in range(1, _ROWS) if (begins + rows * pitch) % own.period == 0), 0)
+
+
+def _on_pattern(place: Array, bits: int, shift: int) -> Array:
+    """The tile as it would be on the pattern."""
+    return _phase(place, _off(place, bits, shift), bits, shift)
+
+
+def _swizzles(place: Array) -> Iterator[Way]:
+    """Ways to exchange the 16-byte pieces of a row: not at all, by different address bits, or as another row does."""
+    fragment, straight = "FRAGMENT_LAYOUT", _straight(place)
+    for bits, shift in _SWIZZLES:
+        how = "exchanged" if straight else "not exchanged"
+        yield fragment, f"the 16-byte pieces of a row {how} by {_named(bits, shift)}", _swizzled, (bits, shift)
+    off = {own: _off(place, *own) for own in _SWIZZLES}
+    for rows in range(1, _ROWS):
+        for bits, shift in _SWIZZLES:
+            if off[bits, shift] == rows:
+                period = _PATTERNS[bits, shift].period
+                said = f"the tile at a multiple of {period} bytes, or its rows counted from there for the swizzle,"
+                yield "SWIZZLE_PHASE_1024", said, _on_pattern, bits, shift
+            yield fragment, f"the swizzle's phase {rows} rows back", _phase, rows, bits, shift
+    for bits, shift in _SWIZZLES:
+        for more, far in _SWIZZLES if _straight(_swizzled(place, (bits, shift))) else ():
+            said = f"the 16-byte pieces of a row exchanged by {_named(more, far)} instead of {_named(bits, shift)}"
+            yield fragment, said, _swizzled, (bits, shift), (more, far)
+
+
+def _shifts(place: Array, lines: Array, lookup: Lookup, where: Where, target: Array) -> Iterator[Mend]:
+    """The operand, or what one instruction loaded of it, from elsewhere."""
+    parts = [np.ones(place.shape, bool)]
+    parts += [lines == own for own in np.unique(lines).tolist()] if len(np.unique(lines)) > 1 else []
+    for part in parts:
+        for step in _STARTS:
+            yield Mend("FRAGMENT_LAYOUT", _further(step), partial(_part, lookup, part, place + step, place))
+        for step in range(_CHUNK, 8 * _CHUNK, _CHUNK):
+            yield Mend("FRAGMENT_LAYOUT", _flipped(step), partial(_part, lookup, part, place ^ step, place))
+    there = where(target, int(place.flat[0]) >> 24)
+    if there is not None and abs(int(there.flat[0]) - int(place.flat[0])) <= NEAR:
+        said = f"its first element read from byte {int(there.flat[0]) & 0xFFFFFF} of shared memory instead of {int(place.flat[0]) & 0xFFFFFF}"
+        yield Mend("FRAGMENT_LAYOUT", said, lambda: target)
+
+
+def _part(lookup: Lookup, part: Array, place: Array, rest: Array) -> Array:
+    return lookup(np.where(part, place, rest))

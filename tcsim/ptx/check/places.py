@@ -1,0 +1,134 @@
+"""Where the accesses of effects lie: block by block, with the thread of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tcsim.model.effects import Access
+from tcsim.ptx.compile.windows import SHARED_WINDOW
+from tcsim.ptx.machine.arrays import LANES, Array, distinct
+
+if TYPE_CHECKING:
+    from tcsim.ptx.check.words import Words
+    from tcsim.ptx.compile.families import Bound
+    from tcsim.ptx.machine.view import EffectsView
+
+Part = tuple[int, Array, int, Array | None, Array]
+"""Rank of the block, offsets in its memory, bytes of each, which of them (None: all), threads."""
+_MOST_WORDS = 1 << 20
+"""Words of accesses that are remembered, in all."""
+
+
+@dataclass(frozen=True, eq=False)
+class Extent:
+    """An access to the memory of one block, with its words."""
+
+    rank: int
+    offsets: Array
+    size: int
+    threads: Array  # of each offset
+    at: Array  # words, of one access each once
+    owner: Array  # of each word, which offset
+    who: Array  # of each word, the thread
+    units: Array  # and its warp in the block
+    lanes: Array
+    end: int  # behind the last byte of all
+    _shares: dict[tuple[int, int, int], tuple[Array, Array]] = field(default_factory=dict)
+
+    def share(self, base: int, first: int, together: int) -> tuple[Array, Array]:
+        """What `together` warps from `first` on access: of each word the access that it belongs to, and the word. base: the block's first warp."""
+        found = self._shares.get((base, first, together))
+        if found is None:
+            own = ((self.threads // LANES + base) // together * together == first)[self.owner]
+            found = self._shares[base, first, together] = self.owner[own], self.at[own]
+        return found
+
+
+class Extents:
+    """Where accesses lie: loops access the same words again, and every block of a grid does."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[Any, ...], list[Extent]] = {}
+        self._words = 0
+
+    def of(
+        self, block: EffectsView, bound: Bound, access: Access, threads: Array, asked: Array, memory: Callable[[str, int], Words]
+    ) -> list[Extent]:  # fmt: skip
+        """The extents of an access, as `parts` has them; memory: the shadow of a space of a block (`Checker.words`)."""
+        if access.space not in ("shared", "generic", "tmem"):
+            return []
+        words = memory("tmem" if access.space == "tmem" else "shared", block.rank)
+        given = (access.address, access.cta, access.mask, access.thread, threads, None if asked is threads else asked)
+        key = (words.unit, block.rank, len(block.blocks), bound.lanes, access.space, access.size, *map(_content, given))
+        found = self._kept.get(key)
+        if found is None:
+            found = []
+            for rank, offsets, size, mask, who in parts(block, bound, access, threads, asked):
+                at, owner = words.words(offsets, size, mask)
+                each, end = who.take(owner), int(offsets.max(initial=-size)) + size
+                found.append(Extent(rank, offsets, size, who, at, owner, each, *np.divmod(each, LANES), end))
+            self._words += sum(len(own.at) for own in found)
+            if self._words > _MOST_WORDS:
+                self._kept.clear()
+                self._words = sum(len(own.at) for own in found)
+            self._kept[key] = found
+        return found
+
+
+EXTENTS = Extents()
+"""Those of all launches."""
+
+
+def _content(values: Any) -> tuple[Any, ...] | None:
+    """What an array holds, as a key."""
+    if values is None:
+        return None
+    own = np.asarray(values)
+    return own.dtype.char, own.shape, own.tobytes()
+
+
+def parts(block: EffectsView, bound: Bound, access: Access, threads: Array, asked: Array) -> list[Part]:
+    """(rank, offsets, size, mask of bytes, threads) of an access to shared or Tensor Memory: by block."""
+    if access.space not in ("shared", "generic", "tmem"):
+        return []
+    found = []
+    for at in block.copies(access):
+        address, cta = block.places(at)
+        who = accessors(at, bound, threads, asked, len(address))
+        mask = None
+        if at.mask is not None:
+            mask = np.broadcast_to(at.mask, (*at.address.shape, at.size)).reshape(-1, at.size)
+        if at.space == "tmem":
+            ranks = cta if cta is not None else np.full(len(address), block.rank)
+            offsets = address
+        else:
+            ranks, offsets = address >> 24 & 0xFF, address & 0xFFFFFF
+            if at.space == "generic":
+                ranks = np.where(address >> 48 == SHARED_WINDOW >> 48, ranks, -1)
+        first = int(ranks[0]) if len(ranks) else -1
+        if (ranks == first).all():
+            if first >= 0:
+                found.append((first, offsets, at.size, mask, who))
+            continue
+        for rank in distinct(ranks[ranks >= 0]).tolist():
+            own = ranks == rank
+            found.append((rank, offsets[own], at.size, None if mask is None else mask[own], who[own]))
+    return found
+
+
+def accessors(at: Access, bound: Bound, threads: Array, asked: Array, count: int) -> Array:
+    """The thread of each of the `count` accesses of an instruction or of its work; asked: the threads whose entries effects count."""
+    if at.thread is not None:
+        found = asked[np.broadcast_to(at.thread, at.address.shape).reshape(-1)]
+    elif bound.lanes > 1:
+        units = threads[:: bound.lanes]
+        found = np.repeat(units, max(1, count // len(units)))
+    elif count == len(asked):
+        found = asked
+    else:
+        found = np.full(count, threads[0])
+    return found

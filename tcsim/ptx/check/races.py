@@ -1,0 +1,375 @@
+"""Races in global memory among all blocks of a launch: who accessed each word last, and what clusters release to each other.
+
+Kept where a launch asks for it (`Kernel.launch(races=True)`). Within a cluster its vector clocks say what is ordered. Between
+clusters a release of .gpu or .sys scope (st.release, atom, or a relaxed one behind a fence) gets a number, and the flag that it writes keeps the
+number of the last one. Who acquires from that flag knows all releases up to there. The number is a clock of the cluster more, so that it goes
+through barriers as the others do. What writes a flag also comes before what follows a strong read of the value that it left, released or not.
+Releases are counted in the order in which they ran, so an access may pass as ordered by somebody else's release that came before; what is
+reported is never ordered. Source: PTX ISA 9.4, Memory Consistency Model.
+
+A bulk store is done once its thread has waited for its group: a fence between the proxies is implicit in its completion (Async Proxy). What
+ordinary instructions wrote is read by a bulk copy of another cluster behind a fence.proxy.async, wherever on the path of releases and acquires
+from the one to the other. The model has no rule of its own for that fence, and does not say in which block it has to be.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tcsim.ptx.check.clocks import GLOBALLY, ORDERED
+from tcsim.ptx.check.strength import is_far, order_of, scope_of
+from tcsim.ptx.machine.arrays import Array
+from tcsim.ptx.machine.memory import Memory
+from tcsim.ptx.text.syntax import Instruction
+
+if TYPE_CHECKING:
+    from tcsim.ptx.check.checker import Checker
+    from tcsim.ptx.check.operations import Operation
+    from tcsim.ptx.machine.view import ThreadsView
+
+WEAK, BLOCK, CLUSTER, FAR = range(4)
+"""How far an access is strong: not at all, for its block, for its cluster, for the GPU."""
+_REACH = {"cta": BLOCK, "cluster": CLUSTER}
+_KINDS = (ORDERED, GLOBALLY)
+"""Kinds of order that releases publish."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """What a warp did with some words: an instruction between two releases."""
+
+    by: Party
+    warp: int
+    when: int  # the warp's clock
+    item: Instruction | None
+    reach: int
+    block: tuple[int, ...]
+    store: Operation | None = None  # a bulk store, which is done later
+
+
+@dataclass
+class Accesses:
+    """Of each word of a segment the events, by number; 0: none."""
+
+    written: Array
+    read: Array
+    read_before: Array  # by another warp than the last
+
+    @classmethod
+    def of(cls, words: int) -> Accesses:
+        """None so far."""
+        return cls(*(np.zeros(words, np.int32) for _ in range(3)))
+
+
+@dataclass
+class Races:
+    """The global memory of one launch, for all its clusters. unit: bytes of a word, those of the narrowest access."""
+
+    unit: int
+    parties: list[Party] = field(default_factory=list)
+    releases: int = 0
+    bridged: list[int] = field(default_factory=lambda: [0])
+    """Of each release the last one that somebody knew behind a fence between proxies, and published so, here or before."""
+    flags: dict[int, int] = field(default_factory=dict)  # by address: the last release that wrote there
+    events: list[Event | None] = field(default_factory=lambda: [None])
+    owners: Array = field(default_factory=lambda: np.full(1024, -1))  # of each event the warp, counted through the grid
+    segments: dict[int, Accesses] = field(default_factory=dict)
+    observed: dict[int, dict[int, Event]] = field(default_factory=dict)
+    """Of an event that wrote flags, by warp, counted through the grid: its first strong read of one of them (Causality Order, 2)."""
+    _numbers: dict[tuple[int, int, int, int, int, int], int] = field(default_factory=dict)
+
+    def number(self, event: Event) -> int:
+        """The number of an event."""
+        store = -1 if event.store is None else event.store.number
+        key = event.by.number, event.warp, event.when, id(event.item), event.reach, store
+        found = self._numbers.get(key)
+        if found is None:
+            found = self._numbers[key] = len(self.events)
+            self.events.append(event)
+            if found >= len(self.owners):
+                self.owners = np.concatenate((self.owners, np.full(len(self.owners), -1)))
+            self.owners[found] = event.by.first + event.warp
+        return found
+
+    def parts(self, memory: Memory, addresses: Array) -> Iterator[tuple[Array, int, Accesses]]:
+        """Which of some addresses lie in which segment: its address, and what was done there."""
+        left = np.arange(len(addresses))
+        while len(left):
+            segment = memory.segment(int(addresses[left[0]]))
+            if segment is None:
+                left = left[1:]
+                continue
+            inside = (addresses[left] >= segment.address) & (addresses[left] < segment.address + segment.size)
+            if segment.address not in self.segments:
+                self.segments[segment.address] = Accesses.of(-(-segment.size // self.unit))
+            yield left[inside], segment.address, self.segments[segment.address]
+            left = left[~inside]
+
+
+class Party:
+    """One cluster of such a launch."""
+
+    def __init__(self, races: Races, checker: Checker) -> None:
+        self.races, self.checker, self.clocks = races, checker, checker.clocks
+        self.number, self.warps = len(races.parties), checker.clocks.warps - 1
+        self.first = self.number * self.warps
+        self.outside = 1 + self.warps  # the column of the clocks that counts releases
+        self.released: list[tuple[int, Array]] = []  # each release: its number, and what it publishes, of _KINDS
+        self.fenced = np.zeros_like(self.clocks.known[:, _KINDS])  # by warp: what it knew at its last fence for the GPU
+        self.heard = np.zeros(
+            self.clocks.warps, np.int32
+        )  # by warp: releases that it has read about, for its next fence
+        self.told = self.acquires = False  # whether anything here reads flags for the GPU, and acquires by that
+        self.releasing: set[int] = set()  # warps that release to other clusters
+        self.near: dict[int, tuple[int, Instruction]] = {}
+        """By warp: its clock at its last fence, release or acquire for the block or cluster alone."""
+        races.parties.append(self)
+
+    # --- what orders
+
+    def acquire(self, warps: Array, addresses: Array, now: bool) -> None:
+        """Read flags for the GPU; now: it acquires itself, and is not for a fence to come."""
+        self.told = True
+        self.acquires |= now
+        flags = self.races.flags
+        last = max((flags.get(address, 0) for address in np.unique(addresses).tolist()), default=0)
+        if now:
+            self.clocks.known[warps, ORDERED, self.outside] = np.maximum(
+                self.clocks.known[warps, ORDERED, self.outside], last
+            )
+        else:
+            self.heard[warps] = np.maximum(self.heard[warps], last)
+
+    def release(self, warps: Array, addresses: Array, now: bool) -> None:
+        """Write flags for the GPU; now: it releases all that is known, and not only what a fence before it did."""
+        what = (self.clocks.known[:, _KINDS] if now else self.fenced)[warps].max(0)
+        last = self.released[-1][1] if self.released else np.zeros_like(what)
+        self.releasing.update(warps.tolist())
+        if (what > last).any():
+            self.races.releases += 1
+            self.released.append((self.races.releases, np.maximum(what, last)))
+            self.races.bridged.append(max(self.races.bridged[-1], int(what[1, self.outside])))
+        if self.released:
+            for address in np.unique(addresses).tolist():
+                self.races.flags[address] = max(self.races.flags.get(address, 0), self.released[-1][0])
+
+    def fence(self, warps: Array, scope: str, item: Instruction | None) -> None:
+        """A fence, before the clocks count it."""
+        if not is_far(scope):
+            self.narrow(warps, item)
+            return
+        known = np.maximum(self.clocks.known[warps], self.clocks.heard[warps])[:, _KINDS]
+        self.acquires |= self.told
+        known[:, 0, self.outside] = np.maximum(known[:, 0, self.outside], self.heard[warps])
+        self.clocks.known[warps, ORDERED, self.outside] = known[:, 0, self.outside]
+        self.fenced[warps] = known
+
+    def narrow(self, warps: Array, item: Instruction | None) -> None:
+        """Something orders memory for the block or the cluster alone."""
+        if item is None:
+            return
+        for warp in warps.tolist():
+            self.near.pop(warp, None)
+            self.near[warp] = int(self.clocks.now[warp]), item
+
+    # --- accesses
+
+    def ordinary(self, block: ThreadsView, kind: str, addresses: Array, size: int, warps: Array, opcode: str) -> None:
+        """Loads, stores and atomics, with what they acquire and release."""
+        strong, reads, acquires, releases = order_of(opcode)
+        reach, some = _REACH.get(scope_of(opcode), FAR) if strong else WEAK, np.unique(warps)
+        far = reach == FAR
+        if far and kind != "write" and reads:
+            self.acquire(some, addresses, acquires)
+        elif not far and (acquires or releases):
+            self.narrow(some, block.here)
+        self.accessed(block, kind, addresses, size, warps, reach, strong and reads)
+        if far and kind != "read":
+            self.release(some, addresses, releases)
+
+    def accessed(
+        self, block: ThreadsView, kind: str, addresses: Array, size: int, warps: Array, reach: int, observes: bool = False,
+        work: Operation | None = None,
+    ) -> None:  # fmt: skip
+        """Warps access global memory, elementwise: what is wrong with that, and that they did.
+
+        observes: they see who wrote it. work: the operation that does it.
+        """
+        races, copies = self.races, work is not None and work.proxy == "async"
+        store = work if copies and kind != "read" else None
+        for own, start, accesses in races.parts(self.checker.cluster.blocks[0].memory, addresses):
+            first = (addresses[own] - start).astype(np.int64) // races.unit
+            each = max(1, size // races.unit)
+            at = (first[:, None] + np.arange(each)).reshape(-1)
+            at, who = np.minimum(at, len(accesses.written) - 1), np.repeat(warps[own], each)
+            self._judge(block, kind, accesses, at, who, start, reach, copies and kind == "read")
+            events = np.zeros(self.warps, np.int32)
+            for warp in np.unique(who).tolist():
+                when = int(self.clocks.now[warp])
+                events[warp] = races.number(Event(self, warp, when, block.here, reach, block.index, store))
+            if observes and kind != "write":
+                for number, warp in np.unique(np.stack((accesses.written[at], who)), axis=1).T.tolist():
+                    event, own = races.events[number], races.events[events[warp]]
+                    if event is not None and own is not None and self._strong(event, warp, reach):
+                        races.observed.setdefault(number, {}).setdefault(self.first + warp, own)
+            if kind != "write":
+                before = accesses.read[at]
+                other = races.owners[before] != self.first + who
+                accesses.read_before[at[other]] = before[other]
+                accesses.read[at] = events[who]
+            if kind != "read":
+                accesses.written[at] = events[who]
+
+    def _judge(
+        self, block: ThreadsView, kind: str, accesses: Accesses, at: Array, warps: Array, start: int, reach: int, copied: bool
+    ) -> None:  # fmt: skip
+        """copied: read by a bulk copy."""
+        for does, earlier in (("written", accesses.written), ("read", accesses.read), ("read", accesses.read_before)):
+            if does == "read" and kind == "read":
+                return
+            numbers = earlier[at]
+            places = np.flatnonzero((numbers != 0) & (self.races.owners[numbers] != self.first + warps))
+            if not len(places):
+                continue
+            pairs, firsts = np.unique(np.stack((numbers[places], warps[places])), axis=1, return_index=True)
+            for (number, warp), place in zip(pairs.T.tolist(), places[firsts].tolist(), strict=True):
+                event = self.races.events[number]
+                if event is None or self._strong(event, warp, reach) or self._observed(number, warp):
+                    continue
+                if self._before(event, warp):
+                    named = None if event.by is self else self._unfinished(event, warp, copied)
+                else:
+                    named = self._name(event, warp, reach, block.index)
+                if named is not None:
+                    where = start + int(at[place]) * self.races.unit
+                    self._report(block, kind, does, event, warp, where, *named)
+
+    def _observed(self, number: int, warp: int) -> bool:
+        """Whether a warp has seen what an event wrote, or comes after one that has."""
+        readers = self.races.observed.get(number, {})
+        return self.first + warp in readers or any(self._before(own, warp) for own in readers.values())
+
+    def _strong(self, event: Event, warp: int, reach: int) -> bool:
+        """Whether an earlier access, and one of a warp now, are strong for each other."""
+        if event.by is not self:
+            return event.reach == reach == FAR
+        return min(event.reach, reach) >= (BLOCK if self._rank(event.warp) == self._rank(warp) else CLUSTER)
+
+    def _before(self, event: Event, warp: int) -> bool:
+        """Whether what a warp knows has an earlier access, or where that was issued."""
+        known = self.clocks.known[warp, ORDERED]
+        if event.by is self:
+            return bool(known[1 + event.warp] >= event.when)
+        release = event.by.known_from(event)
+        return release is not None and bool(release <= known[self.outside])
+
+    def _unfinished(self, event: Event, warp: int, copied: bool) -> tuple[str, str] | None:
+        """What is wrong with an access behind one of another cluster that is before it: that is not done, or not for this proxy."""
+        known, other = self.clocks.known[warp, :, self.outside], event.by
+        if event.store is not None:
+            done = other.known_done(event.store)
+            if done is None or done > known[ORDERED]:
+                return (
+                    "TMA_STORE_NOT_VISIBLE",
+                    f"no cp.async.bulk.wait_group, without .read, is between in block {event.block}",
+                )
+            return None
+        release, fenced = other.known_from(event), other.known_from(event, GLOBALLY)
+        if not copied or release is None or release <= max(known[GLOBALLY], self.races.bridged[known[ORDERED]]):
+            return None
+        if fenced is not None and fenced <= known[ORDERED]:
+            return None
+        return "PROXY_FENCE_GLOBAL", "no fence.proxy.async is between, in either block"
+
+    def known_from(self, event: Event, kind: int = ORDERED) -> int | None:
+        """The number of the first release that publishes an event of this cluster; GLOBALLY: behind a fence between proxies."""
+        row = _KINDS.index(kind)
+        return self._first(event.when, lambda what: int(what[row, 1 + event.warp]))
+
+    def known_done(self, store: Operation) -> int | None:
+        """The number of the first release that publishes that a bulk store of this cluster is done."""
+        return self._first(True, lambda what: self.checker.operations.seen_by(store, what[0, 1:-1]))
+
+    def _first(self, least: int, of: Callable[[Array], int]) -> int | None:
+        """The number of the first release of which something that grows is so much."""
+        place = bisect_left(self.released, least, key=lambda own: of(own[1]))
+        return self.released[place][0] if place < len(self.released) else None
+
+    # --- names
+
+    def _report(
+        self, block: ThreadsView, kind: str, does: str, event: Event, warp: int, where: int, name: str, missing: str
+    ) -> None:
+        findings = self.checker.findings
+        line, other = findings.number(block.here), findings.number(event.item)
+        whose = "" if event.block == block.index else f" in block {event.block}"
+        said = (
+            f"{findings.opcode(line)} {'reads' if kind == 'read' else 'writes'} global memory at {where:#x}, "
+            f"{does} by {findings.opcode(other)}{whose}: {missing}"
+        )
+        thread = warp % self.checker.per_block * 32
+        findings.report(name, said, line, other, block.index, thread, address=where, other_block=list(event.block))
+
+    def _rank(self, warp: int) -> int:
+        """The block of a warp, in the cluster."""
+        return warp // self.checker.per_block
+
+    def _name(self, event: Event, warp: int, reach: int, index: tuple[int, ...]) -> tuple[str, str]:
+        """The rule, and what is missing: the release, the acquire, a barrier of the block before or behind it, the scope, or all of it."""
+        own, other = f"block {index}", f"block {event.block}"
+        if event.by is self and event.block == index:
+            return "GMEM_RACE", "nothing orders them"
+        if event.reach and reach:
+            return "GMEM_SCOPE", "one of the two is strong for its own block or cluster alone"
+        if event.by is self:
+            near = self.narrowed(event.when, self._rank(event.warp)) or self.narrowed(0, self._rank(warp))
+            if near is None:
+                return "GMEM_RACE", "nothing orders them"
+            return "GMEM_SCOPE", f"{self._opcode(near)} between is for its own block alone"
+        release, near = event.by.known_from(event), event.by.narrowed(event.when)
+        if release is None and near is not None:
+            return "GMEM_SCOPE", f"{self._opcode(near)} behind it is for its own block or cluster alone"
+        near = self.narrowed()
+        if not self.told and near is not None:
+            return "GMEM_SCOPE", f"{self._opcode(near)} before this is for its own block or cluster alone"
+        known = self.clocks.known[: self.warps, ORDERED, self.outside]
+        if release is not None and (known >= release).any():
+            return (
+                "GMEM_ACQUIRE_MISSING",
+                f"another warp of {own} acquires, and no barrier orders this one's access behind that",
+            )
+        if release is not None and (self.heard >= release).any():
+            return (
+                "GMEM_ACQUIRE_MISSING",
+                f"{own} has no .acquire, and no fence for the GPU, between what {other} tells it and this",
+            )
+        if release is not None or not self.acquires:
+            return "GMEM_RACE", "nothing orders the blocks"
+        if event.by.releasing and event.warp not in event.by.releasing:
+            return (
+                "GMEM_RELEASE_MISSING",
+                f"another warp of {other} releases, and no barrier orders this one's access before that",
+            )
+        return (
+            "GMEM_RELEASE_MISSING",
+            f"{other} has no fence for the GPU, and no .release, between that and what tells {own}",
+        )
+
+    def narrowed(self, since: int = 0, rank: int | None = None) -> Instruction | None:
+        """The last that orders memory for this cluster alone, of those since a clock; rank: in that block, and for it alone."""
+        return next(
+            (
+                item
+                for warp, (clock, item) in reversed(self.near.items())
+                if clock >= since and (rank is None or (self._rank(warp) == rank and scope_of(item.opcode) == "cta"))
+            ),
+            None,
+        )
+
+    def _opcode(self, item: Instruction) -> str:
+        return self.checker.findings.opcode(self.checker.findings.number(item))

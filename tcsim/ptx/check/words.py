@@ -1,0 +1,423 @@
+"""Of every word of a memory: who wrote it last, and when each warp, and each warp's asynchronous work, last read it.
+
+A writer is a code: 0 for nobody, 1 + warp, or 1 + warps + number of an asynchronous operation. A word is as wide as the narrowest
+access to shared memory in the program, so that neighbours are not mistaken for each other. What a warp or its work did stands there with the
+lane: `LANE_BITS` of `what` and `reader`, the instruction above them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from tcsim.ptx.check.clocks import GLOBALLY, HANDED, NEVER, ORDERED, PROXIED, Clocks
+from tcsim.ptx.check.lanes import LEARNS, READS, SEVERAL, WRITES
+from tcsim.ptx.check.operations import READ, WRITTEN, Operation, Operations
+from tcsim.ptx.machine.arrays import Array, distinct
+
+EMPTY: Array = np.zeros(0, np.int64)
+LANE_BITS = 6
+_LANE = (1 << LANE_BITS) - 1
+PIPELINED = frozenset(
+    (f"tcgen05.{first}", f"tcgen05.{second}")
+    for first, second in (("mma", "mma"), ("cp", "mma"), ("shift", "mma"), ("shift", "cp"), ("mma", "shift"))
+)
+"""Families of tcgen05 of which the second is executed after the first (PTX ISA 9.4, Pipelined tcgen05 Instructions)."""
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """Earlier accesses that nothing orders with one now: places in the list of words, and what was there."""
+
+    kind: str
+    """By a warp: "written", "read"; written, and no fence between proxies: "unfenced", or if it is written again "unfenced write",
+    "unfenced read". By an operation: "landed", "fetched", "unfenced operation"; "depended": fetched, and known only because its registers
+    were needed; "unpipelined": of tcgen05, one thread's, in no order; the last and "unfenced operation" end in " read" if the operation only reads.
+    "nobody": read, and never written. In order as far as whole warps go, but not for the lanes: "apart written", "apart read", "apart landed", "apart fetched" by another lane of the warp, or known to be done by it alone;
+    "apart unheard written": another lane waited for what orders it; "apart untold written": another lane than the one that did it told. "joined"
+    in place of "apart": the lanes have executed an instruction together since then."""
+    places: Array  # in the words of the access now
+    earlier: Array  # numbers of instructions, or of operations
+    warps: Array  # the warp of the earlier access; of operations 0
+
+
+class Words:
+    """The words of one memory."""
+
+    def __init__(self, size: int, unit: int, clocks: Clocks, operations: Operations, space: str = "shared") -> None:
+        count = -(-size // unit)
+        self.unit, self.count, self.clocks, self.operations, self.space = unit, count, clocks, operations, space
+        self.proxies = (
+            space == "shared"
+        )  # whether ordinary instructions reach it too, through another proxy than operations
+        self.fence = GLOBALLY if space == "global" else PROXIED  # the kind of order between proxies
+        self.who = np.zeros(count, np.int32)
+        self.when = np.zeros(count, np.int32)
+        self.what = np.zeros(count, np.int32)  # the instruction, with the lane
+        self.lanes = operations.lanes
+        self.read = self.reader = np.zeros((clocks.warps, 0), np.int32)
+        """By warp, if any has read: when, and the instruction with the lane."""
+        self.other = self.otherwise = self.read  # the same of the last read by another lane of the warp than that
+        self.was_read = False  # by any warp
+        self.readers = np.zeros(clocks.warps, bool)  # warps that have ever read any
+        self.fetched: dict[int, Array] = {}  # by warp: 1 + number of the last of its operations that read the word
+
+    def words(self, addresses: Array, size: int, mask: Array | None = None) -> tuple[Array, Array]:
+        """The words of accesses, each word of one access once; and to which access each belongs."""
+        each = max(1, -(-size // self.unit))
+        first = addresses // self.unit
+        if each == 1:
+            return first, np.arange(len(first))
+        found = (first[:, None] + np.arange(each)).reshape(-1)
+        owner = _owners(len(first), each)
+        if mask is not None:
+            whole = np.pad(mask, ((0, 0), (0, each * self.unit - size))).reshape(-1, self.unit).any(1)
+            return found[whole], owner[whole]
+        return found, owner
+
+    # --- ordinary accesses of warps, elementwise
+
+    def time(self, at: int, warp: int, kind: str) -> int:
+        """When a warp wrote a word ("written"), or read it."""
+        return int(self.when[at] if kind == "written" else self.read[warp, at])
+
+    def conflicts(
+        self, at: Array, warps: Array, writes: bool, reads: bool = False, lanes: Array | None = None
+    ) -> list[Conflict]:
+        """What is not ordered before accesses of some warps, through the generic proxy; reads: what nobody wrote counts.
+
+        lanes: which of the warps access; None: what other lanes of the same warp did does not matter.
+        """
+        found = []
+        clocks, who = self.clocks, self.who[at]
+        least, most = int(who.min()), int(who.max())
+        if reads and not least:
+            found += _nobody(np.nonzero(who == 0)[0])
+        if least > clocks.warps and not (lanes is not None and self.lanes.loose(warps, LEARNS)):
+            first = clocks.warps + 1
+            if not self.operations.known_to_all(least - first, most - first, WRITTEN):
+                found += self._missing("landed", EMPTY, who - first, warps, WRITTEN)
+        elif most:
+            bad = clocks.ordered(warps, np.minimum(who, clocks.warps + 1)) < self.when[at]
+            if np.count_nonzero(bad):
+                places = np.nonzero(bad)[0]
+                codes = who[places]
+                found += self._written(at, places, codes)
+                landed = codes > clocks.warps
+                if landed.any():
+                    own, numbers = places[landed], codes[landed] - clocks.warps - 1
+                    found += self._missing("landed", own, numbers, warps[own], WRITTEN)
+                    if lanes is not None and self.lanes.loose(warps, LEARNS):
+                        found += self._known_apart("landed", at, own, numbers, warps, lanes, WRITTEN)
+        if lanes is not None:
+            found += self._apart(at, who if most > 0 and least <= clocks.warps else EMPTY, warps, lanes, writes)
+        if not writes:
+            return found
+        found += self._reads(at, clocks.known[warps, ORDERED, 1:-1] if self.was_read else EMPTY)
+        for fetched in self.fetched.values():
+            last = fetched[at]
+            if last.any():
+                places = np.nonzero(last)[0]
+                found += self._missing("fetched", places, last[places] - 1, warps[places], READ)
+                if lanes is not None and self.lanes.loose(warps, LEARNS):
+                    found += self._known_apart("fetched", at, places, last[places] - 1, warps, lanes, READ)
+        return found
+
+    def _known_apart(
+        self, kind: str, at: Array, places: Array, numbers: Array, warps: Array, lanes: Array, part: int
+    ) -> list[Conflict]:
+        """Of operations, elementwise, those that only other lanes of the warp know to be done."""
+        after = self.operations.after(numbers, warps[places], part)
+        owners = self.what[at[places]] & _LANE if kind == "landed" else np.full(len(places), SEVERAL)
+        apart, since = self.operations.apart(numbers, warps[places], lanes[places], owners, part)
+        joined = (since <= self.lanes.joined[warps[places]]) | (lanes[places] == SEVERAL)
+        found = []
+        for name, bad in ((f"apart {kind}", after & apart & ~joined), (f"joined {kind}", after & apart & joined)):
+            if bad.any():
+                found.append(Conflict(name, places[bad], numbers[bad], np.zeros(int(bad.sum()), np.int64)))
+        return found
+
+    def _apart(self, at: Array, who: Array, warps: Array, lanes: Array, writes: bool) -> list[Conflict]:
+        """What other lanes of the same warps did, and what only other lanes were told, or told. One warp and lane may stand for all words.
+
+        who: wrote the words; EMPTY: no warp wrote any.
+        """
+        knows, found = self.lanes, []
+        if len(who) and knows.loose(warps, WRITES):
+            found += self._in_warp("written", at, who == warps + 1, self.when[at], self.what[at], warps, lanes)
+        if writes and self.was_read and knows.loose(warps, READS):
+            found += self._in_warp("read", at, True, self.read[warps, at], self.reader[warps, at], warps, lanes)
+            if self.other.size:
+                found += self._in_warp("read", at, True, self.other[warps, at], self.otherwise[warps, at], warps, lanes)
+        missed = knows.missed(warps, lanes)
+        told = () if missed else sorted(knows.windows)  # of all others these lanes know all that is known
+        if missed or told:
+            every = range(self.clocks.warps) if missed else told
+            if len(who) and (missed or any(np.count_nonzero(who == 1 + own) for own in told)):
+                found += self._between_lanes("written", who - 1, self.when[at], self.what[at], warps, lanes)
+            for reader in every if writes and self.was_read else ():
+                if not self.readers[reader] or not np.count_nonzero(self.read[reader].take(at)):
+                    continue
+                for read, what in ((self.read, self.reader), (self.other, self.otherwise))[: 1 + bool(self.other.size)]:
+                    when, own = read[reader, at], what[reader, at]
+                    found += self._between_lanes("read", np.where(when > 0, reader, -1), when, own, warps, lanes)
+        return found
+
+    def _in_warp(
+        self, kind: str, at: Array, own: Array | bool, when: Array, what: Array, warps: Array, lanes: Array
+    ) -> list[Conflict]:
+        """Accesses by the same warps, where these are: what lanes do not know of each other."""
+        late = np.nonzero(own & (when > self.lanes.base[warps]))[0]
+        if not len(late):
+            return []
+        warps, lanes = np.broadcast_to(warps, at.shape)[late], np.broadcast_to(lanes, at.shape)[late]
+        when, what = when[late], what[late]
+        lane = what & _LANE
+        bad = self.lanes.unordered(warps, lanes, lane, when)
+        joined = (lanes == SEVERAL) | (lane == SEVERAL) | (when <= self.lanes.joined[warps])
+        return self._by_lanes(kind, late, bad, joined, what, warps)
+
+    def _between_lanes(
+        self, kind: str, who: Array, when: Array, what: Array, warps: Array, lanes: Array
+    ) -> list[Conflict]:
+        """Accesses by another warp each (-1, or too large a number: none) that are in order for warps, and not for their lanes."""
+        others = who != warps
+        if not np.count_nonzero(others):
+            return []
+        warps, lanes = np.broadcast_to(warps, who.shape), np.broadcast_to(lanes, who.shape)
+        knows, lane = self.lanes, what & _LANE
+        column = np.minimum(np.maximum(who + 1, 0), self.clocks.warps + 1)
+        ordered = others & (column > 0) & (self.clocks.ordered(warps, column) >= when)
+        places = np.nonzero(ordered)[0]
+        if not len(places):
+            return []
+        who, when, what, lane, column, warps, lanes = (
+            own[places] for own in (who, when, what, lane, column, warps, lanes)
+        )
+        untold, before = knows.untold(warps, who, lane, when)
+        unheard = knows.unheard(warps, lanes, column, when)
+        joined = (lanes == SEVERAL) | (knows.parted[warps] <= knows.joined[warps])
+        found = self._by_lanes(f"unheard {kind}", places, unheard, joined, what, who)
+        return found + self._by_lanes(f"untold {kind}", places, untold, when <= before, what, who)
+
+    @staticmethod
+    def _by_lanes(kind: str, places: Array, bad: Array, joined: Array, what: Array, who: Array) -> list[Conflict]:
+        found = []
+        for how, each in (("apart", bad & ~joined), ("joined", bad & joined)):
+            if each.any():
+                found.append(Conflict(f"{how} {kind}", places[each], what[each] >> LANE_BITS, who[each]))
+        return found
+
+    def _written(self, at: Array, places: Array, codes: Array) -> list[Conflict]:
+        """Of unordered writes by their codes, those of ordinary instructions."""
+        ordinary = codes <= self.clocks.warps
+        own = places[ordinary]
+        return [Conflict("written", own, self.what[at[own]] >> LANE_BITS, codes[ordinary] - 1)] if len(own) else []
+
+    def _missing(self, kind: str, places: Array, numbers: Array, warps: Array, part: int) -> list[Conflict]:
+        """Of operations, elementwise, those that do not come before what a warp does now; places EMPTY: all words."""
+        after = self.operations.after(numbers, warps, part)
+        if after.all():
+            return []
+        own = np.nonzero(~after)[0]
+        return [Conflict(kind, places[own] if len(places) else own, numbers[own], np.zeros(len(own), np.int64))]
+
+    def note_read(self, at: Array, warps: Array, line: int, lanes: Array | int = SEVERAL) -> None:
+        """Lanes of warps read words."""
+        if not self.was_read:
+            self.was_read = True
+            self.read, self.reader = (np.zeros((self.clocks.warps, self.count), np.int32) for _ in range(2))
+        self.readers[warps] = True
+        flat, read, reader = warps * self.count + at, self.read.reshape(-1), self.reader.reshape(-1)
+        now, own = self.clocks.now[warps], line << LANE_BITS | lanes
+        if isinstance(own, int) or lanes[0] >= SEVERAL:  # type: ignore[index]
+            read[flat], reader[flat] = now, own
+            return
+        before = reader[flat]
+        others = (before ^ own) & _LANE != 0  # another lane read it: what this one does now must not hide that
+        if others.any():
+            when = read[flat[others]]
+            if when.any():
+                self._keep(flat[others], when, before[others])
+        read[flat], reader[flat] = now, own
+        others = reader[flat] != own  # of several lanes that read one word now
+        if others.any():
+            self._keep(flat[others], now[others], own[others])
+
+    def _keep(self, flat: Array, when: Array, what: Array) -> None:
+        """Reads that another lane of the warp now hides; flat: warps times words."""
+        if not self.other.size:
+            self.other, self.otherwise = np.zeros_like(self.read), np.zeros_like(self.read)
+        self.other.reshape(-1)[flat], self.otherwise.reshape(-1)[flat] = when, what
+
+    def note_write(self, at: Array, warps: Array, line: int, lanes: Array | int = SEVERAL) -> None:
+        """Lanes of warps write words."""
+        self.who[at] = warps + 1
+        self.when[at] = self.clocks.now[warps]
+        self.what[at] = line << LANE_BITS | lanes
+
+    def forget(self, at: Array) -> None:
+        """Nobody has touched these words."""
+        self.who[at] = 0
+        if self.was_read:
+            self.read[:, at] = 0
+        if self.other.size:
+            self.other[:, at] = 0
+        for fetched in self.fetched.values():
+            fetched[at] = 0
+
+    # --- asynchronous operations
+
+    def conflicts_of(
+        self, at: Array, by: Operation, writes: bool, reads: bool = False, lanes: Array | None = None
+    ) -> list[Conflict]:
+        """What is not ordered before what an operation reads, or writes; reads, lanes: as of `conflicts`."""
+        found = []
+        clocks = self.clocks
+        who = self.who[at]
+        least, most = int(who.min()), int(who.max())
+        landed = least > clocks.warps  # all of it is what operations write, of which no clock knows
+        if writes or not landed:
+            known = clocks.known[by.warps, : self.fence + 1].max(0) if len(by.warps) > 1 else clocks.known[by.warps[0]]
+        if reads and not least:
+            found += _nobody(np.nonzero(who == 0)[0])
+        if landed:
+            numbers = (who[:1] if least == most else who) - (clocks.warps + 1)
+            found += self._pending("landed", EMPTY, numbers, by, WRITTEN)
+        elif most:
+            column = np.minimum(who, clocks.warps + 1)
+            when = self.when[at]
+            bad = known[ORDERED, column] < when
+            if np.count_nonzero(bad):
+                places = np.nonzero(bad)[0]
+                codes = who[places]
+                found += self._written(at, places, codes)
+                behind = codes > clocks.warps
+                found += self._pending("landed", places[behind], codes[behind] - clocks.warps - 1, by, WRITTEN)
+            if len(by.warps) > 1 and not writes:
+                apart = (clocks.known[by.warps, ORDERED].min(0)[column] < when) & ~bad
+                if np.count_nonzero(apart):
+                    own = np.nonzero(apart)[0]
+                    found.append(Conflict("parted", own, self.what[at[own]] >> LANE_BITS, who[own] - 1))
+            if by.proxy == "async":
+                unfenced = (known[self.fence, column] < when) & ~bad
+                if np.count_nonzero(unfenced):
+                    own = np.nonzero(unfenced)[0]
+                    kind = "unfenced write" if writes else "unfenced"
+                    found.append(Conflict(kind, own, self.what[at[own]] >> LANE_BITS, who[own] - 1))
+        if lanes is not None:
+            found += self._apart(at, EMPTY if landed or not most else who, by.warps[:1], lanes, writes)
+        if not writes:
+            return found
+        fence = known[self.fence, 1:-1] if by.proxy == "async" else None
+        found += self._reads(at, known[ORDERED, 1:-1], fence)
+        for fetched in self.fetched.values():
+            last = fetched[at]
+            most = int(last.max())
+            if most and most == last.min():
+                found += self._pending("fetched", EMPTY, last[:1] - 1, by, READ)
+            elif most:
+                places = np.nonzero(last)[0]
+                found += self._pending("fetched", places, last[places] - 1, by, READ)
+        return found
+
+    def _reads(self, at: Array, known: Array, fenced: Array | None = None) -> list[Conflict]:
+        """Reads that are later than what is known of the readers, or than their last fence between proxies, which is never later."""
+        if not self.was_read:
+            return []
+        read = self.read.take(at, 1)
+        each = (known if fenced is None else fenced).T
+        late = read > (each[:, None] if each.ndim == 1 else each)
+        if not np.count_nonzero(late):
+            return []
+        found = []
+        places, reader = np.nonzero(late.T)
+        bad = read[reader, places] > (known[reader] if known.ndim == 1 else known[places, reader])
+        for kind, own in (("read", bad), ("unfenced read", ~bad)):
+            if own.any():
+                what = self.reader[reader[own], at[places[own]]] >> LANE_BITS
+                found.append(Conflict(kind, places[own], what, reader[own]))
+        return found
+
+    def _pending(self, kind: str, places: Array, numbers: Array, by: Operation, part: int) -> list[Conflict]:
+        """Operations that are not known to be done, or not behind a fence; places EMPTY: all words."""
+        found: list[Conflict] = []
+        if not len(numbers):
+            return found
+        for number in (numbers if len(numbers) == 1 else distinct(numbers)).tolist():
+            other = self.operations.all[number]
+            if other is by or self._in_turn(other, by):
+                continue
+            name = self._unordered(kind, other, by, part)
+            if name:
+                own = np.nonzero(numbers == number)[0]
+                own = places[own] if len(places) else own
+                found.append(Conflict(name, own, np.full(len(own), number), np.zeros(len(own), np.int64)))
+        return found
+
+    def _in_turn(self, earlier: Operation, later: Operation) -> bool:
+        """Whether the tensor core executes two operations in the order of issue: pipelined pairs of one thread, or with fences of two."""
+        if (earlier.unit, later.unit) not in PIPELINED:
+            return False
+        by = int(earlier.warps[0])
+        handed = self.clocks.tensor[later.warps, HANDED, 1 + by]
+        return by in later.warps or bool((handed >= earlier.since[0]).any())
+
+    def _unordered(self, kind: str, other: Operation, by: Operation, part: int) -> str:
+        """What is wrong with the order of two operations; empty if nothing is."""
+        operations = self.operations
+        did = " read" if kind == "fetched" else ""
+        if self.space == "tmem":
+            fenced = any(operations.after_tensor_fence(other, warp) for warp in by.warps.tolist())
+            if fenced:
+                return "depended" if other.depended and kind == "fetched" else ""
+        if other.kind == by.kind == "tcgen05" and other.warps[0] in by.warps:
+            kind = "unpipelined" + did
+        if not operations.is_after(other.number, by.warps, part):
+            return kind
+        if self.space == "tmem":
+            return "unfenced operation" + did if not kind.startswith("unpipelined") else ""
+        if self.proxies and part == WRITTEN and other.proxy == "generic" != by.proxy:
+            return "" if any(operations.after_fence(other.number, warp) for warp in by.warps) else "unfenced operation"
+        return ""
+
+    def note_fetch(self, at: Array, by: Operation) -> None:
+        """An operation reads words, at some time until it is known to have."""
+        warp = int(by.warps[0])
+        if warp not in self.fetched:
+            self.fetched[warp] = np.zeros(self.count, np.int32)
+        self.fetched[warp][at] = by.number + 1
+
+    def note_landing(self, at: Array, by: Operation, lanes: Array | int = SEVERAL) -> None:
+        """An operation writes words, at some time until it is known to have."""
+        self.who[at] = self.clocks.warps + 1 + by.number
+        self.when[at] = NEVER
+        self.what[at] = by.line << LANE_BITS | lanes
+
+    def note_all(self, at: Array, made: Mapping[int, Operation], warps: Array, writes: bool, lanes: Array) -> None:
+        """Operations of single warps, by warp, read or write words: of each word the warp, and the lane."""
+        if not writes:
+            for warp, by in made.items():
+                self.note_fetch(at[warps == warp], by)
+            return
+        numbers = np.zeros(self.clocks.warps, np.int32)
+        numbers[list(made)] = [by.number for by in made.values()]
+        self.who[at] = self.clocks.warps + 1 + numbers.take(warps)
+        self.when[at] = NEVER
+        self.what[at] = next(iter(made.values())).line << LANE_BITS | lanes
+
+
+@lru_cache(64)
+def _owners(count: int, each: int) -> Array:
+    """To which access each word belongs: count accesses, of `each` words each, one after another."""
+    found = np.repeat(np.arange(count), each)
+    found.flags.writeable = False
+    return found
+
+
+def _nobody(places: Array) -> list[Conflict]:
+    nothing = np.zeros(len(places), np.int64)
+    return [Conflict("nobody", places, nothing, nothing)]

@@ -1,0 +1,1 @@
+"""PTX to Python: what a kernel becomes before it runs."""

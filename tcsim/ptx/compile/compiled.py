@@ -1,0 +1,152 @@
+"""A kernel compiled: what the machine runs, and what its functions share while they are compiled."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from tcsim.ptx.text.syntax import Function, Instruction, Module, Variable
+
+SHARED_START = 1024
+"""Where a block's first shared variable lies: the first KiB belongs to the system since sm_90."""
+SOURCE_NAME = "<ptx>"
+"""The file name of generated source, by which a place in it is found again."""
+COLLECTIVE = -1
+"""In place of lanes: the block is one instruction whose lanes may stand at different ones."""
+REGISTERS = 1 << 16
+"""Registers of a multiprocessor, since sm_70 (CUDA C++ Programming Guide, Technical Specifications)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Site:
+    """An instruction where a program executes it, as a stepped program tells its machine."""
+
+    item: Instruction
+    function: Function
+    numbers: Mapping[str, int]  # of the function's registers, by name: which of the program's they are
+
+
+@dataclass
+class Compiled:
+    """A kernel and the functions that it may call, as the machine runs them."""
+
+    function: Function  # the entry
+    registers: list[tuple[str, np.dtype[Any], int]]  # of all functions: type, container, length of a vector
+    blocks: list[Callable[..., Any]]  # (machine, registers, mask) -> where to go
+    entry: int  # the block in which threads start
+    functions: dict[int, int]  # first blocks, by the address of the function
+    local_bytes: int  # of a thread, the stack apart
+    gathers: list[int]  # of each block: lanes of a warp (32) or warpgroup (128) that have to be there, 0, or COLLECTIVE
+    sizes: list[int]  # of each block: its instructions
+    lines: list[list[Instruction | None]] = field(repr=False)  # of each block: the instruction of every source line
+    texts: list[str] = field(repr=False)  # of each block: its source
+    names: dict[str, Any] = field(repr=False)  # what the source may name
+    shared_bytes: int = 0  # of the static ones, from SHARED_START
+    shared_names: list[tuple[int, int, int, str]] = field(
+        repr=False, default_factory=list
+    )  # of static shared variables: where, bytes, bytes of an element, name
+    tells_order: bool = False  # whether atomics tell or leave what may depend on the order of threads
+    carried: Mapping[int, tuple[int, int]] = field(
+        repr=False, default_factory=dict
+    )  # by register: its rows (`tcsim.ptx.compile.carried`)
+    traced: bool = False  # whether it tells what becomes of these
+    narrowest: int = 4  # bytes of the narrowest ordinary access that may be one of shared memory, at most 4
+    narrowest_global: int = 4  # the same of global memory
+    pieces: dict[int, int] = field(
+        repr=False, default_factory=dict
+    )  # of blocks that were cut again: the first piece, or 0
+
+    @property
+    def source(self) -> str:
+        """The generated source of all blocks."""
+        return "\n".join(self.texts)
+
+    @property
+    def registers_at_launch(self) -> int:
+        """Registers of a thread, where the entry says enough to know them: else 0, and setmaxnreg does nothing.
+
+        Source: ptxas, which gives a kernel with .maxntid what fits as many blocks as .minnctapersm says, in eights.
+        """
+        directives = self.function.directives
+        if "maxnreg" in directives:
+            return min(-(-directives["maxnreg"][0] // 8) * 8, 256)
+        threads = prod(directives.get("reqntid", directives.get("maxntid", (0,))))
+        if not threads:
+            return 0
+        fitting = REGISTERS // (threads * max(1, directives.get("minnctapersm", (1,))[0]))
+        return max(24, min(fitting // 8 * 8, 256))
+
+    def shared_name(self, address: int) -> str:
+        """What lies at an offset in shared memory, as the PTX calls it: "full[2]", "smem + 16"; empty for what has no name."""
+        for start, size, each, name in self.shared_names:
+            if start <= address < start + size:
+                name = plain_name(name)
+                index, rest = divmod(address - start, each)
+                if rest or each == 1:
+                    return f"{name} + {address - start}" if address > start else name
+                return f"{name}[{index}]" if size > each else name
+        return ""
+
+    def line_of(self, block: int) -> int:
+        """The line of PTX where a block starts."""
+        return next((item.line for item in self.lines[block] if item is not None), 0) if block >= 0 else 0
+
+    def instruction_at(self, block: int, line: int) -> Instruction | None:
+        """The instruction behind a line of a block's source, counted from its `def`; None if there is none."""
+        places = self.lines[block] if block < len(self.lines) else []
+        return places[line] if line < len(places) else None
+
+    def size_of(self, block: int) -> int:
+        """The instructions of a block."""
+        return self.sizes[block]
+
+
+@dataclass
+class Context:
+    """What the functions of a program share while they are compiled."""
+
+    module: Module
+    addresses: dict[str, int]  # of global and constant variables, and of functions
+    framed: frozenset[str] = frozenset()
+    arch: str = "sm_90"
+    watched: bool = False  # whether each instruction says that it is executed, and fences are: an observer is attached
+    stepped: bool = False  # whether blocks tell the machine of every instruction before they execute it
+    traced: bool = False  # whether registers say where their elements come from
+    carried: dict[int, tuple[int, int]] = field(default_factory=dict)
+    tells_order: bool = False  # whether atomics tell or leave what may depend on the order of threads
+    optimized: bool = True  # whether the assembler fuses products with sums, and computes functions of constants
+    handed: frozenset[str] = frozenset()  # types of products that functions hand to each other, or to local memory
+    constants: list[Any] = field(default_factory=list)
+    known: dict[Any, str] = field(default_factory=dict)
+    registers: list[tuple[str, np.dtype[Any], int]] = field(default_factory=list)
+    blocks: int = 0
+    local_bytes: int = 0
+    arguments: int = 0  # where in local memory the arguments of a call lie, and its results
+    results: int = 0
+    enters: dict[str, int] = field(default_factory=dict)  # the first block of each function that can be called
+
+
+def layout(variables: Sequence[Variable], start: int = 0) -> tuple[dict[str, int], int]:
+    """Offsets of variables one after the other, each aligned as it asks, and where they end."""
+    places, at = {}, start
+    for variable in variables:
+        at = -(-at // max(variable.align, 1)) * max(variable.align, 1)
+        places[variable.name] = at
+        at += variable.size
+    return places, at
+
+
+def plain_name(name: str) -> str:
+    """What C++ calls a variable of a function whose PTX name is mangled.
+
+    >>> plain_name("_ZZ2wg11CUtensorMapS_PfiiE4full"), plain_name("tile")
+    ('full', 'tile')
+    """
+    found = (own for own in re.finditer(r"(?=E(\d{1,3})([A-Za-z_]\w*)$)", name) if len(own[2]) == int(own[1]))
+    own = next(found, None) if name.startswith("_ZZ") else None
+    return own[2] if own is not None else name

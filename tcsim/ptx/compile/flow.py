@@ -1,0 +1,211 @@
+"""Where the values of a function's registers come from and go to: definitions that reach an instruction, and what is live."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from functools import cached_property
+
+from tcsim.isa.scalar.catalog import scalar
+from tcsim.ptx.compile.landing import registers_in
+from tcsim.ptx.compile.ordinary import ordinary, row_of
+from tcsim.ptx.text.syntax import Function, Group, Instruction, Pair, Register, Symbol, Vector
+
+BEFORE = -1
+"""In place of the index of an instruction: what a register has where the function begins."""
+ENDS = frozenset(("bra", "brx", "ret", "exit", "trap", "brkpt"))
+"""Stems after which another instruction than the next may follow."""
+
+
+def written(item: Instruction) -> Iterator[str]:
+    """The registers that an instruction writes: those of its first operand, if that is a result."""
+    first = item.operands[:1]
+    if not first or (isinstance(first[0], Group) and len(item.operands) < 2):
+        return
+    if isinstance(first[0], Group) or (isinstance(first[0], (Register, Vector, Pair)) and ordinary(item.opcode).writes):
+        yield from registers_in(first[0])
+
+
+def read(item: Instruction) -> Iterator[str]:
+    """The registers that an instruction reads, its predicate included."""
+    if item.predicate is not None:
+        yield item.predicate.name
+    only_writes = any(True for _ in written(item)) and not _accumulates(item)
+    for operand in item.operands[1 if only_writes else 0 :]:
+        yield from registers_in(operand)
+
+
+def _accumulates(item: Instruction) -> bool:
+    row = row_of(item.opcode)
+    return row is not None and row.forms[0].operands[0].role == "both"
+
+
+class Flow:
+    """The instructions of a function as a graph."""
+
+    def __init__(self, function: Function) -> None:
+        self.body = function.body
+        used = {
+            name
+            for item in self.body
+            if item.opcode.partition(".")[0] in ENDS
+            for operand in item.operands
+            if isinstance(operand, Symbol)
+            for name in function.targets.get(operand.name, (operand.name,))
+        }
+        starts = {0, *(at for name, at in function.labels.items() if name in used)}
+        starts |= {index + 1 for index, item in enumerate(self.body) if item.opcode.partition(".")[0] in ENDS}
+        self.starts = sorted(start for start in starts if start < len(self.body))
+        self.labels = function.labels
+        self.targets = function.targets
+        self.returns = [own.name for own in function.returns]
+        self.before: list[list[int]] = [[] for _ in self.starts]  # of each block: those that it may follow
+        self.after = list(self._followers())  # of each block: those that may follow it
+        for block, after in enumerate(self.after):
+            for own in after:
+                self.before[own].append(block)
+        self.writes: dict[str, list[int]] = {}
+        self.reads: dict[str, list[int]] = {}
+        for index, item in enumerate(self.body):
+            for name in written(item):
+                self.writes.setdefault(name, []).append(index)
+            for name in read(item):
+                self.reads.setdefault(name, []).append(index)
+        self._reaching: dict[tuple[str, int], frozenset[int]] = {}
+
+    def block(self, index: int) -> int:
+        """The number of an instruction's basic block."""
+        return bisect_right(self.starts, index) - 1
+
+    def _followers(self) -> Iterator[list[int]]:
+        for end in (*self.starts[1:], len(self.body)):
+            item = self.body[end - 1]
+            stem = item.opcode.partition(".")[0]
+            found = []
+            if stem in ("bra", "brx"):
+                for operand in item.operands:
+                    names = self.targets.get(operand.name, (operand.name,)) if isinstance(operand, Symbol) else ()
+                    found += [
+                        self.block(self.labels[name])
+                        for name in names
+                        if self.labels.get(name, end) < len(self.body) and name in self.labels
+                    ]
+            falls = stem not in ENDS or stem in ("trap", "brkpt") or item.predicate is not None
+            if falls and end < len(self.body):
+                found.append(self.block(end))
+            yield found
+
+    def reaching(self, name: str, index: int) -> frozenset[int]:
+        """The instructions whose value a register may have before an instruction, and BEFORE."""
+        key = name, index
+        if key not in self._reaching:
+            self._reaching[key] = frozenset(self._definitions(name, index))
+        return self._reaching[key]
+
+    def _definitions(self, name: str, index: int) -> set[int]:
+        places, found = self.writes.get(name, []), set[int]()
+        block = self.block(index)
+        pending, seen = [(block, index)], set[int]()
+        while pending:
+            block, end = pending.pop()
+            start, killed = self.starts[block], False
+            at = bisect_right(places, end - 1) - 1
+            while at >= 0 and places[at] >= start and not killed:
+                found.add(places[at])
+                killed = self.body[places[at]].predicate is None
+                at -= 1
+            if killed:
+                continue
+            if block == 0:
+                found.add(BEFORE)
+            for own in self.before[block]:
+                if own not in seen:
+                    seen.add(own)
+                    last = self.starts[own + 1] if own + 1 < len(self.starts) else len(self.body)
+                    pending.append((own, last))
+        return found
+
+    def surely(self, index: int, place: int) -> bool:
+        """Whether some thread may come from an instruction to another one, as far as an assembler can know.
+
+        It comes there on every way to the function's end, or through branches on floating-point comparisons, none of which it assumes decided.
+        """
+        first, last = self.block(index), self.block(place)
+        if first == last and index < place:
+            return True
+        return self._met(first, last) or self._open(first, last)
+
+    def _met(self, first: int, last: int) -> bool:
+        pending, seen = [first], {first, last}
+        while pending:
+            after = self.after[pending.pop()]
+            if not after:
+                return False
+            pending += [own for own in after if own not in seen]
+            seen.update(after)
+        return True
+
+    def _open(self, first: int, last: int) -> bool:
+        pending, seen = [first], {first}
+        while pending:
+            block = pending.pop()
+            end = self.starts[block + 1] if block + 1 < len(self.starts) else len(self.body)
+            if len(self.after[block]) > 1 and not self._undecided(end - 1):
+                continue
+            if last in self.after[block]:
+                return True
+            pending += [own for own in self.after[block] if own not in seen]
+            seen.update(self.after[block])
+        return False
+
+    def _undecided(self, index: int) -> bool:
+        """Whether a branch depends on floating-point numbers."""
+        predicate = self.body[index].predicate
+        places = self.reaching(predicate.name, index) if predicate is not None else ()
+        return bool(places) and all(
+            at != BEFORE and self.body[at].opcode.startswith("setp.") and self.body[at].opcode.endswith((".f32", ".f64", ".f16", ".bf16"))
+            for at in places
+        )  # fmt: skip
+
+    def uses(self, index: int, name: str) -> Iterator[int]:
+        """The instructions that may read what one writes to a register."""
+        for place in self.reads.get(name, ()):
+            if index in self.reaching(name, place):
+                yield place
+
+    @cached_property
+    def live(self) -> frozenset[int]:
+        """The instructions that something depends on: those that do more than arithmetic, what they are computed from, branches around them."""
+        branches = {index for index, item in enumerate(self.body) if item.opcode.partition(".")[0] in ("bra", "brx")}
+        pending = [
+            index
+            for index, item in enumerate(self.body)
+            if index not in branches
+            and scalar(item.opcode, len(item.operands) - 1) is None
+            and ordinary(item.opcode).path not in ("move", "load")
+        ]
+        pending += [at for own in self.returns for at in self.writes.get(own, ())]
+        found = set(pending)
+        while pending:
+            index = pending.pop()
+            for name in read(self.body[index]):
+                places = self.writes.get(name, ())
+                for own in places if len(places) == 1 else self.reaching(name, index):
+                    if own not in found and own != BEFORE:
+                        found.add(own)
+                        pending.append(own)
+            if not pending:
+                pending = [own for own in branches - found if self._around(own, found)]
+                found.update(pending)
+        return frozenset(found)
+
+    def _around(self, index: int, live: set[int]) -> bool:
+        """Whether something that matters lies between a branch and where it goes."""
+        places = [
+            self.labels[name]
+            for operand in self.body[index].operands
+            if isinstance(operand, Symbol)
+            for name in self.targets.get(operand.name, (operand.name,))
+            if name in self.labels
+        ]
+        return any(own in live for at in places for own in range(min(index + 1, at), max(index, at)))

@@ -1,0 +1,212 @@
+"""The rules: every name that a run can report, with what it means, where that is said, and how it is mended. A new rule is a row here and a check in `tcsim.ptx.check`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A name that `Run.hazards` can have: what it means, where that is said, and how it is mended."""
+
+    name: str
+    severity: str  # "error": undefined, or a fault on hardware; "strict" and "repaired" are said in docs/hazards.md
+    sentence: str
+    section: str  # title of the section
+    source: str  # the document
+    fix: str  # how it is mended, in one sentence
+
+
+_PTX = "PTX ISA 9.4"
+_CUDA = "CUDA C++ Programming Guide 13"
+_OURS = "tcsim, docs/kernels.md"
+_PTXAS = "ptxas 13.5.37"
+
+_WAIT = "Wait for the mbarrier that the copy signals before the bytes are touched, in every warp that touches them."
+_RACE = "Put a barrier between the two: bar.sync for the block, an arrive and a wait on an mbarrier, or bar.warp.sync within a warp."
+_ADDRESS = (
+    "Print the address, or run `tcsim step` to the line: the index, the base or the bound of the access is wrong."
+)
+
+FAULTS = (
+    Rule("DEADLOCK", "error", "No thread can go on: each waits for what no other thread will do.", "Barrier instructions: bar, barrier", _PTX, "Compare what each warp waits for with who arrives there: the count of the barrier, the parity of the wait, the bytes expected."),
+    Rule("GMEM_UNMAPPED", "error", "A global access lies outside the memory that was mapped or allocated.", "State Spaces", _PTX, _ADDRESS),
+    Rule("ADDRESS_MISALIGNED", "error", "An address is not a multiple of the size of the access.", "Addresses as Operands", _PTX, "Align the base to the size of the access, or use a narrower access."),
+    Rule("SMEM_OUT_OF_RANGE", "error", "A shared access lies outside the block's static and dynamic shared memory.", "Shared State Space", _PTX, "Ask for more dynamic shared memory at the launch, or correct the offset."),
+    Rule("LOCAL_OUT_OF_RANGE", "error", "A local access lies outside the thread's local memory.", "Local State Space", _PTX, _ADDRESS),
+    Rule("PARAM_OUT_OF_RANGE", "error", "An access to parameters lies outside them.", "Parameter State Space", _PTX, _ADDRESS),
+    Rule("INVALID_OPERAND", "error", "An operand's value is one that the instruction does not take.", "Instruction Set", _PTX, "Give the operand a value that the message lists."),
+    Rule("TMEM_OUT_OF_RANGE", "error", "An access lies outside Tensor Memory.", "Tensor Memory", _PTX, "Stay inside the lanes and columns that tcgen05.alloc gave; lane in bits 31 to 16, column in bits 15 to 0."),
+    Rule("MBARRIER_FAULT", "error", "An mbarrier gets a count that its object cannot hold, or something else is used as an mbarrier.", "Parallel Synchronization and Communication Instructions: mbarrier", _PTX, "Initialise the object with its number of arrivals, and keep pending arrivals and bytes within its range."),
+    Rule("INVALID_PC", "error", "A call or an indexed branch goes to what is not one of its targets.", "Control Flow Instructions", _PTX, _ADDRESS),
+    Rule("TRAP", "error", "A thread executed trap or brkpt.", "Miscellaneous Instructions: trap", _PTX, "Find the condition before the trap that did not hold."),
+    Rule("ASSERT", "error", "A device-side assert did not hold.", "Assertion", _CUDA, "Find why the assertion does not hold: `tcsim step` stops at its line."),
+    Rule("STACK_OVERFLOW", "error", "A thread's calls and alloca need more than its stack.", "Stack Manipulation Instructions", _PTX, "Bound the recursion or the alloca, or raise Limits(stack=)."),
+    Rule("LIMIT", "error", "The launch reached one of its limits; a real GPU would have gone on.", "Limits", _OURS, "Use a smaller problem, or raise the limit: [limits] of a launch file, Limits of a launch."),
+)  # fmt: skip
+"""What ends a run."""
+
+RACES = (
+    Rule("SMEM_RACE_RAW", "error", "Shared memory is read, and nothing orders the read after the write of another warp.", "Conflict and Data-races", _PTX, _RACE),
+    Rule("SMEM_RACE_WAR", "error", "Shared memory is written, and nothing orders the write after the read of another warp.", "Conflict and Data-races", _PTX, _RACE),
+    Rule("SMEM_RACE_WAW", "error", "Shared memory is written twice, and nothing orders the writes of two warps.", "Conflict and Data-races", _PTX, _RACE),
+    Rule("RED_NOT_ACQUIRE", "error", "Shared memory is accessed, and only a red and a fence order that after the earlier access: reductions give no value, and are part of no acquire.", "Release and Acquire Patterns", _PTX, "Read the flag with ld.acquire or atom, or with ld.relaxed and then a fence."),
+    Rule("WARP_SYNC_MISSING", "error", "Lanes of one warp access the same shared memory and one of them writes, or one lane waits or arrives for the others, and neither bar.warp.sync nor a barrier orders them.", "Parallel Synchronization and Communication Instructions: bar.warp.sync", _PTX, "Put bar.warp.sync (__syncwarp) between the two, for all lanes that take part; before an arrival or after a wait that one lane executes for all."),
+    Rule("WARP_SYNC_COLLECTIVE", "strict", "As WARP_SYNC_MISSING, but the lanes have executed an instruction together in between (shfl, vote, one that is .sync.aligned), or the later access is one: the lanes are in order, and the manual does not say that memory is; Triton relies on it.", "Parallel Synchronization and Communication Instructions: bar.warp.sync", _PTX, "Put bar.warp.sync (__syncwarp) between the two: shfl, vote and instructions that are .sync.aligned order no memory."),
+    Rule("GMEM_RACE", "error", "Two warps access the same global memory, one of them writes, and nothing orders them; looked for only where asked (`--races`, `Kernel.launch(races=True)`), or where one is a bulk copy of the same cluster.", "Conflict and Data-races", _PTX, _RACE + " Between blocks a counter, with __threadfence() before and behind it."),
+    Rule("SMEM_UNINITIALISED", "strict", "Shared memory is read that nobody has written in this launch.", "Shared State Space", _PTX, "Fill the array before it is read, or do not read what lies beyond what was filled."),
+)  # fmt: skip
+"""Ordinary accesses."""
+
+GRID = (
+    Rule("GMEM_RELEASE_MISSING", "error", "A block accesses global memory that another one has accessed, and acquires; the other one does not release its access: no fence of .gpu scope, no .release, or no barrier before the warp that has them. Looked for where asked.", "Release and Acquire Patterns", _PTX, "Put bar.sync and then fence.acq_rel.gpu (__syncthreads, __threadfence) between the accesses and the store or atomic that tells the other block, or give that .release.gpu."),
+    Rule("GMEM_ACQUIRE_MISSING", "error", "A block accesses global memory that another one has accessed and released, and does not acquire that: no fence of .gpu scope, no .acquire, or no barrier behind the warp that has them. Looked for where asked.", "Release and Acquire Patterns", _PTX, "Put fence.acq_rel.gpu (__threadfence) and then bar.sync behind the load or atomic that sees what the other block tells, or give that .acquire.gpu."),
+    Rule("GMEM_SCOPE", "error", "Blocks access the same global memory, and a fence, release, acquire or atomic between them has a scope that ends before the other block: .cta, or .cluster where that is of another cluster. Looked for where asked.", "Scope", _PTX, "Give it the scope .gpu: __threadfence, not __threadfence_block; atomicAdd, not atomicAdd_block."),
+)  # fmt: skip
+"""Between blocks in global memory, where a launch asks for it."""
+
+COPIES = (
+    Rule("PROXY_FENCE_MISSING", "error", "What ordinary instructions wrote is read through the async proxy, by a bulk copy, wgmma or tcgen05, and no fence.proxy.async is between.", "Async Proxy", _PTX, "Let the threads that wrote execute fence.proxy.async.shared::cta after their last write and before the barrier that hands over to the issuer."),
+    Rule("PROXY_FENCE_CP_ASYNC", "strict", "What cp.async copied is read through the async proxy, by a bulk copy, wgmma or tcgen05, and no fence.proxy.async is between its wait and that; Triton leaves it out.", "Async Proxy", _PTX, "Let the threads that issued cp.async execute fence.proxy.async after their wait and before the barrier."),
+    Rule("PROXY_FENCE_WAR", "strict", "What ordinary instructions read or wrote is overwritten through the async proxy, and no fence.proxy.async is between; CUTLASS leaves it out.", "Async Proxy", _PTX, "Let the threads that read or wrote the slot execute fence.proxy.async.shared::cta before they release it."),
+    Rule("PROXY_FENCE_GLOBAL", "error", "What ordinary instructions wrote to global memory is read by a bulk copy, and no fence.proxy.async is between; by one of another cluster looked for where asked.", "Async Proxy", _PTX, "Let the threads that wrote execute fence.proxy.async.global after their last write and before the release, or the reader before the copy."),
+    Rule("TMA_STORE_NOT_VISIBLE", "error", "What a bulk copy writes to global memory is read before a wait for its group; one with .read is not enough.", "cp.async.bulk.wait_group", _PTX, "Execute cp.async.bulk.wait_group, without .read, in the thread that issued the copy, and then a barrier."),
+    Rule("TENSORMAP_SPACE", "error", "A tensor map lies in local or shared memory where a copy, a prefetch or a fence takes it, as a map does that a kernel has as a parameter without __grid_constant__: valid are parameters, constant and global memory.", "Tensor-map", _PTX, "Pass the map as a const __grid_constant__ parameter, or keep it in constant or global memory; one that is changed in shared memory is copied to global memory with tensormap.cp_fenceproxy first."),
+    Rule("TENSORMAP_FENCE", "error", "A tensor map that the kernel wrote is used, and no fence.proxy.tensormap::generic.release and .acquire are between.", "membar / fence", _PTX, "Execute fence.proxy.tensormap::generic.release after the map was written, and ::generic.acquire on it in the warp that issues the copy."),
+    Rule("TENSORMAP_MODIFIED", "error", "A tensor map is written while a copy that uses it is in flight.", "Completion Mechanisms for Asynchronous Copy Operations", _PTX, "Wait for the copies that use the map before it is changed, or use another map."),
+    Rule("TMA_MISALIGNED", "error", "A bulk or tensor copy from or to an address that is not a multiple of what it needs: 16 bytes, of a box in shared memory 128, of a tensor map 64.", "cp.async.bulk", _PTX, "Align the address: global and shared addresses of bulk copies to 16 bytes, boxes in shared memory to 128, or to where their swizzle begins anew, tensor maps to 64."),
+    Rule("ASYNC_DST_READ", "error", "The destination of an asynchronous copy is read before its mbarrier was waited for.", "Completion Mechanisms for Asynchronous Copy Operations", _PTX, _WAIT),
+    Rule("ASYNC_DST_WRITTEN", "error", "The destination of an asynchronous copy is written before its mbarrier was waited for.", "Completion Mechanisms for Asynchronous Copy Operations", _PTX, _WAIT),
+    Rule("ASYNC_SRC_MODIFIED", "error", "The source of an asynchronous copy is written before its mbarrier was waited for.", "Completion Mechanisms for Asynchronous Copy Operations", _PTX, _WAIT),
+    Rule("ASYNC_AT_EXIT", "error", "A thread ends while its bulk copy may still read shared memory.", "cp.async.bulk.wait_group", _PTX, "Execute cp.async.bulk.wait_group 0 in the thread that issued the copy, before it returns."),
+    Rule("CP_ASYNC_WAIT_MISSING", "error", "What cp.async copies is used before a wait covers its group.", "cp.async.wait_group / cp.async.wait_all", _PTX, "Lower N of cp.async.wait_group N until it covers the group, or add the wait; then a barrier if other threads read."),
+    Rule("CP_ASYNC_UNCOMMITTED", "error", "What cp.async copies is used though the copy is in no group that was committed.", "cp.async.commit_group", _PTX, "Execute cp.async.commit_group after the copy, before the wait."),
+    Rule("CP_ASYNC_WAW", "error", "Two cp.async write the same bytes, and no wait is between.", "cp.async.commit_group", _PTX, "Wait for the first copy before the second is issued, or copy to different bytes."),
+    Rule("BULK_GROUP_UNCOMMITTED", "error", "The source of a bulk copy is written again though the copy is in no group that was committed.", "cp.async.bulk.commit_group", _PTX, "Execute cp.async.bulk.commit_group in the thread that issued the copy, before its wait."),
+    Rule("BULK_WAIT_WRONG_THREAD", "error", "The source of a bulk copy is written again after a wait of another thread than the one that issued it.", "cp.async.bulk.wait_group", _PTX, "Let the thread that issued the copy execute cp.async.bulk.wait_group, and then a barrier."),
+    Rule("TMA_STORE_SRC_REUSED", "error", "The source of a bulk copy is written again before a wait covers its group.", "cp.async.bulk.wait_group", _PTX, "Lower N of cp.async.bulk.wait_group.read N until it covers the group, before the source is written again."),
+)  # fmt: skip
+"""Asynchronous copies."""
+
+MBARRIERS = (
+    Rule("MBAR_USED_BEFORE_INIT", "error", "An mbarrier is used where mbarrier.init made none.", "mbarrier.init", _PTX, "Execute mbarrier.init at this address first, or correct the address."),
+    Rule("MBAR_USED_BEFORE_INIT_VISIBLE", "error", "An mbarrier is used, and nothing orders its initialisation by another warp before.", "mbarrier.init", _PTX, "Put bar.sync between mbarrier.init and the first use; for other blocks fence.mbarrier_init and a cluster barrier, by the thread that initialised."),
+    Rule("MBAR_INIT_NOT_FENCED", "strict", "A copy tells an mbarrier, and the warp that initialised it has executed neither fence.mbarrier_init nor fence.proxy.async since, so that nothing makes the object visible to the async proxy; the guide asks for it, and the PTX manual lets copies reach mbarriers through the generic proxy; Gluon leaves it out.", "Asynchronous Data Copies using the Tensor Memory Accelerator (TMA)", _CUDA, "Let the thread that initialised it execute fence.mbarrier_init.release.cluster, or fence.proxy.async.shared::cta, before the barrier that publishes it."),
+    Rule("MBAR_MISALIGNED", "error", "An mbarrier is at an address that is not a multiple of 8.", "Size and alignment of mbarrier object", _PTX, "Align the array of mbarriers to 8 bytes."),
+    Rule("MBAR_REINIT", "error", "An mbarrier is initialised again without mbarrier.inval.", "mbarrier.init", _PTX, "Execute mbarrier.inval before the object is initialised again, or initialise it once."),
+    Rule("MBAR_OVERWRITTEN", "error", "The bytes of an mbarrier in use are read or written by something else than an mbarrier instruction.", "Size and alignment of mbarrier object", _PTX, "Move the mbarrier, or the array that overlaps it."),
+    Rule("MBAR_COUNT", "error", "mbarrier.init with a number of arrivals that the object cannot expect: valid are 1 to 2**20 - 1.", "mbarrier.init", _PTX, "Initialise the object with the number of arrivals of a phase, 1 at least."),
+    Rule("MBAR_TX_UNDER", "error", "A phase expects fewer bytes than its copies bring, so that it ends before they are done, or never.", "Tracking asynchronous operations by the mbarrier object", _PTX, "Expect the bytes of every copy that tells the mbarrier, in the phase in which it was issued."),
+    Rule("MBAR_TX_OVER", "error", "A phase expects more bytes than come, and never ends.", "Tracking asynchronous operations by the mbarrier object", _PTX, "Expect the bytes that the copies bring: box by box, whether parts of it lie outside the tensor or not."),
+    Rule("TMA_BOX_BYTES", "error", "A phase that waits for tensor copies alone expects another number of bytes than their boxes have; what lies beyond the tensor is filled, and counts.", "cp.async.bulk.tensor", _PTX, "Expect the bytes of every box that is copied in the phase: elements of a box times their size, whether they lie in the tensor or not."),
+    Rule("MBAR_TX_RANGE", "error", "The bytes of one operation, or the transaction count, go beyond 2**20 - 1.", "Tracking asynchronous operations by the mbarrier object", _PTX, "Expect fewer bytes in a phase, in several mbarriers or phases."),
+    Rule("MBAR_ARRIVE_MISSING", "error", "A phase has got bytes or arrivals, but not all arrivals, and never ends.", "Phase completion of the mbarrier object", _PTX, "Compare the count of mbarrier.init with who arrives: every thread, one of each warp, or one alone, and copies with .noinc."),
+    Rule("MBAR_PARITY", "error", "A wait is for the wrong phase: one that was complete before, or one that nothing completes.", "mbarrier.test_wait / mbarrier.try_wait", _PTX, "Flip the parity each time the mbarrier's phase ends: of a ring that is when the index comes back to the slot."),
+    Rule("MBAR_PHASE_ALIAS", "error", "A wait comes two phases late, or may come so late, since nothing orders it before the arrivals that end the next phase: the parity that it asks for is that of the phase under way again.", "mbarrier.test_wait / mbarrier.try_wait", _PTX, "Let every warp that waits for a phase arrive, or meet who arrives, before the next phase can end."),
+    Rule("MBAR_PHASE_UNOBSERVED", "strict", "A thread arrives in a phase, and no wait has found the phase before complete.", "Phase of the mbarrier object", _PTX, "Let one thread wait for the phase before anybody arrives in the next one."),
+    Rule("MBAR_SCOPE", "strict", "A thread arrives at an mbarrier of another block with the scope .cta, the default, so that it releases nothing to it; CUTLASS leaves the scope out.", "mbarrier.arrive", _PTX, "Write mbarrier.arrive.release.cluster.shared::cluster, and .acquire.cluster where it is waited for."),
+    Rule("MBAR_RELAXED", "error", "Shared memory is used that only a .relaxed arrival or wait orders with the earlier access.", "mbarrier.arrive", _PTX, "Leave .relaxed out, or put a fence.acq_rel before the arrival and after the wait."),
+    Rule("MBAR_REMOTE_FORM", "error", "An mbarrier of another block is waited for, or signalled without .shared::cluster.", "mbarrier.arrive", _PTX, "Arrive with .shared::cluster at an address from mapa; wait only for mbarriers of the own block."),
+)  # fmt: skip
+"""mbarrier objects."""
+
+WARPGROUPS = (
+    Rule("WGMMA_NO_COMMIT_WAIT_BEFORE_REUSE", "error", "Shared memory that wgmma reads is written again before any wait for its group.", "wgmma.wait_group", _PTX, "Execute wgmma.commit_group and wgmma.wait_group before the slot is released."),
+    Rule("WGMMA_WAIT_DEPTH", "error", "Shared memory that wgmma reads is written again after a wgmma.wait_group that leaves its group pending.", "wgmma.wait_group", _PTX, "Lower N of wgmma.wait_group N, or release the slot of an earlier stage."),
+    Rule("WGMMA_WARPS_APART", "strict", "wgmma reads shared memory that one warp of its warpgroup wrote, and no barrier orders that before the other warps: .sync waits for the threads of a warp; a warp that stores its own rows of A needs none.", "wgmma.mma_async", _PTX, "Put a barrier of the four warps (bar.sync with 128 threads) between fence.proxy.async and wgmma."),
+    Rule("WGMMA_MISSING_FENCE", "repaired", "wgmma takes registers, and no wgmma.fence is between it and the last instruction that touched them, or the beginning.", "wgmma.fence", _PTX, "Execute wgmma.fence.sync.aligned after the registers were last touched, before the first wgmma."),
+    Rule("WGMMA_ACC_READ_IN_FLIGHT", "repaired", "An accumulator of wgmma is read before a wait for its group.", "wgmma.wait_group", _PTX, "Execute wgmma.wait_group for the group before the accumulator is read."),
+    Rule("WGMMA_ACC_WRITE_IN_FLIGHT", "repaired", "An accumulator of wgmma is written before a wait for its group.", "wgmma.wait_group", _PTX, "Execute wgmma.wait_group for the group before the accumulator is written."),
+    Rule("WGMMA_A_REG_HAZARD", "repaired", "A register from which wgmma reads A is written before a wait for its group.", "wgmma.wait_group", _PTX, "Execute wgmma.wait_group for the group before registers of A are written, or use others."),
+    Rule("DESC_LBO_SBO", "error", "wgmma or tcgen05.mma reads elements in no order of rows and columns of what was copied; of the fields of the matrix descriptor LBO or SBO is the likeliest to be wrong.", "Matrix Descriptor Format", _PTX, "Compare the byte offsets with where the copy put rows and pieces of rows, or use the one that the message names; the field holds it divided by 16."),
+    Rule("DESC_UNITS", "error", "wgmma or tcgen05.mma reads elements in no order of rows and columns of what was copied; a field of the matrix descriptor is likely to be in bytes or elements instead of units of 16 bytes, or divided by 16 twice.", "Matrix Descriptor Format", _PTX, "Divide the byte offset, or the start address, by 16 once where the descriptor is made."),
+    Rule("DESC_SWIZZLE_MODE", "error", "wgmma or tcgen05.mma reads elements in no order of rows and columns of what was copied; the swizzle of the matrix descriptor is likely not to be that of the copy.", "Matrix Descriptor Format", _PTX, "Give the descriptor the swizzle with which the tile was copied."),
+    Rule("WGMMA_WAIT_OTHER_WARPGROUP", "error", "Shared memory that wgmma reads is written again after a wait, but nothing orders the write after the wait of the warpgroup that issued it.", "wgmma.wait_group", _PTX, "Let every warpgroup that reads the slot arrive at its barrier after its own wgmma.wait_group."),
+    Rule("WGMMA_WARPGROUP_DIVERGED", "error", "Some warps of a warpgroup execute an instruction of wgmma, and the others never come.", "wgmma.mma_async", _PTX, "Let all four warps of the warpgroup execute the instruction, or none."),
+)  # fmt: skip
+"""wgmma."""
+
+TENSOR_MEMORY = (
+    Rule("TCGEN05_COMMIT_MISSING", "error", "What tcgen05.mma, cp or shift reads or writes is used before an mbarrier of tcgen05.commit was waited for.", "tcgen05 Memory Consistency Model: canonical synchronization patterns", _PTX, "Execute tcgen05.commit to an mbarrier after the work, and wait for its phase before this."),
+    Rule("TMEM_WAIT_LD_MISSING", "error", "Tensor Memory is written or given back while a tcgen05.ld may still read it: no tcgen05.wait::ld is between.", "tcgen05.wait", _PTX, "Execute tcgen05.wait::ld in every warp that loaded, before the columns are released."),
+    Rule("TMEM_WAIT_ST_MISSING", "error", "Tensor Memory is used while a tcgen05.st may still write it: no tcgen05.wait::st is between.", "tcgen05.wait", _PTX, "Execute tcgen05.wait::st in every warp that stored, before the columns are used."),
+    Rule("TCGEN05_UNORDERED", "error", "Tensor Memory is used after a wait of another warp for its tcgen05.ld or tcgen05.st, and nothing orders the two.", "tcgen05 Memory Consistency Model: pipelined instructions", _PTX, "Put tcgen05.fence::before_thread_sync, a barrier and tcgen05.fence::after_thread_sync between the two warps."),
+    Rule("TMEM_UNALLOCATED", "error", "Columns of Tensor Memory are used that no tcgen05.alloc has taken.", "tcgen05.alloc, tcgen05.dealloc, tcgen05.relinquish_alloc_permit", _PTX, "Take the columns with tcgen05.alloc, or correct the address: it is the one that alloc left in shared memory."),
+    Rule("TMEM_LEAK", "error", "A block ends without giving its Tensor Memory back.", "tcgen05.alloc, tcgen05.dealloc, tcgen05.relinquish_alloc_permit", _PTX, "Execute tcgen05.dealloc for all columns before the block ends."),
+    Rule("TMEM_AFTER_RELINQUISH", "error", "A block takes Tensor Memory after tcgen05.relinquish_alloc_permit.", "tcgen05.alloc, tcgen05.dealloc, tcgen05.relinquish_alloc_permit", _PTX, "Move tcgen05.relinquish_alloc_permit behind the last tcgen05.alloc."),
+    Rule("TMEM_ADDR_NOT_PUBLISHED", "error", "The address that tcgen05.alloc leaves in shared memory is read, and nothing orders the read after it.", "tcgen05.alloc, tcgen05.dealloc, tcgen05.relinquish_alloc_permit", _PTX, "Put a barrier between tcgen05.alloc and the load of its address."),
+    Rule("TMEM_DEADLOCK", "error", "tcgen05.alloc waits for columns that nobody gives back.", "tcgen05.alloc, tcgen05.dealloc, tcgen05.relinquish_alloc_permit", _PTX, "Take fewer columns, or give those back that another block or an earlier tcgen05.alloc holds."),
+    Rule("TCGEN05_FENCE_MISSING", "strict", "tcgen05 operations on the same Tensor Memory are ordered by what orders threads, without tcgen05.fence::before_thread_sync before it or ::after_thread_sync after it.", "tcgen05 Memory Consistency Model: canonical synchronization patterns", _PTX, "Execute tcgen05.fence::before_thread_sync before the arrival, and ::after_thread_sync after the wait."),
+    Rule("TCGEN05_ORDERED_BY_EXIT", "strict", "Tensor Memory is used after a warp waited for its tcgen05.ld or tcgen05.st and ended, and only that released the barrier between: an end is no arrival, and orders no memory.", "barrier.cluster", _PTX, "Let the warp arrive at the barrier before it ends, behind tcgen05.fence::before_thread_sync."),
+    Rule("TCGEN05_NOT_PIPELINED", "strict", "Two tcgen05 operations of one thread touch the same Tensor Memory, no wait is between, and they are no pair that is executed in order.", "tcgen05 Memory Consistency Model: pipelined instructions", _PTX, "Commit the first to an mbarrier and wait for it, or use other columns."),
+    Rule("TMEM_LD_NO_WAIT", "strict", "Tensor Memory is written after a tcgen05.ld whose registers were used without tcgen05.wait::ld: that orders the registers alone.", "tcgen05 Memory Consistency Model: register dependencies", _PTX, "Execute tcgen05.wait::ld before Tensor Memory is written."),
+    Rule("TMEM_LD_UNINITIALISED", "strict", "tcgen05.ld reads Tensor Memory that nobody has written since it was taken.", "tcgen05.alloc, tcgen05.dealloc, tcgen05.relinquish_alloc_permit", _PTX, "Load the lanes and columns that were written: with M = 64 that is half of the lanes."),
+    Rule("TMEM_UNINITIALISED", "error", "tcgen05.mma, cp or shift reads, or accumulates to, Tensor Memory that nobody has written since it was taken.", "tcgen05.alloc, tcgen05.dealloc, tcgen05.relinquish_alloc_permit", _PTX, "Issue the first tcgen05.mma with enable-input-d false, or fill the accumulator with tcgen05.st."),
+    Rule("TMEM_ALLOC_SIZE", "error", "tcgen05.alloc or dealloc of a number of columns that cannot be: valid are powers of two from 32 to 512.", "tcgen05.alloc, tcgen05.dealloc, tcgen05.relinquish_alloc_permit", _PTX, "Ask for a power of two from 32 to 512 columns, and give the same number back."),
+    Rule("TMEM_PEER_ORDER", "error", "A block of a pair gives Tensor Memory back, and nothing orders the tcgen05.alloc of the other one before.", "tcgen05.alloc, tcgen05.dealloc, tcgen05.relinquish_alloc_permit", _PTX, "Execute barrier.cluster.arrive and wait in both blocks between tcgen05.alloc and tcgen05.dealloc."),
+    Rule("CTA_GROUP_MISMATCH", "error", "tcgen05 instructions of one kernel have different .cta_group.", "tcgen05.alloc, tcgen05.dealloc, tcgen05.relinquish_alloc_permit", _PTX, "Use one .cta_group in the whole kernel."),
+)  # fmt: skip
+"""tcgen05."""
+
+LAYOUTS = (
+    Rule("DESC_START", "error", "wgmma or tcgen05.mma reads elements in no order of rows and columns of what was stored; the start address is likely not to be that of the tile.", "Matrix Descriptor Format", _PTX, "Compare where the descriptor begins with where the tile does; the field holds the address divided by 16."),
+    Rule("SWIZZLE_PHASE_1024", "error", "A swizzled tile does not begin where its pattern does (with 128 bytes a multiple of 1024), and one of who stores and who reads counts rows from the tile's beginning, the other takes the bits of the address, as TMA does.", "Matrix Descriptor Format", _PTX, "Align the tile to 1024 bytes (64-byte swizzle: 512, 32-byte: 256), or count the rows of the swizzle from such an address everywhere."),
+    Rule("DESC_MAJOR", "error", "wgmma or tcgen05.mma reads a matrix that is K-major as one that is MN-major, or the other way round.", "Canonical Layouts", _PTX, "Set the transpose bits of the instruction or its descriptor to how the tile lies in shared memory."),
+    Rule("FRAGMENT_LAYOUT", "error", "Registers of a product hold elements in no order of rows and columns of what was stored, or A and B do not go through k together: the addresses of the load, their order or .trans do not fit how the tile was stored.", "Matrix Fragments for mma.m16n8k16 with floating point type", _PTX, "Compare how the tile was stored with how it is loaded: the pitch, the swizzle, the order of the lanes' addresses, .trans; the message names a change that mends the launch, if one does."),
+    Rule("K_ADVANCE", "error", "Products are added to one accumulator of which A and B do not go on through k together, or take elements twice.", "Strides", _PTX, "Move the start address, or the addresses of ldmatrix, by as many bytes as one product takes of k, in A and in B."),
+    Rule("IDESC_SHAPE", "error", "tcgen05.ld reads results that no product has written, and the product before takes fewer rows of A or B than lie in shared memory; M or N of the instruction descriptor is likely to be too small.", "Instruction descriptor", _PTX, "Set M or N of the instruction descriptor to the rows of the operands that the product is to take: N is divided by 8 there, and M by 16."),
+    Rule("OPERANDS_EXCHANGED", "error", "wgmma or tcgen05.mma reads A through the descriptor of B, which has too few rows, and B through that of A.", "Matrix Descriptor Format", _PTX, "Give the descriptor of A first, then that of B."),
+    Rule("SCALE_COLUMN", "error", "tcgen05.mma reads scale factors of the other operand, of two arrays or copies, or of none; the columns are likely not to be those where they were put.", "Scale Factor A ID, Scale Factor B ID", _PTX, "Read the factors from the columns to which tcgen05.cp or tcgen05.st put them; each operand has its own."),
+    Rule("TMEM_COLUMN", "error", "tcgen05.mma reads A from Tensor Memory where elements are in no order of rows and columns, or not those that B meets.", "tcgen05.mma", _PTX, "Read A from the column where tcgen05.st or tcgen05.cp put its first element."),
+)  # fmt: skip
+"""Operands of products: what is found only where elements are followed (`Kernel.launch(origins=True)`, `tcsim check`)."""
+
+BLOCKS = (
+    Rule("CLUSTER_LATE_START", "error", "Shared memory of another block of the cluster is used, and nothing says that the block has started.", "barrier.cluster", _PTX, "Execute barrier.cluster.arrive and barrier.cluster.wait in every block before the first access to another one."),
+    Rule("CLUSTER_EARLY_EXIT", "error", "A block ends while another one may still use its shared memory.", "barrier.cluster", _PTX, "Execute barrier.cluster.arrive and barrier.cluster.wait in every block after the last access, before it returns."),
+    Rule("SETMAXNREG_OVERSUBSCRIBED", "error", "setmaxnreg waits for registers that nobody gives back.", "setmaxnreg", _PTX, "Give registers back with setmaxnreg.dec in the other warpgroups first, or ask for fewer."),
+    Rule("PDL_WAIT_MISSING", "error", "A dependent grid reads what the grid before writes, and no griddepcontrol.wait comes before.", "griddepcontrol", _PTX, "Execute griddepcontrol.wait before the first read of what the grid before writes."),
+    Rule("PDL_WRITE_BEFORE_WAIT", "error", "A dependent grid writes what the grid before uses, and no griddepcontrol.wait comes before.", "griddepcontrol", _PTX, "Execute griddepcontrol.wait before the first write to what the grid before uses."),
+    Rule("CLC_AFTER_NO", "error", "clusterlaunchcontrol.try_cancel asks again after an answer that said no was waited for.", "clusterlaunchcontrol.try_cancel", _PTX, "End the loop at the first answer of which clusterlaunchcontrol.query_cancel.is_canceled says no."),
+    Rule("CLC_RESPONSE_REUSED", "error", "clusterlaunchcontrol.try_cancel writes an answer where the one before is still read.", "clusterlaunchcontrol.try_cancel", _PTX, "Let all readers of the answer arrive at an mbarrier that the thread that asks waits for."),
+    Rule("CLUSTER_SMEM_REUSED", "error", "A copy writes shared memory of another block that this one still uses.", "Conflict and Data-races", _PTX, "Let the other block arrive at an mbarrier, or at the cluster's barrier, when it is done with its shared memory."),
+    Rule("CLUSTER_BARRIER_RELAXED", "error", "Shared memory is used that only barrier.cluster.arrive.relaxed orders with the earlier access.", "barrier.cluster", _PTX, "Leave .relaxed out, or execute fence.acq_rel.cluster before the arrival."),
+    Rule("CLUSTER_BARRIER_TWICE", "error", "A thread arrives twice in one phase of the cluster's barrier.", "barrier.cluster", _PTX, "Execute barrier.cluster.wait between two arrivals."),
+    Rule("SETMAXNREG_DIVERGED", "error", "The warps of a warpgroup execute different setmaxnreg, or some of them none.", "setmaxnreg", _PTX, "Let all four warps of the warpgroup execute setmaxnreg, with the same count."),
+    Rule("SETMAXNREG_UNORDERED", "error", "A warp executes another setmaxnreg, and nothing orders that after the one before in the other warps of its warpgroup.", "setmaxnreg", _PTX, "Put a barrier of the four warps between two setmaxnreg: bar.sync with 128 threads."),
+    Rule("SETMAXNREG_DIRECTION", "error", "setmaxnreg.dec asks for more registers than the warp has, or .inc for fewer.", "setmaxnreg", _PTX, "Use .dec to give registers back and .inc to ask for more."),
+    Rule("BARRIER_COUNT", "error", "A barrier's thread count differs between arrivals, is not a multiple of 32, is exceeded by the threads that arrive, or is more than the threads still running.", "Barrier instructions: bar, barrier", _PTX, "Give every bar.sync and bar.arrive of a phase the same number of threads, a multiple of 32."),
+    Rule("BARRIER_PHASE_ALIAS", "error", "A warp arrives at a barrier again, or where others have met, and nothing orders that after the end of the phase before: the arrival can count for that phase.", "Barrier instructions: bar, barrier", _PTX, "Let those who go on from the barrier arrive at a second one that the others wait at before they arrive here again, or use another barrier."),
+    Rule("BARRIER_WARP_DIVERGENCE", "error", "Threads of one warp arrive at a barrier at different .aligned instructions.", "Barrier instructions: bar, barrier", _PTX, "Let all threads of the warp execute the same bar.sync, or use barrier.sync without .aligned."),
+    Rule("BARRIER_ROLE_DIVERGENCE", "strict", "Warps meet at a barrier for the whole block at different instructions, as after __syncthreads in a branch that not all take, or wait at different ones for ever.", "Synchronization Functions", _CUDA, "Move __syncthreads out of the branch, or use a named barrier for the warps that take it."),
+    Rule("WARP_INCOMPLETE", "error", "A thread does not execute an instruction that all threads of its warp or warpgroup have to execute (.sync.aligned): it has ended, its predicate is false, or the block has too few threads for the fragments of a matrix.", "Multiply-and-Accumulate Instruction: mma", _PTX, "Let threads that are done skip the work and not return, so that whole warps execute the instruction; launch a multiple of 32 threads."),
+    Rule("WARP_SYNC_MASK", "error", "Some lanes execute an instruction that others of the warp have to execute with them, and these never come.", "Parallel Synchronization and Communication Instructions: bar.warp.sync", _PTX, "Give the member mask of the lanes that execute the instruction, or let the others execute it too."),
+)  # fmt: skip
+"""Blocks and clusters."""
+
+PERFORMANCE = (
+    Rule("BARRIER_ORDERS_NOTHING", "perf", "A barrier of the whole block orders nothing, each time: since the one before no thread of it has touched memory, waited or fenced.", "Barrier instructions: bar, barrier", _PTX, "Leave the barrier out, if it orders nothing with other inputs either."),
+)  # fmt: skip
+"""Synchronisation that orders nothing."""
+
+ASSEMBLER = (
+    Rule("WGMMA_SERIALISED", "repaired", "ptxas runs the wgmma of a function one after the other (C7510, C7514, C7518, C7520 and others).", "notes of ptxas", _PTXAS, "Keep accumulators and fragments in registers from wgmma.fence to wgmma.wait_group, in one function, without branches that divide the warpgroup."),
+    Rule("WGMMA_INJECTED", "repaired", "ptxas adds a wait or a fence that wgmma lacks (C7517, C7519 and others).", "notes of ptxas", _PTXAS, "Write the wgmma.fence or wgmma.wait_group that the note names."),
+    Rule("SETMAXNREG_IGNORED", "perf", "ptxas leaves setmaxnreg out (C7504, C7507, C7508).", "notes of ptxas", _PTXAS, "Give the entry .maxntid or .maxnreg, and compile it as a whole."),
+)  # fmt: skip
+"""What ptxas says that it changed (`tcsim.ptx.hazards.notes`)."""
+
+RULES = (
+    *FAULTS,
+    *RACES,
+    *GRID,
+    *COPIES,
+    *MBARRIERS,
+    *WARPGROUPS,
+    *TENSOR_MEMORY,
+    *LAYOUTS,
+    *BLOCKS,
+    *PERFORMANCE,
+    *ASSEMBLER,
+)
+"""All of them: each is looked for, and has a planted defect in tests/hazards (layouts: tests/hazards/layouts; faults: tests/unit/tcsim/ptx/test_ptx_wrong_use.py; notes: tests/unit/tcsim/ptx/test_ptx_notes.py)."""

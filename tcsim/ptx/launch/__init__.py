@@ -1,0 +1,1 @@
+"""A launch: its shape and parameters, its grid, the processes that run it."""

@@ -1,0 +1,227 @@
+"""A grid of clusters: run one after the other until all have ended, a fault stops them, or a limit is reached."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from tcsim.ptx.check.dependents import Ledger
+from tcsim.ptx.compile.compiled import SOURCE_NAME, Compiled
+from tcsim.ptx.hazards.hazard import Hazard
+from tcsim.ptx.launch.geometry import Geometry
+from tcsim.ptx.machine.block import Block
+from tcsim.ptx.machine.cluster import SHIFT, SHORT_SHIFT, Cluster
+from tcsim.ptx.machine.deadlock import deadlock
+from tcsim.ptx.machine.faults import EXCEPTIONS, Stop, stop_for
+from tcsim.ptx.machine.ledger import Sums
+from tcsim.ptx.machine.limits import Limits
+from tcsim.ptx.machine.memory import Memory, Segment
+from tcsim.ptx.machine.observer import Observer
+from tcsim.ptx.machine.pending import is_early
+from tcsim.ptx.text.syntax import Instruction
+
+Progress = Callable[[int, int, int], None]
+"""What is called while a grid runs: with the clusters that have ended, those of the grid, and the instructions so far."""
+MOST_BESIDE = 1024
+"""Clusters that may run beside each other."""
+WORKSPACE = b"\x08" + bytes(7)
+"""What the driver provides to a cooperative launch, at the address in %envreg1 (high) and %envreg2: its size, and the word in which blocks
+count themselves at grid.sync. Source: cooperative_groups/details/driver_abi.h and sync.h of CUDA 13.0. A GPU's size was not measured."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A launch that was checked: all that the machine has to know."""
+
+    program: Compiled
+    memory: Memory
+    params: Segment
+    shape: Geometry
+    arch: str
+    schedule: str | int  # "late", "early" or a seed
+    check: bool
+    limits: Limits
+    progress: Progress | None = None  # called while the grid runs in order
+    cooperative: bool = False  # all clusters run beside each other
+    observe: Callable[[Cluster], Observer] | None = None  # who watches each cluster
+    touched: Ledger | None = None  # what is kept for launches that depend on this one
+
+
+class Grid:
+    """The blocks of a launch, and what became of them."""
+
+    kind: type[Block] = Block
+
+    def __init__(self, launch: Launch) -> None:
+        self.launch = launch
+        self.instructions = 0
+        self.ended = 0  # clusters
+        self.observed = 0  # clusters of which is known what they did, to their end or until the run stopped
+        self.hazards: list[Hazard] = []
+        self.inexact: Counter[str] = Counter()
+        self.sums = Sums()
+        self.output: list[str] = []
+        self.began = time.monotonic()
+        self.waiting: Iterator[list[tuple[int, int, int]]] = iter(())  # the blocks of clusters that have not started
+        self.environment: dict[str, int] = {}  # special registers that the driver sets
+
+    def run(self) -> bool:
+        """Run the grid, with a workspace for the time of a cooperative launch; whether all clusters ended."""
+        if not self.launch.cooperative:
+            return self._run()
+        workspace = self.launch.memory.allocate(WORKSPACE)
+        self.environment = {"envreg1": workspace >> 32, "envreg2": workspace & 0xFFFF_FFFF}
+        try:
+            return self._run()
+        finally:
+            self.launch.memory.release(workspace)
+
+    def _run(self) -> bool:
+        """Run every cluster, one after the other; whether all of them ended.
+
+        Where a cluster only spins, the next one runs beside it: it may write what the first one waits for. In a cooperative launch
+        it does so soon, whether the first one only spins or not.
+        """
+        active: list[Cluster] = []
+        waiting = self.waiting = self._places()
+        with np.errstate(all="ignore"):
+            while True:
+                stirred = False
+                for cluster in list(active):
+                    ended = self._advance(cluster)
+                    if ended is None:
+                        return False
+                    if ended:
+                        active.remove(cluster)
+                    stirred = stirred or ended or cluster.stirred
+                if stirred:
+                    continue
+                indices = next(waiting, None) if len(active) < MOST_BESIDE else None
+                if indices is not None and self._fits(len(active), indices):
+                    active.append(self._cluster(indices))
+                elif indices is not None:
+                    return False
+                elif not active:
+                    return True
+                elif not any(cluster.tired for cluster in active):
+                    stop = deadlock([block for cluster in active for block in cluster.blocks])
+                    for own in active:
+                        self._observed(own, stop)
+                    self.hazards.append(hazard_of(stop, self.launch.program, active[0].blocks[0]))
+                    self._count(active[0])
+                    return False
+
+    def _fits(self, beside: int, indices: Sequence[tuple[int, int, int]]) -> bool:
+        """Whether there is memory for one more cluster beside others; if not, that is a hazard."""
+        launch, program = self.launch, self.launch.program
+        thread = program.local_bytes + sum(container.itemsize for _, container, _ in program.registers)
+        block = program.shared_bytes + launch.shape.dynamic_smem + thread * prod(launch.shape.block)
+        needed, most = block * len(indices) * (beside + 1), launch.limits.memory
+        if needed > most:
+            said = f"{needed} bytes for the blocks that run at once; the limit is {most}"
+            self.hazards.append(Hazard("LIMIT", said, block=indices[0], detail={"limit": "memory"}))
+        return needed <= most
+
+    def _numbers(self) -> range:
+        """The numbers of the clusters."""
+        shape = self.launch.shape
+        return range(prod(shape.grid) // prod(shape.cluster))
+
+    def _places(self) -> Iterator[list[tuple[int, int, int]]]:
+        """The blocks of each cluster, by rank."""
+        (gx, gy, _), (cx, cy, cz) = self.launch.shape.grid, self.launch.shape.cluster
+        columns, rows = gx // cx, gy // cy
+        for number in self._numbers():  # not `product`, which makes a list of every extent
+            x, y, z = number % columns * cx, number // columns % rows * cy, number // (columns * rows) * cz
+            yield [(x + i, y + j, z + k) for k, j, i in product(range(cz), range(cy), range(cx))]
+
+    def _cluster(self, indices: Sequence[tuple[int, int, int]]) -> Cluster:
+        launch, shape = self.launch, self.launch.shape
+        made = Cluster(
+            launch.program, launch.memory, launch.params, shape.grid, shape.block, indices, shape.dynamic_smem, shape.cluster,
+            launch.schedule, launch.arch, launch.observe, self.kind,
+        )  # fmt: skip
+        made.cancel = self._cancel
+        for block in made.blocks:
+            block.limits, block.sums = launch.limits, self.sums
+            block.environment(self.environment)
+        return made
+
+    def _cancel(self) -> tuple[int, int, int] | None:
+        """The first block of a cluster that will not start now; early, all have started."""
+        if is_early(self.launch.schedule):
+            return None
+        return next(self.waiting, [None])[0]
+
+    def _advance(self, cluster: Cluster) -> bool | None:
+        """Let a cluster run as far as it can: whether it ended, or None after a fault."""
+        try:
+            try:
+                ended = cluster.run(self._spend, SHORT_SHIFT if self.launch.cooperative else SHIFT)
+            except EXCEPTIONS as error:
+                raise stop_for(error).with_traceback(error.__traceback__) from error
+        except Stop as stop:
+            self._observed(cluster, stop)
+            self.hazards.append(hazard_of(stop, self.launch.program, cluster.running or cluster.blocks[0]))
+            self._count(cluster)
+            return None
+        if ended:
+            self.ended += 1
+            self._observed(cluster, None)
+            self._count(cluster)
+        return ended
+
+    def _observed(self, cluster: Cluster, stop: Stop | None) -> None:
+        """What an observer has found when its cluster ends."""
+        self.observed += 1
+        if cluster.observer is not None:
+            cluster.observer.ended(stop)
+            self.hazards += cluster.observer.hazards()
+
+    def _count(self, cluster: Cluster) -> None:
+        for block in cluster.blocks:
+            self.inexact.update(block.inexact)
+            self.output += block.output
+
+    def _spend(self, instructions: int) -> None:
+        """Count instructions, and look at the clock."""
+        self.instructions += instructions
+        limits = self.launch.limits
+        if self.instructions > limits.instructions:
+            raise Stop("LIMIT", f"more than {limits.instructions} instructions", limit="instructions")
+        if time.monotonic() - self.began > limits.seconds:
+            raise Stop("LIMIT", f"more than {limits.seconds} seconds", limit="seconds")
+        if self.launch.progress is not None:
+            self.launch.progress(self.ended, len(self._numbers()), self.instructions)
+
+
+def hazard_of(stop: Stop, program: Compiled, block: Block) -> Hazard:
+    """What stopped a block as a hazard, at the instruction that was executed; of a limit, where its threads were."""
+    line, source = stop.line, tuple[str, ...]()
+    item = _instruction(stop.__traceback__, program)
+    if item is None and line is None and block.fibers.ready:
+        item = next((own for own in program.lines[min(block.fibers.ready)] if own is not None), None)
+    if item is not None and line in (None, item.line):
+        line, source = item.line, item.source.places if item.source else ()
+    detail: dict[str, Any] = dict(stop.more)
+    first = source[0] if source else None
+    return Hazard(stop.name, stop.detail, line, None, first, None, block.index, stop.thread, detail, inlined=source[1:])
+
+
+def _instruction(trace: TracebackType | None, program: Compiled) -> Instruction | None:
+    """The instruction whose generated line raised."""
+    found = None
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if code.co_filename == SOURCE_NAME and code.co_name[1:].isdigit():
+            found = program.instruction_at(int(code.co_name[1:]), trace.tb_lineno - code.co_firstlineno)
+        trace = trace.tb_next
+    return found

@@ -1,0 +1,155 @@
+"""A cluster of blocks that run together: whose turn it is, when pending work completes, and what a deadlock is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from tcsim.ptx.compile.compiled import Compiled
+from tcsim.ptx.machine.block import Block
+from tcsim.ptx.machine.deadlock import deadlock
+from tcsim.ptx.machine.memory import Memory, Segment
+from tcsim.ptx.machine.observer import Observer
+from tcsim.ptx.machine.pending import Queue, Schedule
+
+TURN = 64
+"""Basic blocks that a block of threads executes before another one of its cluster has its turn."""
+IDLE = 64
+"""Basic blocks without any change of memory or of who waits, after which spinning is looked for."""
+SHIFT = 1 << 22
+"""Instructions that a cluster executes before others of the grid have their turn, even if it could go on."""
+SHORT_SHIFT = 1 << 12
+"""The same where all clusters of a grid run beside each other: in a cooperative launch."""
+TURNS = 256
+"""Turns of loops that may wait after which pending work goes on, whatever they write."""
+MANY_TURNS = 1 << 14
+"""Such turns after which, if there is no pending work, other clusters of the grid have their turn."""
+LONG_IDLE = 8192
+"""Basic blocks without such a change after which pending work goes on in any case."""
+
+
+class Cluster:
+    """The blocks of a cluster, or one block where there are no clusters."""
+
+    def __init__(
+        self, program: Compiled, memory: Memory, params: Segment, grid: Sequence[int], block: Sequence[int],
+        indices: Sequence[tuple[int, int, int]], dynamic_smem: int, cluster: Sequence[int], schedule: Schedule, arch: str,
+        observe: Callable[[Cluster], Observer] | None = None,
+        kind: type[Block] = Block,
+    ) -> None:  # fmt: skip
+        self.cancel: Callable[[], tuple[int, int, int] | None] = lambda: None  # a cluster that has not started
+        self.others = prod(grid) > prod(cluster)  # whether the grid has more clusters
+        self.queue, self.arch = Queue(schedule), arch
+        self.blocks: list[Block] = []
+        self.phase = 0  # of the cluster's barrier
+        self.fair = False  # whether every fiber gets a turn: when spinning is looked for
+        for rank, index in enumerate(indices):
+            self.blocks.append(kind(program, memory, params, grid, block, index, dynamic_smem, cluster, rank, self))
+        self.running: Block | None = None  # the block that a fault stopped
+        self.asking: set[int] = set()  # ranks that wait for their pair to take columns of Tensor Memory too
+        self.granted: dict[int, int] = {}  # by rank: columns that its pair took with it
+        self.tired = False  # whether the last run ended because others have their turn
+        self.stirred = False  # whether the last run changed anything
+        self.turns = 0  # of loops that may wait, since pending work went on
+        self._idle = 0
+        self._seen: Any = None
+        self.observer = observe(self) if observe is not None else None
+        self.queue.observer = self.observer
+        for own in self.blocks:
+            own.observer = self.observer
+
+    def settle(self) -> None:
+        """End the phase of the cluster's barrier if every thread that lives has arrived."""
+        for block in self.blocks:
+            if (block.alive & (block.cluster_phase <= self.phase)).any():
+                return
+        if not any((block.cluster_phase > self.phase).any() for block in self.blocks):
+            return
+        self.phase += 1
+        for block in self.blocks:
+            block.changed = True
+            for fiber in [own for own in block.fibers.waiting if own.waits and own.waits.kind == "cluster"]:
+                if block.observer is not None:
+                    block.observer.passed(block, "cluster", 0, fiber.mask)
+                block.fibers.wake(fiber)
+
+    def wake(self, kind: str, address: int | None = None) -> None:
+        """Let threads ask again that wait for a resource, or for an mbarrier."""
+        for block in self.blocks:
+            for fiber in list(block.fibers.waiting):
+                waits = fiber.waits
+                if waits is not None and waits.kind == kind and (address is None or waits.address == address):
+                    block.fibers.wake(fiber)
+
+    def run(self, spend: Callable[[int], None], shift: int = SHIFT) -> bool:
+        """Run until all threads have exited; False if they only spin, and nothing in the cluster can change that, or are tired.
+
+        They are tired after `shift` instructions. `spend` is called with the number of instructions executed, and may raise Stop. Raises Stop for a fault or a deadlock.
+        """
+        self.stirred = self.tired = False
+        done = 0
+        while True:
+            busy = waited = False
+            for block in self.blocks:
+                before = block.count
+                for _ in range(TURN):
+                    if not block.fibers.ready and not block.meet():
+                        break
+                    busy = True
+                    block.step()
+                    self.queue.tick()
+                    if block.changed:
+                        block.changed = block.timed = False
+                        self.stirred = True
+                        self._idle, self.fair, self._seen = 0, False, None
+                    elif self._spins():
+                        if not any(own.meet() for own in self.blocks) and not self.queue.force():
+                            return False
+                        self._idle, self.fair, self._seen = 0, False, None
+                    if self.turns >= (TURNS if self.queue.flights else MANY_TURNS):
+                        self.turns = 0
+                        waited = not self.queue.force()
+                spend(block.count - before)
+                done += block.count - before
+            if busy:
+                if done < shift and not (waited and self.others):
+                    continue
+                self.stirred, self.tired = False, True
+                return False
+            if all(block.done for block in self.blocks):
+                self.queue.drain()
+                return True
+            if not self.queue.force():
+                raise deadlock(self.blocks)
+
+    def _spins(self) -> bool:
+        """Whether the state is one that was there before: then nothing but pending work can ever change it."""
+        self._idle += 1
+        if self._idle < IDLE:
+            return False
+        if self.queue.flights and (self._idle >= LONG_IDLE or any(own.timed for own in self.blocks)):
+            return True  # with the time in a register no state comes again
+        self.fair = True
+        places = [block.fibers.places() for block in self.blocks]
+        if self._seen is not None:
+            former, registers, least = self._seen
+            if (
+                places == former
+                and all(fiber.turns > turns for fiber, turns in zip(self._ready(), least, strict=True))
+                and all(
+                    np.array_equal(now, then)
+                    for block, kept in zip(self.blocks, registers, strict=True)
+                    for now, then in zip(block.registers, kept, strict=True)
+                )
+            ):
+                return True
+        if self._seen is None or self._idle & (self._idle - 1) == 0:
+            copies = [[register.copy() for register in block.registers] for block in self.blocks]
+            self._seen = places, copies, [fiber.turns for fiber in self._ready()]
+        return False
+
+    def _ready(self) -> list[Any]:
+        return [block.fibers.ready[place] for block in self.blocks for place in sorted(block.fibers.ready)]

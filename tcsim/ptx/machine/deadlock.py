@@ -1,0 +1,122 @@
+"""A deadlock in words: which threads wait where, for what, and who has not come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tcsim.core.errors import TcsimError
+from tcsim.ptx.machine import mbarriers
+from tcsim.ptx.machine.arrays import LANES, Array
+from tcsim.ptx.machine.faults import Stop
+
+if TYPE_CHECKING:
+    from tcsim.ptx.machine.block import Block
+    from tcsim.ptx.machine.fibers import Fiber, Wait
+
+_MOST_LINES = 32
+
+
+def threads_in_words(mask: Array) -> str:
+    """The threads of a mask.
+
+    >>> threads_in_words(np.arange(64) >= 32), threads_in_words(np.arange(64) == 5)
+    ('threads 32 to 63', 'thread 5')
+    """
+    found = np.nonzero(mask)[0]
+    if not len(found):
+        return "no thread"
+    if len(found) == 1:
+        return f"thread {found[0]}"
+    if found[-1] - found[0] == len(found) - 1:
+        return f"threads {found[0]} to {found[-1]}"
+    parts = np.split(found, np.nonzero(np.diff(found) != 1)[0] + 1)
+    shown = [f"{part[0]}" if len(part) == 1 else f"{part[0]} to {part[-1]}" for part in parts[:4]]
+    return f"threads {', '.join(shown)}{' and more' if len(parts) > 4 else ''}"
+
+
+def deadlock(blocks: Sequence[Block]) -> Stop:
+    """The end of a launch in which nobody can go on, at the first threads that wait."""
+    block = next(own for own in blocks if own.fibers)
+    fiber = min((*block.fibers.waiting, *block.fibers.ready.values()), key=lambda own: int(np.argmax(own.mask)))
+    block.cluster.running = block
+    return Stop("DEADLOCK", described(blocks), int(np.argmax(fiber.mask)), line_of(block, fiber))
+
+
+def described(blocks: Sequence[Block]) -> str:
+    """Who waits for what, in all blocks of a cluster."""
+    found = []
+    for block in blocks:
+        together: dict[tuple[int, str], Array] = {}  # warps that wait at one line for the same are told once
+        for fiber in sorted(
+            (*block.fibers.waiting, *block.fibers.ready.values()), key=lambda own: int(np.argmax(own.mask))
+        ):
+            key = line_of(block, fiber), waiting_for(block, fiber)
+            together[key] = together.get(key, np.zeros_like(fiber.mask)) | fiber.mask
+        found += [
+            f"block {tuple(block.index)}, {threads_in_words(mask)}, line {line}: {said}"
+            for (line, said), mask in together.items()
+        ]
+    more = f"; and {len(found) - _MOST_LINES} more" if len(found) > _MOST_LINES else ""
+    gone = [f"{tuple(block.index)}" for block in blocks if block.done]
+    ended = f"; block{'s' * (len(gone) > 1)} {', '.join(gone)} ended before" if gone else ""
+    return "; ".join(found[:_MOST_LINES]) + more + ended
+
+
+def line_of(block: Block, fiber: Fiber) -> int:
+    """The line of the instruction at which threads are: threads at a barrier go on behind it."""
+    item = fiber.waits.item if fiber.waits is not None else None
+    return item.line if item is not None else block.program.line_of(fiber.block)
+
+
+def waiting_for(block: Block, fiber: Fiber) -> str:
+    """What threads wait for, in words."""
+    waits = fiber.waits
+    if waits is None:
+        return "spins, and nothing changes what it reads"
+    more = block.observer.stuck(block, waits) if block.observer is not None else ""
+    return _state(block, fiber, waits) + more
+
+
+def _state(block: Block, fiber: Fiber, waits: Wait) -> str:
+    if waits.kind == "mbarrier":
+        try:
+            state = mbarriers.described(block.word(waits.address), block.arch)
+        except TcsimError as error:
+            state = str(error)
+        name = block.program.shared_name(waits.address & 0xFFFFFF)
+        where = f"{name}, the mbarrier at {waits.address:#x}" if name else f"the mbarrier at {waits.address:#x}"
+        return f"waits for {waits.text} of {where}: {state}"
+    if waits.kind == "bar":
+        arrived = block.arrived.get(waits.number, np.zeros(block.threads, np.int64)) > 0
+        for other in block.fibers.waiting:
+            if other.waits and other.waits.kind == "bar" and other.waits.number == waits.number:
+                arrived = arrived | other.mask
+        wanted = waits.count or int(block.alive.reshape(-1, LANES).any(1).sum()) * LANES
+        left = block.alive & ~arrived
+        rest = f"not arrived: {threads_in_words(left)}" if left.any() else "no other thread is left"
+        return f"waits at barrier {waits.number} for {wanted} threads; arrived: {threads_in_words(arrived)}; {rest}"
+    if waits.kind == "cluster":
+        lacking = [
+            f"{threads_in_words(own)} of block {tuple(other.index)}"
+            for other in block.blocks
+            for own in (other.alive & (other.cluster_phase <= block.cluster.phase),)
+            if own.any()
+        ]
+        return f"waits at the cluster's barrier; not arrived: {', '.join(lacking)}"
+    if waits.kind in ("lanes", "collective", "warp"):
+        unit = waits.count or LANES
+        own = np.unique(np.nonzero(fiber.mask)[0] // unit)
+        others = np.isin(block.numbers // unit, own) & block.alive & ~fiber.mask
+        there = f" at {_opcode(block, fiber)}, the same with the same mask" if waits.kind == "collective" else ""
+        return (
+            f"waits for the other lanes of its warp{'group' if unit > LANES else ''}{there}: {threads_in_words(others)}"
+        )
+    return f"waits for {waits.text}"
+
+
+def _opcode(block: Block, fiber: Fiber) -> str:
+    item = block.program.instruction_at(fiber.block, 0)
+    return item.opcode if item is not None else ""

@@ -1,0 +1,51 @@
+"""How exceptions end a launch: PTX is untrusted, and nothing that it says may raise one to the caller."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tcsim.core.addresses import MisalignedCopyError
+from tcsim.core.errors import TcsimError
+from tcsim.memory.mbarrier import BarrierCountError, TransactionError
+from tcsim.memory.tensor_memory import AllocationError
+from tcsim.ptx.machine.memory import MemoryFault
+
+
+class Stop(Exception):
+    """The launch ends: a fault, a trap or a limit. `name` is one of `tcsim.ptx.HAZARDS`; `more` becomes the hazard's detail."""
+
+    def __init__(self, name: str, detail: str, thread: int | None = None, line: int | None = None, **more: Any) -> None:
+        super().__init__(detail)
+        self.name, self.detail, self.thread, self.line, self.more = name, detail, thread, line, more
+
+
+EXCEPTIONS = (ValueError, ArithmeticError, LookupError, TypeError, AttributeError, MemoryError, RecursionError)
+"""What may come out of an instruction; TcsimError is a ValueError."""
+
+
+_NAMED: dict[type[Exception], str] = {
+    BarrierCountError: "MBAR_COUNT",
+    MisalignedCopyError: "TMA_MISALIGNED",
+    TransactionError: "MBAR_TX_RANGE",
+    AllocationError: "TMEM_ALLOC_SIZE",
+}
+"""Errors of the model that have a rule of their own."""
+
+
+def rule_for(error: Exception, rest: str) -> str:
+    """The rule that an error of the model means; `rest` for those that have none of their own."""
+    return _NAMED.get(type(error), rest)
+
+
+def stop_for(error: Exception) -> Stop:
+    """The end of the launch that an exception means.
+
+    >>> stop_for(MemoryFault("GMEM_UNMAPPED", "nothing there")).name, stop_for(MemoryError()).name, stop_for(KeyError(1)).name
+    ('GMEM_UNMAPPED', 'LIMIT', 'INVALID_OPERAND')
+    """
+    if isinstance(error, MemoryFault):
+        return Stop(error.name, error.detail)
+    if isinstance(error, (MemoryError, RecursionError)):
+        return Stop("LIMIT", f"{type(error).__name__}: {error}")
+    name = rule_for(error, "INVALID_OPERAND")
+    return Stop(name, str(error) if isinstance(error, TcsimError) else f"{type(error).__name__}: {error}")

@@ -1,0 +1,57 @@
+"""Work in flight as data: who issued it, in which of their groups, and the signals that follow it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tcsim.model.effects import Pending, Signal
+from tcsim.ptx.compile.families import Bound
+from tcsim.ptx.machine.arrays import Array
+from tcsim.ptx.machine.view import Issuer
+
+
+@dataclass(eq=False)
+class Flight:
+    """Work that goes on: who issued it, and in which of their groups."""
+
+    pending: Pending
+    bound: Bound
+    block: Issuer
+    threads: Array
+    groups: Array  # of each thread: how many it had committed
+    asked: Array  # the threads of the instruction, whose entries effects count
+    followers: list[Tracker] = field(default_factory=list)
+    fetched: bool = False
+    data: Any = None
+    kind: str = field(init=False)  # of its group
+
+    def __post_init__(self) -> None:
+        self.kind = self.pending.group or ""
+
+    def continues(self, before: Flight) -> bool:
+        """Whether this and work just before it can be finished in one go: both add to the same registers."""
+        own, other = self.bound, before.bound
+        return (
+            self.pending.chain is not None
+            and before.pending.chain is not None
+            and own.model.mnemonic == other.model.mnemonic
+            and all(
+                np.array_equal(mine, theirs) for (_, mine), (_, theirs) in zip(own.results, other.results, strict=True)
+            )
+            and np.array_equal(self.threads, before.threads)
+            and (self.pending.adds is None or bool(self.pending.adds.all()))
+            and not before.followers
+        )
+
+
+@dataclass(eq=False)
+class Tracker:
+    """Signals that follow when earlier work is complete."""
+
+    signals: tuple[Signal, ...]
+    block: Issuer
+    threads: Array
+    left: int  # of the work that is waited for

@@ -1,0 +1,219 @@
+"""Work in flight: what was issued and is not complete, in which groups, and the order in which it completes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from tcsim.model.effects import Outcome, Signal
+from tcsim.ptx.machine.arrays import Array
+from tcsim.ptx.machine.faults import EXCEPTIONS, Stop, stop_for
+from tcsim.ptx.machine.flights import Flight, Tracker
+from tcsim.ptx.machine.observer import Observer
+from tcsim.ptx.machine.view import Issuer
+
+Schedule = str | int
+"""When pending work completes: "late", "early", or the seed of a random legal order. "late:24": late, but that of line 24 of the PTX early;
+"early:24": early, but that of line 24 late."""
+
+IN_ORDER = ("wgmma", "tcgen05")
+"""Groups whose work is executed in the order of issue."""
+WITHOUT_COMMIT = ("tcgen05.ld", "tcgen05.st")
+"""Groups that are waited for without being committed."""
+_CHANCE = 8  # in a random order, one step in eight moves some work on
+
+
+class Queue:
+    """The work in flight of a cluster, the oldest first."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self.observer: Observer | None = None  # sees what happens
+        self.flights: list[Flight] = []
+        self.unwaited: list[Flight] = []  # those that write registers and are in groups: until a wait covers them
+        self.early = is_early(schedule)
+        self.other = int(str(schedule).partition(":")[2] or -1)  # the line whose work completes the other way
+        self.random = Random(schedule) if isinstance(schedule, int) else None
+
+    def add(self, flight: Flight) -> None:
+        """Issue work."""
+        self.flights.append(flight)
+        if flight.kind not in WITHOUT_COMMIT and flight.bound.model.row.lands_later:
+            self.unwaited.append(flight)
+        if self.observer is not None:
+            self.observer.issued(flight)
+        if self.early != (flight.bound.line == self.other):
+            self.finish(flight)
+
+    def track(self, kind: str, signals: tuple[Signal, ...], block: Issuer, threads: Array) -> None:
+        """Signal when the earlier work of some threads is complete."""
+        earlier = [own for own in self.flights if own.kind == kind and own.block is block and _shared(own, threads)]
+        tracker = Tracker(signals, block, threads, len(earlier))
+        for flight in earlier:
+            flight.followers.append(tracker)
+        if self.observer is not None:
+            self.observer.tracking(tracker, kind)
+        if not earlier:
+            self._follow(tracker)
+
+    def wait(self, kind: str, block: Issuer, threads: Array, counts: Array, left: int, reads_only: bool) -> None:
+        """Complete the groups of some threads but the latest few, or only what they read."""
+        waiting = np.zeros(len(counts), bool)
+        waiting[threads] = True
+
+        def is_due(flight: Flight) -> bool:
+            own = flight.threads
+            old: Any = True if kind in WITHOUT_COMMIT else flight.groups < counts[own] - left
+            return bool(np.count_nonzero(waiting[own] & old))
+
+        mine = [own for own in self.flights if own.kind == kind and own.block is block]
+        due = [own for own in mine if is_due(own)]
+        self.unwaited = [own for own in self.unwaited if own.kind != kind or own.block is not block or not is_due(own)]
+        if reads_only:
+            for flight in due:
+                self.fetch(flight)
+        elif kind in IN_ORDER:
+            self._in_order(due, mine)
+        else:
+            for flight in due:
+                if flight in self.flights:
+                    self.finish(flight)
+
+    def fetch(self, flight: Flight) -> None:
+        """Let work read what it reads. Raises Stop, at the instruction that issued it."""
+        if not flight.fetched:
+            with _issued_by(flight):
+                flight.data = flight.pending.fetch(flight.block.holding(flight))
+            flight.fetched = True
+            if self.observer is not None:
+                self.observer.fetched(flight)
+
+    def finish(self, flight: Flight) -> None:
+        """Let work write what it writes, after the work that has to come before."""
+        if flight.kind in IN_ORDER:
+            mine = [own for own in self.flights if own.kind == flight.kind and own.block is flight.block]
+            self._in_order([flight], mine)
+        else:
+            self._complete([flight])
+
+    def _in_order(self, due: list[Flight], mine: list[Flight]) -> None:
+        """Complete some of the work of a kind, each after what its threads had issued before; what can be is done in one go."""
+        wanted = list(due)
+        for flight in due:
+            for earlier in mine[: mine.index(flight)]:
+                if earlier not in wanted and _shared(earlier, flight.threads):
+                    wanted.append(earlier)
+        todo = [own for own in mine if own in wanted]
+        run: list[Flight] = []
+        for flight in todo:
+            if run and not (flight.block.chains and flight.continues(run[-1])):
+                self._complete(run)
+                run = []
+            run.append(flight)
+        if run:
+            self._complete(run)
+
+    def _complete(self, run: list[Flight]) -> None:
+        """Complete one piece of work, or several that are a chain."""
+        for flight in run:
+            self.fetch(flight)
+            self.flights.remove(flight)
+        *before, last = run
+        for flight in before:
+            if self.observer is not None:
+                self.observer.landing(flight)
+                self.observer.landed(flight)
+        observer = self.observer
+        with _issued_by(last):
+            if observer is not None:
+                observer.landing(last)
+            if before and last.pending.chain is not None:
+                outcome = last.pending.chain([flight.data for flight in run])
+            else:
+                outcome = last.pending.finish(last.data)
+            last.block.finished(last, outcome)
+            if observer is not None:
+                observer.landed(last)
+            for tracker in last.followers:
+                tracker.left -= 1
+                if tracker.left == 0:
+                    self._follow(tracker)
+
+    def _follow(self, tracker: Tracker) -> None:
+        """Give the signals of a tracker whose work is done."""
+        observer = self.observer
+        if observer is not None:
+            observer.following(tracker)
+        tracker.block.take_outcome(Outcome(signals=tracker.signals), tracker.threads)
+        if observer is not None:
+            observer.followed(tracker)
+
+    def force(self) -> bool:
+        """Complete one piece of work, because nothing else can go on; False where there is none.
+
+        First what no thread can wait for but at an mbarrier.
+        """
+        if not self.flights:
+            return False
+        signalling = (own for own in self.flights if own.kind in ("", "tcgen05") or own.followers)
+        flight = next(signalling, self.flights[0])
+        if self.random is not None:
+            flight = self.random.choice(self.flights)
+        self.finish(flight)
+        return True
+
+    def tick(self) -> None:
+        """A moment passes: in a random order, some work may go on."""
+        if self.random is None or not self.flights or self.random.randrange(_CHANCE):
+            return
+        flight = self.random.choice(self.flights)
+        if flight.fetched or flight.kind in IN_ORDER:
+            self.finish(flight)
+        else:
+            self.fetch(flight)
+
+    def drain(self) -> None:
+        """Complete everything."""
+        while self.flights:
+            self.finish(self.flights[0])
+
+
+def is_early(schedule: Schedule) -> bool:
+    """Whether work completes as early as it may, that of one line perhaps left out.
+
+    >>> is_early("early:24"), is_early("late:24"), is_early(7)
+    (True, False, False)
+    """
+    return str(schedule).partition(":")[0] == "early"
+
+
+@contextmanager
+def _issued_by(flight: Flight) -> Iterator[None]:
+    """A fault of work in flight is one of the instruction that issued it."""
+    try:
+        yield
+    except Stop as stop:
+        raise _placed(stop, flight) from None
+    except EXCEPTIONS as error:
+        raise _placed(stop_for(error), flight) from error
+
+
+def _placed(stop: Stop, flight: Flight) -> Stop:
+    flight.block.cluster.running = flight.block
+    stop.line = stop.line or flight.bound.line
+    stop.thread = int(flight.threads[0]) if stop.thread is None else stop.thread
+    return stop
+
+
+def _shared(flight: Flight, threads: Array) -> bool:
+    """Whether a thread that issued the work is among some."""
+    own = flight.threads
+    if len(own) == len(threads) and own[0] == threads[0] and own[-1] == threads[-1]:
+        return True
+    return bool(np.isin(own, threads).any()) if len(own) > 1 or len(threads) > 1 else bool(own[0] == threads[0])
+
+
+__all__ = ["IN_ORDER", "Queue", "Schedule", "is_early"]

@@ -1,0 +1,1 @@
+"""What PTX says: its text, read into its syntax."""

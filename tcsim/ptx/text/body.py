@@ -1,0 +1,394 @@
+"""The body of a function: blocks with registers, labels and variables of their own, and the instructions in them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from tcsim.core.errors import listing, nearest, shortened
+from tcsim.ptx.text.expressions import CONSTANTS
+from tcsim.ptx.text.fitting import misplaced
+from tcsim.ptx.text.operands import read_operand, since, split
+from tcsim.ptx.text.scanner import (
+    BODY_DIRECTIVES,
+    DECLARED,
+    INSTRUCTION,
+    LABEL,
+    LOC,
+    MOST_REGISTERS,
+    NUMBERS,
+    PRAGMA,
+    REGISTERS,
+    SINCE,
+    SPACES,
+    TARGETS,
+    WORD,
+    Scanner,
+    parameters,
+)
+from tcsim.ptx.text.spellings import known, refusal
+from tcsim.ptx.text.syntax import (
+    Address,
+    Function,
+    Group,
+    Instruction,
+    Location,
+    Module,
+    Operand,
+    Pair,
+    PtxError,
+    Register,
+    Special,
+    Symbol,
+    Tensor,
+    Vector,
+)
+
+AXES = (".x", ".y", ".z", ".w")
+
+
+@dataclass
+class Scope:
+    """A block in braces: what is declared in it, and where it stands."""
+
+    number: int
+    parent: Scope | None
+    function: BodyReader
+    names: dict[str, str] = field(default_factory=dict)  # of registers: unique names
+    families: dict[str, tuple[str, int]] = field(default_factory=dict)  # %r<100>: by prefix the type and the count
+    symbols: dict[str, str] = field(default_factory=dict)  # of labels and variables: unique names
+    declared: set[str] = field(default_factory=set)  # what this block declares one by one: registers, labels, variables
+    operands: dict[str, tuple[tuple[Operand, ...], bool]] = field(default_factory=dict)  # lists that were read already
+    parts: dict[str, Operand] = field(default_factory=dict)  # operands that were
+
+    def unique(self, name: str) -> str:
+        """The name of something declared here: as it is in the outermost block of a function, with the block's number elsewhere."""
+        return name if self.parent is None else f"{name}#{self.number}"
+
+    def family(self, name: str) -> str:
+        """The type of a register that a list of this block declares, %r<100>; "" if none does."""
+        prefix = name.rstrip("0123456789")
+        found = self.families.get(prefix)
+        index = name[len(prefix) :]
+        declared = found and index and len(index) < 10 and int(index) < found[1] and (index == "0" or index[0] != "0")
+        return found[0] if found and declared else ""
+
+    def declare(self, name: str) -> bool:
+        """Put a name into this block; False if it is there already. Registers, labels and variables share their names."""
+        prefix = name.rstrip("0123456789")
+        digits, found = name[len(prefix) :], self.families.get(prefix)
+        if name in self.declared or (found and digits and len(digits) < 10 and int(digits) < found[1]):
+            return False
+        self.declared.add(name)
+        return True
+
+    def declare_list(self, prefix: str, type: str, count: int) -> bool:
+        """Put the list %r<count> into this block; False if one of its registers is there already."""
+        digits = (name[len(prefix) :] for name in self.declared if name.startswith(prefix))
+        if prefix in self.families or any(own.isdecimal() and len(own) < 10 and int(own) < count for own in digits):
+            return False
+        self.families[prefix] = (type, count)
+        return True
+
+    def register(self, name: str) -> str | None:
+        """The unique name of a register that is visible here, or None."""
+        own = self.names.get(name)
+        if own is not None:
+            return own
+        type = self.family(name)
+        if type:
+            own = self.unique(name)
+            self.names[name] = own
+            self.function.made.registers[own] = (type, 1)
+            return own
+        own = self.parent.register(name) if self.parent else None
+        if own is not None:
+            self.names[name] = own
+        return own
+
+    def symbol(self, name: str) -> str:
+        """The unique name of a label or variable of the function that is visible here; of anything else the name itself."""
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.symbols:
+                return scope.symbols[name]
+            scope = scope.parent
+        return name
+
+
+class BodyReader:
+    """The body of one function."""
+
+    def __init__(self, reader: Scanner, module: Module, made: Function) -> None:
+        self.reader, self.module, self.made = reader, module, made
+        self.scopes = 0
+        self.scope = self._inner(None)
+        self.vectors: dict[str, int] = {}  # registers declared as vectors, by unique name: how long they are
+        for parameter in (*made.params, *made.returns):
+            self.scope.declared.add(parameter.name)
+            if parameter.space == "reg":
+                self.scope.names[parameter.name] = parameter.name
+                made.registers[parameter.name] = (parameter.type, 1)
+            else:
+                self.scope.symbols[parameter.name] = parameter.name
+        self.pending: list[tuple[int, Scope]] = []  # instructions that name symbols, to be looked up when all are known
+        self.source: Location | None = None
+        self.located: dict[tuple[int, int, int], Location] = {}  # by file, line and column
+
+    def _inner(self, parent: Scope | None) -> Scope:
+        self.scopes += 1
+        return Scope(self.scopes, parent, self)
+
+    def read(self) -> None:
+        """Everything up to the closing brace."""
+        reader, depth = self.reader, 1
+        text = reader.text
+        while reader.skip():
+            letter = text[reader.at]
+            if letter == "{":
+                depth += 1
+                if depth > reader.nesting:
+                    raise reader.error(f"blocks nest deeper than {reader.nesting}")
+                reader.at += 1
+                self.scope = self._inner(self.scope)
+            elif letter == "}":
+                reader.at += 1
+                depth -= 1
+                if depth == 0:
+                    self._finish()
+                    return
+                self.scope = self.scope.parent or self.scope
+            elif letter == ".":
+                self._directive()
+            elif letter == ";":
+                reader.at += 1  # an empty statement
+            elif (label := LABEL.match(text, reader.at)) is not None:
+                self._label(label)
+            else:
+                self._instruction()
+        raise reader.error(f"the body of {self.made.name} does not end")
+
+    def _label(self, match: re.Match[str]) -> None:
+        name, reader = match[1], self.reader
+        start, reader.at = reader.at, match.end()
+        reader.skip()
+        targets = TARGETS.match(reader.text, reader.at)
+        own = self.scope.unique(name)
+        if not self.scope.declare(name):
+            raise reader.error(f"{shortened(name)[1:-1]} is declared twice in one block", start)
+        self.scope.symbols[name] = own
+        if targets:
+            reader.require(f".{targets[1]}", SINCE.get(targets[1]), start)
+            reader.at = targets.end()
+            self.made.targets[own] = tuple(part.strip() for part in targets[2].split(","))
+            self.pending.append((-1 - start, self.scope))
+        elif reader.text.startswith(".callprototype", reader.at):
+            reader.at += len(".callprototype")
+            returns = parameters(reader) if reader.text[reader.at :].lstrip()[:1] == "(" else ()
+            reader.expect("_")
+            params = parameters(reader)
+            while not reader.took(";"):
+                reader.take(WORD, "a directive")
+                reader.take(NUMBERS, "numbers")
+            self.made.prototypes[own] = (returns, params)
+        else:
+            self.made.labels[own] = len(self.made.body)
+
+    def _located(self, match: re.Match[str]) -> Location | None:
+        """What a .loc says; where it is inlined is the last .loc of that place before, with where that was inlined itself."""
+        file, line, column = int(match[1]), int(match[2]), int(match[3] or 0)
+        caller = None
+        if match[4]:
+            at = int(match[4]), int(match[5]), int(match[6])
+            caller = self.located.get(at) or Location(self.module.files, *at)
+        if not line:
+            return caller
+        found = self.located[file, line, column] = Location(self.module.files, file, line, column, caller)
+        return found
+
+    def _directive(self) -> None:
+        reader = self.reader
+        match = LOC.match(reader.text, reader.at)
+        if match:
+            reader.at = match.end()
+            self.source = self._located(match)
+            return
+        word = reader.take(WORD, "a directive")[1]
+        reader.at -= len(word) + 1
+        if word == "reg":
+            self._registers()
+        elif word in SPACES:
+            start = reader.at
+            variable = reader.declaration()
+            own = self.scope.unique(variable.name)
+            if not self.scope.declare(variable.name):
+                raise reader.error(f"{shortened(variable.name)} is declared twice in one block", start)
+            self.scope.symbols[variable.name] = own
+            self.made.variables[own] = reader.initial(variable)
+        elif word == "pragma":
+            reader.take(PRAGMA, "a pragma")
+        else:
+            close = listing(nearest(word, BODY_DIRECTIVES))
+            raise reader.error(f"no directive .{word} in a function; nearest: {close}")
+
+    def _registers(self) -> None:
+        reader = self.reader
+        start = reader.at
+        reader.at += len(".reg")
+        vector, type = 1, ""
+        while reader.skip() and reader.text[reader.at] == ".":
+            word = reader.take(WORD, "a type")[1]
+            if word in ("v2", "v4"):
+                vector = int(word[1:])
+            elif word in DECLARED:
+                type = word
+                reader.require(f".{word}", SINCE.get(word), start)
+            else:
+                raise reader.error(f"no type .{word}; nearest: {listing(nearest(word, DECLARED))}", start)
+        if not type:
+            raise reader.error(f"registers without a type; valid: {listing(DECLARED)}", start)
+        while True:
+            reader.skip()
+            start = reader.at
+            match = reader.take(REGISTERS, "the name of a register")
+            name, count = match[1], match[2]
+            if count is not None:
+                if int(count) > MOST_REGISTERS:
+                    raise reader.error(f"{count} registers; valid: up to {MOST_REGISTERS}", start)
+                if vector > 1:
+                    raise reader.error(f"{name[:40]}<{count}>: a vector of registers is declared one by one", start)
+                if not self.scope.declare_list(name, type, int(count)):
+                    raise reader.error(f"a register of {name[:40]}<{count}> is declared twice in one block", start)
+            else:
+                own = self.scope.unique(name)
+                if not self.scope.declare(name):
+                    raise reader.error(f"{shortened(name)[1:-1]} is declared twice in one block", start)
+                if name in CONSTANTS:
+                    raise reader.error(f"{name} is a constant", start)
+                self.scope.names[name] = own
+                if vector > 1:
+                    self.vectors[own] = vector
+                for axis in AXES[:vector] if vector > 1 else ("",):
+                    self.scope.names[name + axis] = own + axis
+                    self.made.registers[own + axis] = (type, 1)
+            if not reader.took(","):
+                break
+        reader.expect(";")
+        self.scope.operands.clear()
+        self.scope.parts.clear()
+
+    def _instruction(self) -> None:
+        reader = self.reader
+        start = reader.at
+        match = INSTRUCTION.match(reader.text, start)
+        if match is None:
+            raise reader.error(f"{reader.shown()} is not an instruction, a label or a directive")
+        reader.at = match.end()
+        negated, guard, opcode, rest = match.groups()
+        opcode = "".join(opcode.split())  # inline assembly writes `lop3 .b32` too
+        scope = self.scope
+        if (complaint := refusal(opcode)) is not None:
+            raise reader.error(complaint, start)
+        found = scope.operands.get(rest)
+        try:
+            if found is None:
+                found = self._operands(rest, scope)
+            operands, symbolic = found
+            predicate = None
+            if guard is not None:
+                own = scope.register(guard)
+                if own is None:
+                    raise PtxError(f"no predicate {shortened(guard)}")
+                if self.made.registers.get(own, ("",))[0] != "pred":
+                    raise PtxError(f"{shortened(guard)} is not a predicate")
+                predicate = Register(own)
+            spelled = known(opcode, len(operands) - 1, bool(operands) and isinstance(operands[0], Pair))
+            spelled.check(operands)
+        except ValueError as error:
+            raise reader.error(f"{shortened(opcode)[1:-1]}: {error}", start) from None
+        version = (
+            spelled.version_of(operands, self.made.registers, self.module.target) if spelled.forms else spelled.version
+        )
+        reader.require(shortened(opcode)[1:-1], version, start)
+        for operand in operands:
+            if type(operand) is Special:
+                reader.require(f"%{operand.name}", since(operand.name), start)
+        body = self.made.body
+        if symbolic:
+            self.pending.append((len(body), scope))
+        line, column = reader.place(start)
+        item = Instruction(spelled.opcode, operands, line, column, predicate, negated == "!", self.source)
+        if not symbolic and "param::func" in opcode:
+            self._placed(item)
+        body.append(item)
+
+    def _operands(self, rest: str, scope: Scope) -> tuple[tuple[Operand, ...], bool]:
+        """The operands of a list, and whether one of them names a symbol; a list is read once in a block."""
+        names, known, rest_read = scope.names, scope.parts, rest.strip()
+        listed: list[Operand] = []
+        for part in split(rest_read) if rest_read else ():
+            own = names.get(part)
+            operand = Register(own) if own is not None else known.get(part)
+            if operand is None:
+                operand = known[part] = read_operand(part, scope.register)
+            listed.append(operand)
+        operands = tuple([self._apart(operand) for operand in listed] if self.vectors else listed)
+        found = operands, any(_names_symbol(operand) for operand in operands if type(operand) is not Register)
+        scope.operands[rest] = found
+        return found
+
+    def _apart(self, operand: Operand) -> Operand:
+        """An operand in which a register declared as a vector is its components."""
+        if isinstance(operand, Register) and operand.name in self.vectors:
+            axes = AXES[: self.vectors[operand.name]]
+            return Vector(tuple(Register(operand.name + axis) for axis in axes))
+        if isinstance(operand, (Vector, Group)):
+            return type(operand)(tuple(self._apart(item) for item in operand.items))
+        if isinstance(operand, Address):
+            return Address(self._apart(operand.base), operand.offset)
+        return operand
+
+    def _finish(self) -> None:
+        """Give symbols their unique names, now that all labels are known."""
+        listed = list(self.made.targets)
+        tables = 0
+        for index, scope in self.pending:
+            if index < 0:
+                name = listed[tables]
+                tables += 1
+                self.made.targets[name] = tuple(scope.symbol(label) for label in self.made.targets[name])
+                for label in self.made.targets[name]:
+                    if label not in self.made.labels and label not in self.module.functions:
+                        raise self.reader.error(f"{shortened(label)} is not a label or function", -1 - index)
+                continue
+            found = self.made.body[index]
+            if scope.parent is not None or self.made.labels:
+                operands = tuple(_resolved(operand, scope) for operand in found.operands)
+                found = self.made.body[index] = found._replace(operands=operands)
+            self._placed(found)
+
+    def _placed(self, item: Instruction) -> None:
+        if complaint := misplaced(item, self.made, self.module):
+            raise PtxError(f"{item.opcode}: {complaint}", item.line, item.column)
+
+
+def _names_symbol(operand: Operand) -> bool:
+    if isinstance(operand, (Address, Tensor)):
+        return isinstance(operand.base, Symbol)
+    if isinstance(operand, (Vector, Group)):
+        return any(_names_symbol(item) for item in operand.items)
+    return isinstance(operand, Symbol)
+
+
+def _resolved(operand: Operand, scope: Scope) -> Operand:
+    if isinstance(operand, Symbol):
+        return operand._replace(name=scope.symbol(operand.name))
+    if isinstance(operand, Vector):
+        return Vector(tuple(_resolved(item, scope) for item in operand.items))
+    if isinstance(operand, Group):
+        return Group(tuple(_resolved(item, scope) for item in operand.items))
+    if isinstance(operand, Address):
+        return Address(_resolved(operand.base, scope), operand.offset)
+    if isinstance(operand, Tensor):
+        return Tensor(_resolved(operand.base, scope), operand.coordinates)
+    return operand

@@ -1,0 +1,136 @@
+"""Which forms of an instruction of the catalog operands fit, and whether a named variable lies in the state space of an access."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from tcsim.isa.scalar.table import CONTAINERS
+from tcsim.model.form import Form
+from tcsim.model.operand import Operand as Slot
+from tcsim.ptx.text.grammar import SPACES
+from tcsim.ptx.text.syntax import (
+    Address,
+    Function,
+    Immediate,
+    Instruction,
+    Module,
+    Negated,
+    Operand,
+    Pair,
+    Register,
+    Sink,
+    Symbol,
+    Tensor,
+    Vector,
+)
+
+ACCESSES = ("ld", "st", "atom", "red")
+"""The instructions whose state space must be that of the variable that they name."""
+
+
+Registers = Mapping[str, tuple[str, int]]
+"""The registers of a function by name: their type, and the length of a vector."""
+
+
+def fitting(forms: Iterable[Form], operands: Sequence[Operand], registers: Registers) -> list[Form]:
+    """The forms that operands fit, the plainest first; of several those whose registers are as wide as they say."""
+    flat = apart(operands)
+    found = [form for form in forms if _fits(form, flat, registers)]
+    if len(found) < 2:
+        return found
+    unlike = [_unlike(form, flat, registers) for form in found]
+    return [form for form, own in zip(found, unlike, strict=True) if own == min(unlike)]
+
+
+def apart(operands: Iterable[Operand]) -> list[tuple[Operand, bool]]:
+    """Operands one by one, and whether each stands behind a "|"."""
+    flat: list[tuple[Operand, bool]] = []
+    for operand in operands:
+        flat += [(operand.first, False), (operand.second, True)] if isinstance(operand, Pair) else [(operand, False)]
+    return flat
+
+
+def _fits(form: Form, operands: Sequence[tuple[Operand, bool]], registers: Registers) -> bool:
+    slots = form.operands
+    if len(operands) > len(slots) or any(not slot.optional for slot in slots[len(operands) :]):
+        return False
+    return all(
+        _suits(slot, operand, registers) and slot.joined == joined
+        for slot, (operand, joined) in zip(slots, operands, strict=False)
+    )
+
+
+def _suits(slot: Slot, operand: Operand, registers: Registers) -> bool:
+    if slot.kind == "vector":
+        return (isinstance(operand, Vector) and len(operand.items) == slot.count) or (
+            slot.count == 1 and isinstance(operand, Register)
+        )
+    if slot.kind == "register":
+        alone = isinstance(operand, Vector) and len(operand.items) == 1
+        return (
+            alone
+            or isinstance(operand, (Immediate, Symbol))
+            or (isinstance(operand, Register) and not _predicate(operand, registers))
+            or (slot.role != "source" and isinstance(operand, Sink))
+        )
+    if slot.kind == "address":
+        return isinstance(operand, Address)
+    if slot.kind == "tensor":
+        return isinstance(operand, Tensor) and len(operand.coordinates) == slot.count
+    if slot.kind == "immediate":
+        return isinstance(operand, Immediate) and (
+            not slot.values or operand.value in slot.values or (len(slot.values) == 1 and slot.name == "groups")
+        )
+    if slot.kind == "predicate":
+        return isinstance(operand, (Negated, Immediate)) or (
+            isinstance(operand, Register) and _predicate(operand, registers)
+        )
+    return isinstance(operand, Sink)
+
+
+def _predicate(operand: Register, registers: Registers) -> bool:
+    return registers.get(operand.name, ("",))[0] == "pred"
+
+
+def _unlike(form: Form, operands: Sequence[tuple[Operand, bool]], registers: Registers) -> int:
+    """How many registers are of another width than a form's operands."""
+    pairs = zip(form.operands, (operand for operand, _ in operands), strict=False)
+    return sum(
+        CONTAINERS[registers[operand.name][0]].itemsize != CONTAINERS[slot.type.removeprefix(".")].itemsize
+        for slot, operand in pairs
+        if slot.kind == "register" and isinstance(operand, Register)
+    )
+
+
+def misplaced(item: Instruction, function: Function, module: Module) -> str:
+    """What is wrong with the state space of an access and the variable that it names; "" if nothing is."""
+    stem, *words = item.opcode.split(".")
+    address = next((own for own in item.operands if isinstance(own, Address)), None)
+    if address is None or stem not in ACCESSES:
+        return ""
+    space = next((word for word in words if word in SPACES), "")
+    passed = function.variables.get(address.base.name) if isinstance(address.base, Symbol) else None
+    if space == "param::func" and function.entry and (passed is None or passed.space != "param"):
+        return ".param::func in an entry; valid: a parameter of a call, by its name"
+    if not isinstance(address.base, Symbol):
+        return ""
+    name = address.base.name
+    inputs, results = ({own.name for own in group} for group in (function.params, function.returns))
+    variable = passed or module.variables.get(name)
+    if passed is None and name in inputs | results:
+        declared = "param"
+        if (stem == "st" and name in inputs) or (stem == "ld" and name in results):
+            return f"{name} is {'a parameter, which is read' if stem == 'st' else 'a result, which is written'}"
+    elif variable is None:
+        return ""
+    else:
+        declared = variable.space
+    if space == "param::entry" and passed is not None:
+        return f"{name} is not a parameter of a kernel"
+    if space.partition("::")[0] != declared and (space or declared == "param"):
+        return (
+            f"{name} lies in .{declared}, not in .{space}"
+            if space
+            else f"{name} lies in .{declared}; valid: {stem}.{declared}"
+        )
+    return ""

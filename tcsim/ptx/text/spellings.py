@@ -1,0 +1,146 @@
+"""Which spellings of instructions exist: those of the tables, and those of the instructions that the machine itself runs.
+
+A spelling is known if a table has it with its modifiers in an order that the assembler takes; from then on the instruction has the manual's.
+Its lowest version of PTX ISA is asked when it is read; what a kernel's target and arch have, when it is launched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache, lru_cache
+from typing import NamedTuple
+
+from tcsim import catalog
+from tcsim.core.errors import listing, nearest, shortened
+from tcsim.core.targets import TARGETS, at_least
+from tcsim.core.versions import earliest
+from tcsim.isa.scalar.atomic import Atomic, atomics
+from tcsim.isa.scalar.catalog import scalar, scalars
+from tcsim.isa.scalar.table import Scalar
+from tcsim.isa.scalar.versions import version_of
+from tcsim.model.form import Form
+from tcsim.ptx.text.fitting import Registers, fitting
+from tcsim.ptx.text.grammar import ATOMIC, GRAMMARS
+from tcsim.ptx.text.syntax import Operand, Sink, Special, Vector
+
+_TEXTURES = "textures and surfaces are not modelled"
+_VIDEO = "of the video instructions there are vabsdiff2 and vabsdiff4 with .u32 results, as compilers emit them"
+_OUTSIDE = {
+    **dict.fromkeys(("tex", "tld4", "txq", "suld", "sust", "sured", "suq", "istypep"), _TEXTURES),
+    **dict.fromkeys((f"v{way}{parts}" for way in ("add", "sub", "absdiff", "min", "max", "set", "avrg", "shl", "shr", "mad") for parts in ("", 2, 4)), _VIDEO),
+}  # fmt: skip
+"""Instructions of PTX that no table has, by stem, and why."""
+
+
+class Known(NamedTuple):
+    """A spelling that exists."""
+
+    opcode: str  # with its modifiers in the manual's order
+    version: str  # lowest version of PTX ISA
+    targets: frozenset[str]  # that have it
+    number: int  # the compute capability from which on targets before those of the tables have it
+    forms: tuple[Form, ...] = ()  # of an instruction of the catalog, if they have different versions
+    vectors: tuple[int, ...] = ()  # the operands that are vectors
+    width: int = 1  # their length
+
+    def check(self, operands: Sequence[Operand]) -> None:
+        """Raise ValueError where an operand that must be a vector is none, or has another length."""
+        for place in self.vectors:
+            own = operands[place]
+            if not isinstance(own, (Sink, Special)) and not (isinstance(own, Vector) and len(own.items) == self.width):
+                raise ValueError(f"operand {place + 1} is not a vector; valid: a vector of {self.width} registers")
+
+    def version_of(self, operands: Sequence[Operand], registers: Registers, target: str) -> str:
+        """The lowest version of PTX ISA that has it with some operands for a target."""
+        found = [form.ptx_version for form in fitting(self.forms, operands, registers) if target in form.targets]
+        return earliest(*found) if found else self.version
+
+
+@cache
+def _atomics() -> dict[frozenset[str], Atomic]:
+    return {frozenset(item.mnemonic.split(".")): item for item in atomics().values()}
+
+
+def atomic(opcode: str) -> Atomic | None:
+    """The row of an atomic or reduction: order, scope, state space and cache do not choose it."""
+    stem, *words = opcode.split(".")
+    found = _atomics().get(ATOMIC & frozenset(words))
+    return None if found is None or (found.returns_only and stem == "red") else found
+
+
+@lru_cache(maxsize=1 << 14)
+def known(opcode: str, sources: int | None = None, pair: bool = False) -> Known:
+    """A spelling with its modifiers in any order that the assembler takes; of several lists of operands that with a number of sources.
+
+    Raises ValueError that says what is not known, and what is nearest.
+
+    >>> known("vote.ballot.sync.b32").opcode, known("ld.sys.relaxed.mmio.u32").version
+    ('vote.sync.ballot.b32', '8.2')
+    >>> known("ld.globl.f32")
+    Traceback (most recent call last):
+    ValueError: 'ld.globl.f32' is not known: no modifier .globl; nearest: global, local, b128
+    """
+    if len(opcode) > catalog.LONGEST_MNEMONIC:
+        raise ValueError(f"{shortened(opcode)} is not known: it is too long")
+    stem, *words = opcode.split(".")
+    item = scalar(opcode, sources, pair) or scalar(opcode, 3)
+    if item is not None:
+        if sources is not None:
+            _check(item, sources, pair)
+        version, number = version_of(item.mnemonic)
+        return Known(item.mnemonic.rstrip("|").removesuffix("/3"), version, item.targets, number)
+    complaint, found = "", None
+    if stem in GRAMMARS:
+        grammar = GRAMMARS[stem]
+        try:
+            ordered = grammar.ordered(words)
+            version, number = grammar.needs(ordered)
+            if stem not in ("atom", "red") or atomic(opcode) is not None:
+                width = next((int(word[1:]) for word in ordered if word in ("v2", "v4", "v8")), 1)
+                vectors = grammar.vectors if width > 1 else ()
+                found = Known(".".join((stem, *ordered)), version, at_least(number), number, (), vectors, width)
+            else:
+                choices = [name for name, own in atomics().items() if stem == "atom" or not own.returns_only]
+                asked = ".".join(word for word in ordered if word in ATOMIC)
+                complaint = f"no operation {asked}; nearest: {listing(nearest(asked, choices))}"
+        except ValueError as error:
+            complaint = str(error)
+        if found is not None:
+            if sources is not None:
+                grammar.check(words, sources + 1)
+            return found
+    row = catalog.row_of(opcode)
+    if row is not None:
+        first = min(TARGETS[name].number for name in row.targets)
+        forms = row.forms if len({form.ptx_version for form in row.forms}) > 1 else ()
+        return Known(row.mnemonic, row.ptx_version, frozenset(row.targets), first, forms)
+    complaint = complaint or _OUTSIDE.get(stem, "")
+    if complaint:
+        raise ValueError(f"{shortened(opcode)} is not known: {complaint}")
+    raise ValueError(f"{shortened(opcode)} is not known; nearest: {listing(nearest(opcode, _known()))}")
+
+
+def _check(item: Scalar, sources: int, pair: bool) -> None:
+    """Raise ValueError where a scalar instruction has another number of operands."""
+    if pair != (len(item.results) == 2):
+        raise ValueError("one destination, not two" if pair else "two destinations: a|b")
+    if sources != len(item.sources):
+        raise ValueError(f"{max(sources, 0)} sources; valid: {len(item.sources)}")
+
+
+def refusal(opcode: str) -> str | None:
+    """Why an opcode with its modifiers is not known, and what is nearest; None if it is.
+
+    >>> refusal("add.ftz.rn.f32"), refusal("ld.global.v4.f32"), refusal("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
+    (None, None, None)
+    """
+    try:
+        known(opcode)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+@cache
+def _known() -> tuple[str, ...]:
+    return (*(name.rstrip("|").removesuffix("/3") for name in scalars()), *catalog.rows(), *GRAMMARS)
