@@ -19,7 +19,7 @@ TESTS = Path(__file__).parents[2]
 FILES = (
     "test_cancel", "test_deadlocks", "test_descriptor_origins", "test_global_races", "test_late_waits", "test_mends", "test_severities",
     "test_tensor_maps", "test_wgmma_in_flight", "test_whole_warps", "test_ptx_barriers", "test_ptx_calls", "test_ptx_copies", "test_ptx_inexact",
-    "test_ptx_api", "test_ptx_meetings", "test_ptx_order", "test_ptx_polling", "test_ptx_spaces", "test_ptx_threads", "test_ptx_wrong_use",
+    "test_ptx_meetings", "test_ptx_order", "test_ptx_polling", "test_ptx_spaces", "test_ptx_threads", "test_ptx_wrong_use",
 )  # fmt: skip
 
 
