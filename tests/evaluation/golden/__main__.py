@@ -51,7 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
         help="of recorded launches: late, early or a seed; else the file's, late and 1 for a new one",
     )
     parser.add_argument(
-        "--reports", type=int, help="record: one kind of wrong kernels in this many; else the file's, 4 for a new one"
+        "--reports", type=int, help="record: one kind of wrong kernels in this many; else the file's, 12 for a new one"
     )
     parser.add_argument("-j", type=int, default=1, help="processes")
     parser.add_argument("--texts", action="store_true", help="compare: print what changed in texts")

@@ -19,7 +19,7 @@ class Scope:
     """What is asked of every kind."""
 
     schedules: tuple[Schedule, ...] = ("late", 1)  # of recorded launches
-    reports: int = 4  # one kind of wrong kernels in this many
+    reports: int = 12  # one kind of wrong kernels in this many
 
 
 Kind = Callable[[Scope], Iterator[Entry]]
