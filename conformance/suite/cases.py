@@ -428,12 +428,14 @@ class Suite:
         self._write_if_whole(recording)
 
     def _kept(self, case: Case, instruction: Instruction, result: Array, model: Array) -> int:
-        """How many samples are kept raw beside the digest of all of them: of a first seed, what the family says.
+        """How many samples are kept raw beside the digest of all of them: all where the model answers otherwise.
 
-        Of further seeds and levels one, if it is small; but all where bits that are not compared would make the digest another one.
+        Else of a first seed what the family says; of further seeds and levels one, if it is small.
         """
+        if result_digest(result) != result_digest(model):
+            return len(result)
         if case.seed or self.settings.level > 1:
-            return int(result[:1].nbytes <= RAW_BYTES) if result_digest(result) == result_digest(model) else len(result)
+            return int(result[:1].nbytes <= RAW_BYTES)
         kept = testbench_of(instruction.row.family).kept(instruction, case.name)
         return len(result) if kept is None else min(kept, len(result))
 

@@ -33,7 +33,7 @@ _CHUNK = (
 def _loops() -> Any:
     """The compiled functions. Raises EngineError where numba is there and does not work."""
     try:
-        parts = [import_module(f"tcsim.engines.{name}") for name in ("kernels", "decoding", "fragments")]
+        parts = [import_module(f"tcsim.engines.{name}") for name in ("kernels", "columns", "decoding", "fragments")]
     except Exception as error:  # what numba raises where NumPy is too new for it, or LLVM cannot be loaded
         raise EngineError(f"the engine numba cannot be used: {error}") from error
     return SimpleNamespace(**{name: value for part in parts for name, value in vars(part).items()})

@@ -156,7 +156,7 @@ def _codes(v: Any, half: Any, places: Any, raw: Any) -> None:
 class Fragments(NamedTuple):
     """A batch of fragments in words."""
 
-    a: Any  # words, of which each fragment has some
+    a: Any  # words; `steps` of them belong to each fragment
     b: Any
     c: Any
     out: Any  # words of d

@@ -39,7 +39,7 @@ def pytest_sessionstart(session: Any) -> None:
 
 
 def pytest_runtest_logreport(report: Any) -> None:
-    """Note the seconds of each phase of each test: the main process is told of all."""
+    """Record how long each phase of a test took; with -n, only the main process writes."""
     if "PYTEST_XDIST_WORKER" in os.environ:
         return
     with SECONDS.open("a") as file:

@@ -91,6 +91,7 @@ NEEDED = {
     "tcsim.launchers.torch_cuda": "torch",
     "tcsim.launchers.triton_driver": "triton",
     "tcsim.engines.kernels": "numba",
+    "tcsim.engines.columns": "numba",
     "tcsim.engines.decoding": "numba",
     "tcsim.engines.fragments": "numba",
     "conformance.explain.on_torch": "torch",

@@ -10,6 +10,7 @@ import hashlib
 import json
 import subprocess
 import sys
+import tomllib
 import zlib
 from collections import Counter
 from dataclasses import dataclass
@@ -17,9 +18,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTED = Path(__file__).with_name("weight.json")
-PACKAGES = ("tcsim", "hwkernels", "conformance")
 MOST = {"tree": 45_000_000, "clone": 40_000_000, "wheel": 30_000_000}
-DEPTH = 3  # of the folders that growth is told by
+DEPTH = 3  # path components of the folders whose growth is reported
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,8 @@ def tracked(root: Path) -> list[str]:
 def weigh(root: Path, names: list[str]) -> Weight:
     """The weight of these files."""
     sizes, folders = dict.fromkeys(MOST, 0), Counter[str]()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    packages = project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
     seen = set()
     for name in names:
         content = (root / name).read_bytes()
@@ -57,7 +59,7 @@ def weigh(root: Path, names: list[str]) -> Weight:
         digest = hashlib.sha256(content).digest()
         sizes["tree"] += len(content)
         sizes["clone"] += 0 if digest in seen else deflated
-        sizes["wheel"] += deflated if name.partition("/")[0] in PACKAGES else 0
+        sizes["wheel"] += deflated if name.partition("/")[0] in packages else 0
         folders["/".join(name.split("/")[:-1][:DEPTH]) or "."] += len(content)
         seen.add(digest)
     return Weight(sizes, dict(sorted(folders.items())))

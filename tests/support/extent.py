@@ -1,8 +1,8 @@
 """How much `pytest tests/` runs: a part, the same in every run; with TCSIM_WHOLE=1, which `tox -e whole` sets, all.
 
 tests/default.json names the functions of which the default runs less than all cases, and the cases that it runs: the cheapest
-ones that reach whatever the whole reaches and kill every mutant that the whole kills (docs/mutants.md). What is new, and what is
-not named there, runs. A test that is asked for by its own name runs in any case.
+ones that together reached every line that the whole reached when they were chosen, and every test that docs/measurements/mutants.json
+names as the killer of a mutant. What is new, and what is not named there, runs; so does a test that is asked for by its own name.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def part(items: Iterable[T], number: int, seed: object = 0) -> list[T]:
 
 
 def examples(number: int, **others: Any) -> settings:
-    """Hypothesis draws a fifth of so many examples, ten at least; all of them where the whole is asked for."""
+    """Settings of a hypothesis test: a fifth of its examples, at least ten; all of them with TCSIM_WHOLE=1."""
     return settings(max_examples=number if WHOLE else min(number, max(10, number // 5)), **others)
 
 

@@ -26,9 +26,8 @@ class Emitter(Protocol):
     base: str  # the register that holds where the frame begins
     local: dict[str, int]  # where variables lie in local memory, or in the frame
     choices: Choices  # what the assembler makes of what the PTX leaves open
-    factors: dict[
-        str, tuple[str, str, str]
-    ]  # by register that may hold a product: those that keep its factors, and whether
+    # By register that may hold a product: the two registers that keep its factors, and the one that says whether it does.
+    factors: dict[str, tuple[str, str, str]]
 
     def constant(self, value: Any) -> str:
         """The name of a constant."""

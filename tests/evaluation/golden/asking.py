@@ -24,7 +24,7 @@ KINDS: dict[str, Kind] = {
     "launches": launches, "sources": sources, "hazards": hazards, "tested": tested, "reports": reports, "stepping": stepping, "examples": examples,
 }  # fmt: skip
 PARTS = 24
-"""What a kind is divided into: every so many entries belong together."""
+"""Tasks that a kind is split into: entry i goes to task i % PARTS."""
 Part = tuple[str, dict[str, Answer], float]
 
 
