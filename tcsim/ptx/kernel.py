@@ -322,7 +322,7 @@ class Kernel(Shown):
         params_segment = Segment(0, np.frombuffer(image, np.uint8))
         return Launch(
             program, memory, params_segment, shape, chip, asked.schedule, asked.check, own, asked.progress, asked.cooperative,
-            watcher, ledger,
+            (watcher,) if watcher else (), ledger,
         )  # fmt: skip
 
 

@@ -21,10 +21,10 @@ from tcsim.ptx.machine.observer import Observer
 
 if TYPE_CHECKING:
     from tcsim.ptx.compile.families import Bound
+    from tcsim.ptx.machine.block import Block
     from tcsim.ptx.machine.cluster import Cluster
     from tcsim.ptx.machine.flights import Flight
     from tcsim.ptx.machine.memory import Segment
-    from tcsim.ptx.machine.view import BlockView, EffectsView, ThreadsView
 
 MOST_SPANS = 4000
 """Of a timeline: what comes later is counted and left out, so that a page stays small."""
@@ -113,7 +113,7 @@ class Recorder(Checker):
     def __init__(self, cluster: Cluster, timeline: Timeline, rank: int, races: Races | None = None) -> None:
         super().__init__(cluster, races)
         self.timeline, self.rank = timeline, rank
-        timeline.threads = cluster.blocks[rank].threads
+        timeline.threads = cluster.blocks[rank].threads.count
         self.last: dict[int, Span] = {}  # by warp
         self.busy: dict[int, int] = {}  # by warp: when it was last seen
         self.flying: dict[int, Span] = {}  # by flight
@@ -122,7 +122,7 @@ class Recorder(Checker):
 
     # --- what warps do
 
-    def _did(self, block: ThreadsView, kind: str, text: str, threads: Array) -> None:
+    def _did(self, block: Block, kind: str, text: str, threads: Array) -> None:
         """Some warps do something, for a moment."""
         if block.rank != self.rank:
             return
@@ -146,7 +146,7 @@ class Recorder(Checker):
         return self.timeline.ticks
 
     def accessed(
-        self, block: ThreadsView, kind: str, segment: Segment | None, offsets: Array, size: int, threads: Array, written: Array | None = None
+        self, block: Block, kind: str, segment: Segment | None, offsets: Array, size: int, threads: Array, written: Array | None = None
     ) -> None:  # fmt: skip
         """Ordinary accesses."""
         super().accessed(block, kind, segment, offsets, size, threads, written)
@@ -155,12 +155,12 @@ class Recorder(Checker):
             where = "" if segment is None else f" at {int(offsets.min()):#x}"
             self._did(block, "global" if segment is None else kind, f"{opcode}{where}", threads)
 
-    def performed(self, block: EffectsView, bound: Bound, effects: Effects, threads: Array, mask: Array) -> None:
+    def performed(self, block: Block, bound: Bound, effects: Effects, threads: Array, mask: Array) -> None:
         """Instructions of the catalog."""
         super().performed(block, bound, effects, threads, mask)
         self._did(block, _kind(effects), bound.model.mnemonic, threads)
 
-    def exited(self, block: BlockView, mask: Array) -> None:
+    def exited(self, block: Block, mask: Array) -> None:
         """Threads end."""
         super().exited(block, mask)
         self._did(block, "exit", "ends", np.nonzero(mask)[0])
@@ -212,7 +212,7 @@ class Recorder(Checker):
     # --- barriers
 
     def signalled(
-        self, block: EffectsView, signal: Signal, key: int, count: int, before: int, after: int, threads: Array
+        self, block: Block, signal: Signal, key: int, count: int, before: int, after: int, threads: Array
     ) -> None:
         """An arrival, bytes, or a new phase of an mbarrier."""
         super().signalled(block, signal, key, count, before, after, threads)
@@ -236,7 +236,7 @@ class Recorder(Checker):
         said = {"complete_tx": "bytes delivered", "expect_tx": "bytes expected"}.get(signal.kind, signal.kind)
         self.timeline.add(Span(lane, now, now, "signal", line, f"{said}: {count:,}" if count > 1 else said))
 
-    def arrived(self, block: BlockView, scope: str, number: int, mask: Array) -> None:
+    def arrived(self, block: Block, scope: str, number: int, mask: Array) -> None:
         """Warps come to a barrier."""
         super().arrived(block, scope, number, mask)
         if block.rank != self.rank:
@@ -249,7 +249,7 @@ class Recorder(Checker):
             self.arrivals[lane, warp] = now
             self.busy.setdefault(warp, now)
 
-    def passed(self, block: BlockView, scope: str, number: int, mask: Array) -> None:
+    def passed(self, block: Block, scope: str, number: int, mask: Array) -> None:
         """They go on."""
         super().passed(block, scope, number, mask)
         if block.rank != self.rank:

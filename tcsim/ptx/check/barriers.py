@@ -15,7 +15,7 @@ from tcsim.ptx.machine.arrays import LANES, Array
 if TYPE_CHECKING:
     from tcsim.ptx.check.checker import Checker
     from tcsim.ptx.check.operations import Operation
-    from tcsim.ptx.machine.view import BlockView
+    from tcsim.ptx.machine.block import Block
 
 _NAMED, _CLUSTER = "cta", "cluster"
 
@@ -53,14 +53,14 @@ class Meetings:
         )  # by rank: accesses, waits and fences so far
         self._before: dict[int, int] = {}  # by rank: those up to the last barrier of the whole block
         self._useful: set[int] = set()  # instructions that were such a barrier and ordered something
-        self._idle: dict[int, tuple[BlockView, int]] = {}  # those that did not: where first, how often
+        self._idle: dict[int, tuple[Block, int]] = {}  # those that did not: where first, how often
         self._over: dict[int, tuple[int, Array]] = {}  # by warp that has ended: cluster phases it was in, what it knew
         # By warp: what those knew whose end let it go on at a barrier.
         self._released = np.zeros_like(checker.clocks.known[:, ORDERED])
         self.phases: dict[tuple[int, int], Phases] = {}  # by rank and number
         self.lines: dict[tuple[int, int], Array] = {}  # the instruction at which each thread arrived, if it is .aligned
 
-    def arrived(self, block: BlockView, scope: str, number: int, mask: Array) -> None:
+    def arrived(self, block: Block, scope: str, number: int, mask: Array) -> None:
         """Threads arrive: they publish what was before."""
         checker = self.checker
         some = checker.some(block, np.nonzero(mask)[0])
@@ -80,9 +80,9 @@ class Meetings:
         before = self.published.get(key)
         self.published[key] = found if before is None else np.maximum(before, found)
 
-    def _counted(self, block: BlockView, number: int, mask: Array, aligned: bool) -> None:
+    def _counted(self, block: Block, number: int, mask: Array, aligned: bool) -> None:
         checker, key = self.checker, (block.rank, number)
-        line, wanted = checker.findings.number(block.here), block.counts[number]
+        line, wanted = checker.findings.number(block.here), block.barriers.counts[number]
         before = self.counts.setdefault(key, wanted)
         if before != wanted:
             said = f"{checker.findings.opcode(line)} is for {wanted} threads, and others have arrived at barrier {number} for {before}"
@@ -93,15 +93,15 @@ class Meetings:
             checker.findings.report("BARRIER_COUNT", said, line, 0, checker.index(block), int(np.argmax(mask)))
         lines = self.lines.get(key)
         if lines is None:
-            lines = self.lines[key] = np.zeros(block.threads, np.int64)
+            lines = self.lines[key] = np.zeros(block.threads.count, np.int64)
         lines[mask] = line if aligned else 0
 
-    def _follows(self, block: BlockView, number: int, mask: Array, some: Array) -> None:
+    def _follows(self, block: Block, number: int, mask: Array, some: Array) -> None:
         """Whoever arrives has to know that the phase before is over: else the arrival can count for that."""
         checker, key = self.checker, (block.rank, number)
         own = self.phases.get(key)
         if own is None:
-            own = self.phases[key] = Phases.of(block.threads)
+            own = self.phases[key] = Phases.of(block.threads.count)
         warps = some - block.rank * checker.per_block
         twice = mask & (own.last == own.ended)
         known = own.met[warps] == own.ended
@@ -115,7 +115,7 @@ class Meetings:
         own.last[mask] = own.ended
         own.arriving.update(zip(some.tolist(), checker.clocks.now[some].tolist(), strict=True))
 
-    def _knows(self, block: BlockView, own: Phases, warp: int) -> bool:
+    def _knows(self, block: Block, own: Phases, warp: int) -> bool:
         """Whether a warp comes after one that has gone on from the phase before, or after all arrivals in it."""
         known = self.checker.clocks.known[warp, EXECUTED, 1:-1]
         first = block.rank * self.checker.per_block
@@ -124,7 +124,7 @@ class Meetings:
             known[who] >= when for who, when in own.arrived.items()
         )
 
-    def passed(self, block: BlockView, scope: str, number: int, mask: Array) -> None:
+    def passed(self, block: Block, scope: str, number: int, mask: Array) -> None:
         """Threads that waited go on: they know what the others published."""
         checker = self.checker
         some = checker.some(block, np.nonzero(mask)[0])
@@ -152,13 +152,13 @@ class Meetings:
         self.published.pop((scope, 0, block.cluster.phase - 3), None)
         self._released_by((known for phases, known in self._over.values() if phases < block.cluster.phase), some)
 
-    def exited(self, block: BlockView, mask: Array) -> None:
+    def exited(self, block: Block, mask: Array) -> None:
         """Threads end: barriers wait for their warp no more, once all have."""
         checker = self.checker
-        left = (block.alive & ~mask).reshape(-1, LANES).any(1)
+        left = (block.threads.alive & ~mask).reshape(-1, LANES).any(1)
         for warp in np.flatnonzero(mask.reshape(-1, LANES).any(1) & ~left).tolist():
             own = block.rank * checker.per_block + warp
-            self._over[own] = int(block.cluster_phase[warp * LANES]), checker.clocks.known[own, ORDERED].copy()
+            self._over[own] = int(block.barriers.cluster_phase[warp * LANES]), checker.clocks.known[own, ORDERED].copy()
 
     def _released_by(self, over: Iterable[Array], some: Array) -> None:
         """Warps go on at a barrier that did not wait for some that have ended; over: what these knew."""
@@ -169,7 +169,7 @@ class Meetings:
         """Whether a warp that knew an operation to be done has ended, and that released a barrier for one of these warps."""
         return any(self.checker.operations.seen_by(operation, own, part) for own in self._released[warps, 1:-1])
 
-    def _together(self, block: BlockView, number: int, mask: Array) -> None:
+    def _together(self, block: Block, number: int, mask: Array) -> None:
         """All threads of a warp have to arrive at one instruction, if it is .aligned, those of a block at one that is for all of it."""
         lines = self.lines.pop((block.rank, number), None)
         if lines is None:
@@ -189,13 +189,13 @@ class Meetings:
                 last[warp],
                 warp * LANES,
             )
-        elif not block.counts.get(number, 1) and first.min() < last.max():
+        elif not block.barriers.counts.get(number, 1) and first.min() < last.max():
             warp = int(np.argmax(last))
             self._apart(block, "BARRIER_ROLE_DIVERGENCE", "warps", number, first.min(), last.max(), warp * LANES)
-        if not (block.alive & ~mask).any():
+        if not (block.threads.alive & ~mask).any():
             self._of_all(block, set(np.unique(lines[mask]).tolist()) - {0})
 
-    def _of_all(self, block: BlockView, lines: set[int]) -> None:
+    def _of_all(self, block: Block, lines: set[int]) -> None:
         """A barrier that all threads of a block have waited at: whether there was anything to order."""
         rank, now = block.rank, self.activity[block.rank]
         before, self._before[rank] = self._before.get(rank, 0), now
@@ -217,7 +217,7 @@ class Meetings:
                 )
                 checker.findings.report("BARRIER_ORDERS_NOTHING", said, line, 0, checker.index(block), None)
 
-    def _apart(self, block: BlockView, rule: str, who: str, number: int, first: int, last: int, thread: int) -> None:
+    def _apart(self, block: Block, rule: str, who: str, number: int, first: int, last: int, thread: int) -> None:
         checker, (line, other) = self.checker, (int(first), int(last))
         said = f"{who} arrive at barrier {number} at {checker.findings.opcode(line)} and at {checker.findings.opcode(other)}"
         checker.findings.report(rule, said, line, other, checker.index(block), thread, barrier=number)

@@ -17,7 +17,7 @@ from tcsim.ptx.machine.tensor_memory import COLUMNS
 
 if TYPE_CHECKING:
     from tcsim.ptx.check.checker import Checker
-    from tcsim.ptx.machine.view import BlockView, EffectsView, ThreadsView
+    from tcsim.ptx.machine.block import Block
 
 _LANES_OF_TMEM = 128
 
@@ -48,7 +48,7 @@ class Blocks:
 
     # --- shared memory of other blocks
 
-    def reached(self, block: ThreadsView, rank: int, warps: Array, line: int, by: Operation | None = None) -> None:
+    def reached(self, block: Block, rank: int, warps: Array, line: int, by: Operation | None = None) -> None:
         """Warps of a block, or an operation, touch the shared memory of another one, which has to have started, and not to have ended."""
         checker, clocks = self.checker, self.checker.clocks
         some = distinct(warps)
@@ -66,11 +66,11 @@ class Blocks:
         own[some] = clocks.now[some]
         self.reach_lines.setdefault(rank, np.zeros(clocks.warps, np.int64))[some] = line
 
-    def _early(self, block: ThreadsView, rank: int, line: int) -> None:
+    def _early(self, block: Block, rank: int, line: int) -> None:
         said = f"{self.checker.findings.opcode(line)} touches shared memory of block {rank} of the cluster, which may have ended"
         self.checker.findings.report("CLUSTER_EARLY_EXIT", said, line, 0, self.checker.index(block), None, rank=rank)
 
-    def exited(self, block: BlockView, mask: Array) -> None:
+    def exited(self, block: Block, mask: Array) -> None:
         """Threads end."""
         checker = self.checker
         some = checker.some(block, np.nonzero(mask)[0])
@@ -81,10 +81,10 @@ class Blocks:
             if mask[own.threads].any() and (own.left[READ] & mask[own.threads]).any():
                 said = f"threads end while {checker.findings.opcode(own.line)} may still read shared memory: no wait_group covers it"
                 checker.findings.report("ASYNC_AT_EXIT", said, own.line, 0, checker.index(block), int(own.threads[0]))
-        if not (block.alive & ~mask).any():
+        if not (block.threads.alive & ~mask).any():
             self._ended(block)
 
-    def _ended(self, block: BlockView) -> None:
+    def _ended(self, block: Block) -> None:
         checker, rank = self.checker, block.rank
         self.gone[rank] = self.leaving[rank]
         reached = self.reaches.get(rank)
@@ -105,7 +105,7 @@ class Blocks:
 
     # --- Tensor Memory
 
-    def granted(self, block: EffectsView, resource: Resource, outcome: Outcome | None, threads: Array) -> None:
+    def granted(self, block: Block, resource: Resource, outcome: Outcome | None, threads: Array) -> None:
         """Columns are taken or given back, or the right to take them."""
         checker = self.checker
         line = checker.findings.number(block.here)
@@ -132,7 +132,7 @@ class Blocks:
                 )
             taken[first : first - resource.delta] = 0
 
-    def _answered(self, block: EffectsView, outcome: Outcome, threads: Array, line: int) -> None:
+    def _answered(self, block: Block, outcome: Outcome, threads: Array, line: int) -> None:
         """clusterlaunchcontrol.try_cancel writes its answer, through the async proxy, and tells an mbarrier."""
         checker, operations = self.checker, self.checker.operations
         warps = checker.some(block, threads)[:1]
@@ -146,8 +146,8 @@ class Blocks:
             self._refused.append(by)
         for signal in outcome.signals:
             checker.objects.told(by, checker.signals.keys(block, signal, threads, warps), checker.index(block))
-        for at in (each for write in outcome.writes for each in block.copies(write.at)):
-            address = block.places(at)[0]
+        for at in (each for write in outcome.writes for each in block.octets.copies(write.at)):
+            address = block.octets.places(at)[0]
             for rank in np.unique(address >> 24 & 0xFF).tolist():
                 words = checker.words("shared", rank)
                 places, _ = words.words(address[address >> 24 & 0xFF == rank] & 0xFFFFFF, at.size)
@@ -157,7 +157,7 @@ class Blocks:
                 words.note_landing(places, by)
         checker.following_now = [Work([by], 1, checker.clocks.published(warps), frozenset(warps.tolist()))]
 
-    def grouped(self, block: ThreadsView, group: int, thread: int) -> None:
+    def grouped(self, block: Block, group: int, thread: int) -> None:
         """An instruction with .cta_group: all of a kernel have to have the same."""
         checker = self.checker
         line = checker.findings.number(block.here)
@@ -167,7 +167,7 @@ class Blocks:
             said = f"{checker.findings.opcode(line)} in a kernel with {checker.findings.opcode(self._group[1])}"
             checker.findings.report("CTA_GROUP_MISMATCH", said, line, self._group[1], checker.index(block), thread)
 
-    def _peer(self, block: EffectsView, threads: Array, line: int) -> None:
+    def _peer(self, block: Block, threads: Array, line: int) -> None:
         """A pair's columns are given back: the peer's alloc has to come before."""
         checker, other = self.checker, self._paired.get(block.rank ^ 1)
         if other is None:
@@ -177,9 +177,7 @@ class Blocks:
             said = f"nothing orders {checker.findings.opcode(theirs)} of block {block.rank ^ 1} of the cluster before {checker.findings.opcode(line)}"
             checker.findings.report("TMEM_PEER_ORDER", said, line, theirs, checker.index(block), int(threads[0]))
 
-    def _taken(
-        self, block: EffectsView, resource: Resource, outcome: Outcome | None, threads: Array, line: int
-    ) -> None:
+    def _taken(self, block: Block, resource: Resource, outcome: Outcome | None, threads: Array, line: int) -> None:
         checker, rank = self.checker, block.rank
         self._allocations.add(line)
         if resource.pair:
@@ -196,7 +194,7 @@ class Blocks:
             checker.forget(rank, first, resource.delta)
             checker.told_address(block, write.at, threads, line)
 
-    def _cleared(self, block: EffectsView, rank: int, first: int, count: int, threads: Array, line: int) -> None:
+    def _cleared(self, block: Block, rank: int, first: int, count: int, threads: Array, line: int) -> None:
         """Giving columns back is like writing them: nothing may be in flight there."""
         checker = self.checker
         words = checker.words("tmem", rank)
@@ -206,7 +204,7 @@ class Blocks:
         if found:
             checker.naming.report(Use(block, words, at, np.full(len(at), threads[0]), line, "write", rank), found)
 
-    def used(self, block: EffectsView, rank: int, offsets: Array, size: int, line: int) -> None:
+    def used(self, block: Block, rank: int, offsets: Array, size: int, line: int) -> None:
         """Work touches Tensor Memory, which has to be taken."""
         taken = self.taken.get(rank)
         first = offsets // 4 % COLUMNS

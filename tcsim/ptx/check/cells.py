@@ -31,7 +31,7 @@ class Cells:
     def note(self, rank: int, places: Array, origins: Array, line: int) -> None:
         """Pairs of bytes at places have origins."""
         if rank not in self.at:
-            count = self.cluster.blocks[rank].columns.bytes // 2
+            count = self.cluster.blocks[rank].spaces.columns.bytes // 2
             self.at[rank], self.by[rank] = np.zeros(count, np.int64), np.zeros(count, np.int32)
         self.at[rank][places // 2] = origins
         self.by[rank][places // 2] = line
@@ -66,7 +66,9 @@ class Cells:
             return None
 
         def moved() -> Iterator[Mend]:
-            first = int(accesses[0].address.flat[0]) // _COLUMN % (self.cluster.blocks[rank].columns.bytes // 512)
+            first = (
+                int(accesses[0].address.flat[0]) // _COLUMN % (self.cluster.blocks[rank].spaces.columns.bytes // 512)
+            )
             for step in _STEPS:
                 if first + step >= 0:
                     yield Mend(

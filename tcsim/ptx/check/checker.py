@@ -36,12 +36,12 @@ from tcsim.ptx.machine.tensor_memory import COLUMNS
 if TYPE_CHECKING:
     from tcsim.ptx.compile.families import Bound
     from tcsim.ptx.hazards.hazard import Hazard
+    from tcsim.ptx.machine.block import Block
     from tcsim.ptx.machine.cluster import Cluster
     from tcsim.ptx.machine.faults import Stop
     from tcsim.ptx.machine.fibers import Wait
     from tcsim.ptx.machine.flights import Flight, Tracker
     from tcsim.ptx.machine.memory import Segment
-    from tcsim.ptx.machine.view import BlockView, EffectsView, ThreadsView
 
 _SIGNALLED = ("tcgen05", "cp.async")
 """Kinds of work that a signal can follow."""
@@ -56,7 +56,7 @@ class Checker(Observer):
     ) -> None:
         """races: of the launch, where races in global memory are looked for. ledger: kept of global memory, for launches after this one; before: of the one before."""
         blocks = cluster.blocks
-        self.cluster, self.per_block = cluster, blocks[0].warps
+        self.cluster, self.per_block = cluster, blocks[0].threads.warps
         self.clocks = Clocks(self.per_block * len(blocks) + (races is not None))
         self.lanes = Lanes(self.clocks)
         self.operations = Operations(self.clocks, self.lanes)
@@ -68,7 +68,7 @@ class Checker(Observer):
         self.deadlocks = Deadlocks(self)
         self.everywhere, self.dependents = Everywhere(self, races), Dependents(self, ledger, before)
         self.registers, self.together = Registers(self), Together(self)
-        self.ranks = {id(block.shared): rank for rank, block in enumerate(blocks)}
+        self.ranks = {id(block.spaces.shared): rank for rank, block in enumerate(blocks)}
         self.unit = blocks[0].program.narrowest
         self.origins = Traced(self) if blocks[0].program.traced else Origins(self)
         self.strong: dict[int, bool] = {}  # instructions that are not weak: whether for more than their block
@@ -84,21 +84,21 @@ class Checker(Observer):
 
     # --- places and people
 
-    def warps(self, block: ThreadsView, threads: Array) -> Array:
+    def warps(self, block: Block, threads: Array) -> Array:
         """The warps of threads, in the cluster, one for each thread."""
         found: Array = threads // LANES + block.rank * self.per_block
         return found
 
-    def some(self, block: ThreadsView, threads: Array) -> Array:
+    def some(self, block: Block, threads: Array) -> Array:
         """The warps of threads, each once."""
         return warps_in(threads.tobytes(), threads.dtype.str, block.rank * self.per_block)
 
-    def bits(self, block: ThreadsView, mask: Array) -> tuple[Array, Array, Array]:
+    def bits(self, block: Block, mask: Array) -> tuple[Array, Array, Array]:
         """Of threads the warps, and of each the lanes and those that have not ended, as bits."""
-        alive = self.cluster.blocks[block.rank].alive
+        alive = self.cluster.blocks[block.rank].threads.alive
         return lanes_in(mask.tobytes(), alive.tobytes(), block.rank * self.per_block)
 
-    def index(self, block: ThreadsView) -> Sequence[int]:
+    def index(self, block: Block) -> Sequence[int]:
         """Which block it is, for a hazard."""
         return block.index
 
@@ -107,7 +107,7 @@ class Checker(Observer):
         found = self.memories.get((space, rank))
         if found is None:
             block = self.cluster.blocks[rank]
-            size, unit = (block.columns.bytes, 4) if space == "tmem" else (block.shared_bytes, self.unit)
+            size, unit = (block.spaces.columns.bytes, 4) if space == "tmem" else (block.threads.shared_bytes, self.unit)
             found = self.memories[space, rank] = Words(size, unit, self.clocks, self.operations, space)
         return found
 
@@ -118,7 +118,7 @@ class Checker(Observer):
     # --- ordinary accesses
 
     def accessed(
-        self, block: ThreadsView, kind: str, segment: Segment | None, offsets: Array, size: int, threads: Array, written: Array | None = None
+        self, block: Block, kind: str, segment: Segment | None, offsets: Array, size: int, threads: Array, written: Array | None = None
     ) -> None:  # fmt: skip
         """Loads, stores and atomics of shared memory; those of global memory only as far as they synchronise."""
         rank = self.ranks.get(id(segment), -1)
@@ -134,7 +134,7 @@ class Checker(Observer):
             self.strong[line] = scope_of(opcode) != "cta"
             if kind != "write" and reads:
                 if acquires:
-                    self.lanes.learning(*self.bits(block, mask_of(block.threads, threads)), told)
+                    self.lanes.learning(*self.bits(block, mask_of(block.threads.count, threads)), told)
                 self.flags.acquire(block.rank, some, opcode, acquires)
             elif kind != "write":
                 self.reduced[some] = np.maximum(self.reduced[some], told[ORDERED])
@@ -158,14 +158,14 @@ class Checker(Observer):
             self.flags.release(block.rank, some, opcode, releases)
 
     def touch(
-        self, block: ThreadsView, words: Words, rank: int, at: Array, warps: Array, threads: Array, line: int, kind: str, lanes: Array
+        self, block: Block, words: Words, rank: int, at: Array, warps: Array, threads: Array, line: int, kind: str, lanes: Array
     ) -> None:  # fmt: skip
         """Lanes access words: what is wrong with that, and that they did."""
         self._judge(block, words, rank, at, warps, threads, line, kind, lanes)
         self._note(words, at, warps, line, kind, lanes)
 
     def _judge(
-        self, block: ThreadsView, words: Words, rank: int, at: Array, warps: Array, threads: Array, line: int, kind: str, lanes: Array
+        self, block: Block, words: Words, rank: int, at: Array, warps: Array, threads: Array, line: int, kind: str, lanes: Array
     ) -> None:  # fmt: skip
         found = words.conflicts(at, warps, kind != "read", kind != "write", lanes)
         if found:
@@ -181,12 +181,12 @@ class Checker(Observer):
 
     def committed(self, operation: Operation) -> bool:
         """Whether the operation is in a group that was committed."""
-        counts = self.cluster.blocks[operation.rank].groups.get(operation.kind)
+        counts = self.cluster.blocks[operation.rank].performer.groups.get(operation.kind)
         return counts is not None and bool((counts[operation.threads] > operation.groups).all())
 
     # --- instructions of the catalog
 
-    def performed(self, block: EffectsView, bound: Bound, effects: Effects, threads: Array, mask: Array) -> None:
+    def performed(self, block: Block, bound: Bound, effects: Effects, threads: Array, mask: Array) -> None:
         """Reads, writes, fences, and phases that were seen."""
         self.everywhere.maps.clear()
         self.meetings.activity[block.rank] += 1
@@ -224,12 +224,12 @@ class Checker(Observer):
                 self.signals.given(block, bound, signal, threads)
         self.origins.performed(block, bound, effects, threads, mask)
 
-    def incomplete(self, block: EffectsView, bound: Bound, missing: Array) -> None:
+    def incomplete(self, block: Block, bound: Bound, missing: Array) -> None:
         """Threads of a warp or warpgroup do not execute what all of it has to."""
         self.together.incomplete(block, bound, missing)
 
     def _instruction(
-        self, block: EffectsView, bound: Bound, access: Access, threads: Array, kind: str
+        self, block: Block, bound: Bound, access: Access, threads: Array, kind: str
     ) -> list[tuple[Words, Array, Array, int, str, Array]]:
         """Judge an access; what is to be noted of it, once all that the instruction accesses is judged."""
         line, notes = self.findings.number(block.here), []
@@ -249,13 +249,13 @@ class Checker(Observer):
             notes.append((words, own.at, warps, line, kind, lanes))
         return notes
 
-    def moved(self, block: ThreadsView, carry: Any, mask: Array, partners: Array | None = None) -> None:
+    def moved(self, block: Block, carry: Any, mask: Array, partners: Array | None = None) -> None:
         """Elements go from register to register, to memory and back."""
         self.origins.moved(block, carry, mask, partners)
 
     # --- order
 
-    def _ordered(self, block: EffectsView, order: Order, threads: Array) -> None:
+    def _ordered(self, block: Block, order: Order, threads: Array) -> None:
         some = self.some(block, threads)
         if order.kind == "fence.proxy":
             if "async" in order.proxies and (not order.spaces or "shared" in order.spaces):
@@ -273,14 +273,14 @@ class Checker(Observer):
             self.objects.fenced(some)
             self.clocks.fence_initialisation(some)
         elif order.kind in ("fence", "fence.sc"):
-            self._fence(block, mask_of(block.threads, threads), order.scope)
+            self._fence(block, mask_of(block.threads.count, threads), order.scope)
 
-    def fenced(self, block: ThreadsView, mask: Array) -> None:
+    def fenced(self, block: Block, mask: Array) -> None:
         """membar."""
         self.meetings.activity[block.rank] += 1
         self._fence(block, mask, scope_of(block.here.opcode) if block.here is not None else "cta")
 
-    def _fence(self, block: ThreadsView, mask: Array, scope: str) -> None:
+    def _fence(self, block: Block, mask: Array, scope: str) -> None:
         warps, now, alive = self.bits(block, mask)
         if self.everywhere.party is not None:
             self.everywhere.party.fence(warps, scope, block.here)
@@ -288,29 +288,29 @@ class Checker(Observer):
         self.lanes.learning(warps, now, alive, self.clocks.heard[warps].max(0))
         self.clocks.fence(warps)
 
-    def exchanged(self, block: ThreadsView, mask: Array) -> None:
+    def exchanged(self, block: Block, mask: Array) -> None:
         """Lanes wait for each other, and no memory is ordered."""
         self.lanes.join(*self.bits(block, mask))
 
-    def met(self, block: BlockView, mask: Array, members: Array) -> None:
+    def met(self, block: Block, mask: Array, members: Array) -> None:
         """bar.warp.sync orders what its lanes did."""
         self.meetings.activity[block.rank] += 1
         for each in np.unique(members[mask]).tolist():
             warps, now, alive = self.bits(block, mask & (members == each))
             self.lanes.together(warps, now & np.uint32(each), alive)
 
-    def arrived(self, block: BlockView, scope: str, number: int, mask: Array) -> None:
+    def arrived(self, block: Block, scope: str, number: int, mask: Array) -> None:
         """Arrivals at barriers publish what was before them."""
         self.meetings.arrived(block, scope, number, mask)
 
-    def passed(self, block: BlockView, scope: str, number: int, mask: Array) -> None:
+    def passed(self, block: Block, scope: str, number: int, mask: Array) -> None:
         """Those who waited learn it."""
         self.meetings.passed(block, scope, number, mask)
 
     # --- mbarriers
 
     def signalled(
-        self, block: EffectsView, signal: Signal, key: int, count: int, before: int, after: int, threads: Array
+        self, block: Block, signal: Signal, key: int, count: int, before: int, after: int, threads: Array
     ) -> None:
         """An mbarrier is made, ends, or gets an arrival or bytes."""
         self.signals.signalled(block, signal, key, count, before, after, threads)
@@ -414,20 +414,20 @@ class Checker(Observer):
         self.following_now = None
         self.flights.pop(id(flight), None)
 
-    def grouped(self, block: EffectsView, group: GroupOp, threads: Array) -> None:
+    def grouped(self, block: Block, group: GroupOp, threads: Array) -> None:
         """Waits for groups: those who wait know that their work is done."""
         if group.op != "wait":
             return
-        counts = block.committed(group.kind)
+        counts = block.performer.committed(group.kind)
         pending = None if group.kind in ("tcgen05.ld", "tcgen05.st") else group.pending
         some = self.some(block, threads)
         self.operations.waited(group.kind, block.rank, some, threads, counts, pending, group.reads_only)
 
-    def needed(self, block: EffectsView, numbers: frozenset[int], mask: Array) -> None:
+    def needed(self, block: Block, numbers: frozenset[int], mask: Array) -> None:
         """A register that tcgen05.ld writes is read: the load is over for that thread."""
         self.operations.needed("tcgen05.ld", block.rank, numbers, mask)
 
-    def touched(self, block: ThreadsView, reads: frozenset[int], writes: frozenset[int], mask: Array) -> None:
+    def touched(self, block: Block, reads: frozenset[int], writes: frozenset[int], mask: Array) -> None:
         """Registers that wgmma uses are read and written."""
         self.registers.touched(block, reads, writes, mask)
 
@@ -452,9 +452,9 @@ class Checker(Observer):
             at = (np.arange(128)[:, None] * COLUMNS + first + np.arange(count)).reshape(-1)
             words.forget(at)
 
-    def told_address(self, block: EffectsView, at: Access, threads: Array, line: int) -> None:
+    def told_address(self, block: Block, at: Access, threads: Array, line: int) -> None:
         """tcgen05.alloc writes where its columns are."""
-        address, _ = block.places(at)
+        address, _ = block.octets.places(at)
         offsets = address & 0xFFFFFF
         words = self.words("shared", block.rank)
         places, _ = words.words(offsets, at.size)
@@ -463,7 +463,7 @@ class Checker(Observer):
             np.full(len(places), EACH),
         )  # fmt: skip
 
-    def granted(self, block: EffectsView, resource: Resource, outcome: Outcome | None, threads: Array) -> None:
+    def granted(self, block: Block, resource: Resource, outcome: Outcome | None, threads: Array) -> None:
         """Tensor Memory is taken or given back; a cluster that has not started is cancelled."""
         self.blocks.granted(block, resource, outcome, threads)
 
@@ -471,7 +471,7 @@ class Checker(Observer):
         """What follows from what was granted is done."""
         self.following_now = None
 
-    def exited(self, block: BlockView, mask: Array) -> None:
+    def exited(self, block: Block, mask: Array) -> None:
         """Threads end: nothing that they or others have in flight may need them."""
         self.meetings.exited(block, mask)
         self.blocks.exited(block, mask)
@@ -486,6 +486,6 @@ class Checker(Observer):
                 self.objects.over(key, found, self.index(self.cluster.blocks[key >> 24 & 0xFF]))
         self.deadlocks.ended(stop)
 
-    def stuck(self, block: BlockView, waits: Wait) -> str:
+    def stuck(self, block: Block, waits: Wait) -> str:
         """What threads that wait for ever wait for."""
         return self.deadlocks.explained(block, waits)

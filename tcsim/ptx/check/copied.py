@@ -15,8 +15,8 @@ from tcsim.ptx.machine.arrays import Array
 
 if TYPE_CHECKING:
     from tcsim.ptx.check.checker import Checker
+    from tcsim.ptx.machine.block import Block
     from tcsim.ptx.machine.flights import Flight
-    from tcsim.ptx.machine.view import EffectsView, ThreadsView
 
 
 class Copied(Origins):
@@ -29,11 +29,11 @@ class Copied(Origins):
         self.cells = Cells(checker.cluster)
         self._values: dict[int, Array] = {}  # by flight: the origins of registers that it stores (halves, threads)
 
-    def _tags(self, block: ThreadsView) -> tags.Tags:
+    def _tags(self, block: Block) -> tags.Tags:
         found = self.tags.get(block.rank)
         if found is None:
             program = self.checker.cluster.blocks[block.rank].program
-            found = self.tags[block.rank] = tags.Tags(program.carried, block.threads)
+            found = self.tags[block.rank] = tags.Tags(program.carried, block.threads.count)
         return found
 
     def lookup(self, addresses: Array) -> Array:
@@ -68,7 +68,7 @@ class Copied(Origins):
         if len(pending.reads) != 1 or not isinstance(data, np.ndarray) or data.dtype != np.uint8:
             return False
         (source,) = pending.reads
-        address = flight.block.places(source)[0]
+        address = flight.block.octets.places(source)[0]
         if source.space not in ("global", "shared") or data.size != len(address) * source.size:
             return False
         writes = pending.finish(data).writes
@@ -89,10 +89,10 @@ class Copied(Origins):
             self._spread(flight.block, write.at, table[which.reshape(-1, write.at.size)], line, pitch)
         return True
 
-    def _spread(self, block: EffectsView, access: Access, origin: Array, line: int, pitch: int) -> None:
+    def _spread(self, block: Block, access: Access, origin: Array, line: int, pitch: int) -> None:
         """Bytes with origins (accesses, size) are written."""
-        for at in block.copies(access):
-            address, cta = block.places(at)
+        for at in block.octets.copies(access):
+            address, cta = block.octets.places(at)
             count, unit = len(address), 2 if at.space == "tmem" else self.unit
             own = np.broadcast_to(origin, (count, at.size))
             first, rest = own[:, ::unit], own[:, unit - 1 :: unit]

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from tcsim.ptx.check.checker import Checker
     from tcsim.ptx.machine.block import Block
     from tcsim.ptx.machine.fibers import Fiber, Wait
-    from tcsim.ptx.machine.view import BlockView
 
 _STUCK = {"registers": "SETMAXNREG_OVERSUBSCRIBED", "tmem": "TMEM_DEADLOCK"}
 """By what threads wait for: a rule of its own."""
@@ -32,7 +31,7 @@ class Deadlocks:
 
     # --- in words
 
-    def explained(self, block: BlockView, waits: Wait) -> str:
+    def explained(self, block: Block, waits: Wait) -> str:
         """What else there is to say of threads that wait; empty for nothing."""
         if waits.kind == "mbarrier":
             found = self.checker.objects.live.get(waits.address)
@@ -62,13 +61,15 @@ class Deadlocks:
             return f" by {found[0][1]}"
         return f" ({', '.join(f'{count:,} by {opcode}' for count, opcode in found)})" if found else ""
 
-    def _resource(self, block: BlockView, waits: Wait) -> str:
+    def _resource(self, block: Block, waits: Wait) -> str:
         if waits.resource == "registers":
-            if block.pool is None:
-                return f"; each of the {block.warps} warps still has the {block.program.registers_at_launch} of its launch, and no setmaxnreg.dec gave any back"
-            owned = {count: block.pool.owned.count(count) for count in sorted(set(block.pool.owned))}
+            if block.resources.pool is None:
+                return f"; each of the {block.threads.warps} warps still has the {block.program.registers_at_launch} of its launch, and no setmaxnreg.dec gave any back"
+            owned = {
+                count: block.resources.pool.owned.count(count) for count in sorted(set(block.resources.pool.owned))
+            }
             held = ", ".join(f"{warps} warps have {count}" for count, warps in owned.items())
-            return f"; {held}, and free are {block.pool.free} for the threads of one warp"
+            return f"; {held}, and free are {block.resources.pool.free} for the threads of one warp"
         taken = self.checker.blocks.taken.get(block.rank)
         if waits.resource == "tmem" and taken is not None:
             lines = [line for line in np.unique(taken).tolist() if line]
@@ -120,7 +121,7 @@ class Deadlocks:
     @staticmethod
     def _barrier(block: Block, waits: Wait) -> tuple[str, str] | None:
         """Of a named barrier: too few threads are left for its count, or the others are elsewhere."""
-        left = int(block.alive.reshape(-1, LANES).any(1).sum()) * LANES
+        left = int(block.threads.alive.reshape(-1, LANES).any(1).sum()) * LANES
         if waits.count > left:
             return "BARRIER_COUNT", f"barrier {waits.number} is for {waits.count} threads, and {left} are left"
         others = {own.waits.number for own in block.fibers.waiting if own.waits is not None and own.waits.kind == "bar"}
@@ -142,7 +143,7 @@ class Deadlocks:
                 "MBAR_PARITY",
                 f"it asks the mbarrier at {key:#x} for phase {found.ended}, and has not seen phase {last} complete",
             )
-        fields = mbarrier_bits.unpack(block.word(key) & ~1, block.arch)
+        fields = mbarrier_bits.unpack(block.mbarriers.word(key) & ~1, block.arch)
         pending, left, state = fields["pending"], fields.get("tx_count", 0), self._object(found)
         if pending and (found.arrivals or found.delivered):
             return (

@@ -14,7 +14,7 @@ from tcsim.ptx.machine.memory import Memory
 if TYPE_CHECKING:
     from tcsim.ptx.check.checker import Checker
     from tcsim.ptx.compile.compiled import Compiled
-    from tcsim.ptx.machine.view import ThreadsView
+    from tcsim.ptx.machine.block import Block
 
 _WORD = 4
 _ROW = 64  # words that are noted at once, at the most
@@ -95,11 +95,11 @@ class Dependents:
         """Warps have waited for the grids that this one depends on."""
         self.waited[warps] = self.checker.clocks.now[warps]
 
-    def accessed(self, block: ThreadsView, addresses: Array, size: int, warps: Array, line: int, writes: bool) -> None:
+    def accessed(self, block: Block, addresses: Array, size: int, warps: Array, line: int, writes: bool) -> None:
         """Warps, or work that they issue, access global memory, elementwise."""
         checker = self.checker
         if self.ledger is not None:
-            self.ledger.note(checker.cluster.blocks[0].memory, addresses, size, writes)
+            self.ledger.note(checker.cluster.blocks[0].spaces.memory, addresses, size, writes)
         if self.before is None:
             return
         some, place = np.unique(warps, return_inverse=True)

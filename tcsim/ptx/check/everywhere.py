@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tcsim.ptx.check.checker import Checker
     from tcsim.ptx.compile.compiled import Compiled
     from tcsim.ptx.compile.families import Bound
-    from tcsim.ptx.machine.view import EffectsView, ThreadsView
+    from tcsim.ptx.machine.block import Block
 
 MOST_BYTES = 1 << 28
 """Of a segment that is followed; larger ones are not."""
@@ -83,7 +83,7 @@ class Everywhere:
 
     def _parts(self, addresses: Array, made: bool) -> Iterator[tuple[Array, Segment, Words]]:
         """Which of some addresses lie in which segment that is followed."""
-        memory, left = self.checker.cluster.blocks[0].memory, np.arange(len(addresses))
+        memory, left = self.checker.cluster.blocks[0].spaces.memory, np.arange(len(addresses))
         while len(left) and (made or self.memories):
             segment = memory.segment(int(addresses[left[0]]))
             if segment is None:
@@ -97,7 +97,7 @@ class Everywhere:
 
     # --- ordinary accesses
 
-    def accessed(self, block: ThreadsView, kind: str, addresses: Array, size: int, threads: Array, line: int) -> None:
+    def accessed(self, block: Block, kind: str, addresses: Array, size: int, threads: Array, line: int) -> None:
         """Loads, stores and atomics of warps."""
         if kind == "read" and not self.memories:
             return
@@ -116,7 +116,7 @@ class Everywhere:
         if found:
             self.checker.naming.report(use, found)
 
-    def instruction(self, block: EffectsView, bound: Bound, access: Access, threads: Array, kind: str) -> None:
+    def instruction(self, block: Block, bound: Bound, access: Access, threads: Array, kind: str) -> None:
         """An access of an instruction of the catalog; that of a tensor map by a copy is kept for the copy."""
         line = self.checker.findings.number(block.here)
         if kind == "read" and access.operand in bound.form and bound.form[access.operand].within:
@@ -144,11 +144,11 @@ class Everywhere:
                 self.maps.append((words, at, self.checker.some(block, users)))
 
     @staticmethod
-    def _within(block: EffectsView, access: Access) -> tuple[Array, Any]:
+    def _within(block: Block, access: Access) -> tuple[Array, Any]:
         """The addresses of an access that lie in global memory, and which of all they are."""
         if access.space not in ("global", "generic"):
             return np.zeros(0, np.int64), slice(0)
-        addresses = block.places(access)[0]
+        addresses = block.octets.places(access)[0]
         if access.space == "global":
             return addresses, slice(None)
         which = addresses.astype(np.uint64) < np.uint64(SHARED_WINDOW)  # constants lie in global memory here
@@ -156,13 +156,13 @@ class Everywhere:
 
     # --- tensor maps
 
-    def _placed(self, block: EffectsView, bound: Bound, access: Access, threads: Array, line: int) -> None:
+    def _placed(self, block: Block, bound: Bound, access: Access, threads: Array, line: int) -> None:
         """An operand names a tensor map: it has to lie in a state space that has maps, at a multiple of what they need."""
         if access.space != "generic":
             return
         checker, operand = self.checker, bound.form[access.operand]
-        addresses = block.places(access)[0].astype(np.uint64)
-        inside = np.logical_or.reduce([block.is_space(addresses, space) for space in operand.within])
+        addresses = block.octets.places(access)[0].astype(np.uint64)
+        inside = np.logical_or.reduce([block.spaces.is_space(addresses, space) for space in operand.within])
         fitting = addresses % np.uint64(operand.boundary) == 0
         if (inside & fitting).all():
             return
@@ -171,7 +171,9 @@ class Everywhere:
         what = f"{checker.findings.opcode(line)} takes the tensor map at {int(addresses[place]):#x}"
         rule, valid = "TMA_MISALIGNED", f"multiples of {operand.boundary}"
         if not inside.all():
-            space = next(own for own in ("shared", "local", "param", "global") if block.is_space(addresses, own)[place])
+            space = next(
+                own for own in ("shared", "local", "param", "global") if block.spaces.is_space(addresses, own)[place]
+            )
             rule, valid = "TENSORMAP_SPACE", listing(own.partition("::")[0] for own in operand.within)
             what += f", in {space} memory"
         checker.findings.report(
@@ -193,7 +195,7 @@ class Everywhere:
         if order.sem in ("acquire", "acq_rel"):
             self.acquired[warps] = clocks.known[warps, ORDERED]
 
-    def _used(self, block: EffectsView, words: Words, at: Array, threads: Array, line: int) -> None:
+    def _used(self, block: Block, words: Words, at: Array, threads: Array, line: int) -> None:
         """Copies take a map: whoever wrote it has released it, and the warp of each copy has acquired it."""
         checker, who = self.checker, words.who[at]
         written = (who > 0) & (who <= checker.clocks.warps)
@@ -213,7 +215,7 @@ class Everywhere:
     # --- asynchronous work
 
     def reached(
-        self, block: EffectsView, bound: Bound, access: Access, threads: Array, asked: Array, writes: bool, made: Collection[Operation]
+        self, block: Block, bound: Bound, access: Access, threads: Array, asked: Array, writes: bool, made: Collection[Operation]
     ) -> None:  # fmt: skip
         """What operations of one instruction read or write in global memory, each what its own threads do: of this launch, and before those that depend on it."""
         addresses, which = self._within(block, access)
@@ -234,7 +236,7 @@ class Everywhere:
                 own = touched if warps is None else own & touched
             self._launched(block, addresses[own], access.size, writes, by)
 
-    def _launched(self, block: EffectsView, addresses: Array, size: int, writes: bool, by: Operation) -> None:
+    def _launched(self, block: Block, addresses: Array, size: int, writes: bool, by: Operation) -> None:
         """What an operation reads or writes, for other blocks and other launches."""
         warps = np.full(len(addresses), by.warps[0])
         if self.party is not None:
@@ -244,9 +246,7 @@ class Everywhere:
         if dependents.active:
             dependents.accessed(block, addresses, size, warps, by.line, writes)
 
-    def _work(
-        self, block: EffectsView, addresses: Array, size: int, mask: Array | None, writes: bool, by: Operation
-    ) -> None:
+    def _work(self, block: Block, addresses: Array, size: int, mask: Array | None, writes: bool, by: Operation) -> None:
         """What an operation reads or writes; mask: which of the bytes (addresses, size)."""
         if not writes and not self.memories:
             return

@@ -17,7 +17,7 @@ from tcsim.ptx.machine.tensor_memory import COLUMNS
 
 if TYPE_CHECKING:
     from tcsim.ptx.check.checker import Checker
-    from tcsim.ptx.machine.view import ThreadsView
+    from tcsim.ptx.machine.block import Block
 
 SPACES = {"shared": "shared memory", "tmem": "Tensor Memory", "global": "global memory"}
 
@@ -29,7 +29,7 @@ CANCEL = "clusterlaunchcontrol"
 class Use:
     """Accesses now, whose conflicts are to be named."""
 
-    block: ThreadsView
+    block: Block
     words: Words
     at: Array  # words
     threads: Array  # of each; of an operation the one that issued it

@@ -30,8 +30,8 @@ from tcsim.ptx.machine.arrays import Array, each_once
 if TYPE_CHECKING:
     from tcsim.ptx.check.checker import Checker
     from tcsim.ptx.compile.families import Bound
+    from tcsim.ptx.machine.block import Block
     from tcsim.ptx.machine.flights import Flight
-    from tcsim.ptx.machine.view import EffectsView, ThreadsView
 
 _MARK = np.uint64(0x9E3779B97F4A7C15)
 _MOST_TRIES = 2
@@ -61,10 +61,10 @@ class Origins:
         if kind != "read" and space == "shared":
             self.forget(rank, offsets, size)
 
-    def moved(self, block: ThreadsView, carry: Any, mask: Array, partners: Array | None = None) -> None:
+    def moved(self, block: Block, carry: Any, mask: Array, partners: Array | None = None) -> None:
         """Registers change: those are not followed here."""
 
-    def performed(self, block: EffectsView, bound: Bound, effects: Effects, threads: Array, mask: Array) -> None:
+    def performed(self, block: Block, bound: Bound, effects: Effects, threads: Array, mask: Array) -> None:
         """An instruction of the catalog is done: registers are not followed here."""
 
     def forget(self, rank: int, offsets: Array, size: int) -> None:
@@ -102,7 +102,7 @@ class Origins:
         outcome, pitch = None, 0
         source = [own for own in pending.reads if own.space in ("global", "generic")]
         if len(source) == 1 and len(pending.reads) == 1 and isinstance(flight.data, np.ndarray):
-            address, _ = flight.block.places(source[0])
+            address, _ = flight.block.octets.places(source[0])
             numbered, pitch = (
                 _numbered(address, flight.data, source[0].mask),
                 self.row_pitch(address.astype(np.int64), source[0].size),
@@ -134,12 +134,12 @@ class Origins:
         for access in flight.pending.writes:
             self._put(flight.block, access, None, line, 0)
 
-    def _put(self, block: EffectsView, access: Access, data: Array | None, line: int, pitch: int) -> None:
+    def _put(self, block: Block, access: Access, data: Array | None, line: int, pitch: int) -> None:
         """The origins that numbered bytes say, where an access puts them."""
         if access.space not in ("shared", "generic"):
             return
-        for at in block.copies(access):
-            address, _ = block.places(at)
+        for at in block.octets.copies(access):
+            address, _ = block.octets.places(at)
             ranks, offsets = address >> 24 & 0xFF, address & 0xFFFFFF
             there = each_once(ranks)
             for rank in there:
@@ -162,7 +162,7 @@ class Origins:
     def _room(self, rank: int) -> None:
         """Make the arrays of a block."""
         if rank not in self.at:
-            count = -(-self.checker.cluster.blocks[rank].shared_bytes // self.unit)
+            count = -(-self.checker.cluster.blocks[rank].threads.shared_bytes // self.unit)
             self.at[rank], self.pitch[rank] = np.zeros(count, np.int64), np.zeros(count, np.int64)
             self.by[rank] = np.zeros(count, np.int32)
 
@@ -221,7 +221,7 @@ class Origins:
             fresh = adds is not None and not bool(np.ravel(adds)[min(place, np.size(adds) - 1)])
             self.judge(flight.block, int(flight.threads[0]), views, key, fresh)
 
-    def judge(self, block: ThreadsView, thread: int, views: dict[str, View], key: Any, fresh: bool) -> None:
+    def judge(self, block: Block, thread: int, views: dict[str, View], key: Any, fresh: bool) -> None:
         """Look at the operands of one product, each by itself; whether they go together only says whether a mend does."""
         under = self.as_mended(block, thread, views, lambda own: is_matrix(own.lines, own.pitch))
         for name, own in list(views.items()):
@@ -243,7 +243,7 @@ class Origins:
             self.sums.added(block, thread, views["A"], views["B"], key, fresh, under)
 
     def as_mended(
-        self, block: ThreadsView, thread: int, views: dict[str, View], right: Callable[[View], bool]
+        self, block: Block, thread: int, views: dict[str, View], right: Callable[[View], bool]
     ) -> list[Trial | None]:
         """Put those of the operands for which a mend was found as they would be with it; the mends. right: whether one is, by itself."""
         under = list[Trial | None]()
@@ -273,7 +273,7 @@ class Origins:
         """Whether operands are known to begin at the same k."""
         return False
 
-    def widened(self, block: ThreadsView, thread: int, trial: Trial, view: View, before: View) -> View | None:
+    def widened(self, block: Block, thread: int, trial: Trial, view: View, before: View) -> View | None:
         """The operand of the product before as it would be with a mend of this one: what all instructions need that read it."""
         mend = before.again(trial.key)
         if trial is not self.trials.of(view) or mend is None or not fits(before, mend):
@@ -296,7 +296,7 @@ class Origins:
         return lambda found: bool(found.flat[0] == first and step_of(lines(found), size, view.pitch))
 
     def wrong(
-        self, block: ThreadsView, thread: int, view: View, right: Callable[[Array], bool], other: View | None = None
+        self, block: Block, thread: int, view: View, right: Callable[[Array], bool], other: View | None = None
     ) -> View | None:
         """Elements of an operand are not a matrix that goes with the other one: what it is with a change that would make it that, if there is one."""
         tries = self.tried.get((view.line, view.name), 0)
@@ -311,7 +311,7 @@ class Origins:
         return None if mend is None else self.named(block, thread, view, mend, other)
 
     def named(
-        self, block: ThreadsView, thread: int, view: View, mend: Mend, other: View | None, wide: Trial | None = None
+        self, block: Block, thread: int, view: View, mend: Mend, other: View | None, wide: Trial | None = None
     ) -> View | None:
         """Say what is wrong with an operand; as it would be with a mend. wide: what is wrong with another instruction that reads it the same way."""
         if not (mend.found != view.found).any():
@@ -333,7 +333,7 @@ class Origins:
         return next(mends, None)
 
     def report(
-        self, block: ThreadsView, thread: int, view: View, mend: Mend, plain: str, said: str, element: list[int], read: int, again: bool = True, wide: bool = False
+        self, block: Block, thread: int, view: View, mend: Mend, plain: str, said: str, element: list[int], read: int, again: bool = True, wide: bool = False
     ) -> None:  # fmt: skip
         """Something is wrong with an operand; said: with the mend, which is not known to mend the launch yet; again: it would be the same each time."""
         by = view.by if view.by != view.line and read > 0 else 0
@@ -367,14 +367,14 @@ class Origins:
         """How an operand would be read from elsewhere."""
         return None
 
-    def behind(self, block: ThreadsView, thread: int, view: View, mend: Mend, said: str, last: int) -> None:
+    def behind(self, block: Block, thread: int, view: View, mend: Mend, said: str, last: int) -> None:
         """An operand begins at another element than its sum needs."""
 
-    def elsewhere(self, block: ThreadsView, thread: int, a: View, b: View) -> bool:
+    def elsewhere(self, block: Block, thread: int, a: View, b: View) -> bool:
         """A and B are at different k, and neither has the elements at hand that would go on."""
         return False
 
-    def across(self, block: ThreadsView, thread: int, view: View, before: View, far: int, steps: int) -> bool:
+    def across(self, block: Block, thread: int, view: View, before: View, far: int, steps: int) -> bool:
         """An operand goes on by what is no step of its k, but is one if rows and columns are the other way round."""
         return False
 

@@ -15,7 +15,7 @@ from tcsim.ptx.machine.arrays import LANES, Array, distinct
 if TYPE_CHECKING:
     from tcsim.ptx.check.words import Words
     from tcsim.ptx.compile.families import Bound
-    from tcsim.ptx.machine.view import EffectsView
+    from tcsim.ptx.machine.block import Block
 
 Part = tuple[int, Array, int, Array | None, Array]
 """Rank of the block, offsets in its memory, bytes of each, which of them (None: all), threads."""
@@ -56,14 +56,22 @@ class Extents:
         self._words = 0
 
     def of(
-        self, block: EffectsView, bound: Bound, access: Access, threads: Array, asked: Array, memory: Callable[[str, int], Words]
+        self, block: Block, bound: Bound, access: Access, threads: Array, asked: Array, memory: Callable[[str, int], Words]
     ) -> list[Extent]:  # fmt: skip
         """The extents of an access, as `parts` has them; memory: the shadow of a space of a block (`Checker.words`)."""
         if access.space not in ("shared", "generic", "tmem"):
             return []
         words = memory("tmem" if access.space == "tmem" else "shared", block.rank)
         given = (access.address, access.cta, access.mask, access.thread, threads, None if asked is threads else asked)
-        key = (words.unit, block.rank, len(block.blocks), bound.lanes, access.space, access.size, *map(_content, given))
+        key = (
+            words.unit,
+            block.rank,
+            len(block.cluster.blocks),
+            bound.lanes,
+            access.space,
+            access.size,
+            *map(_content, given),
+        )
         found = self._kept.get(key)
         if found is None:
             found = []
@@ -91,13 +99,13 @@ def _content(values: Any) -> tuple[Any, ...] | None:
     return own.dtype.char, own.shape, own.tobytes()
 
 
-def parts(block: EffectsView, bound: Bound, access: Access, threads: Array, asked: Array) -> list[Part]:
+def parts(block: Block, bound: Bound, access: Access, threads: Array, asked: Array) -> list[Part]:
     """(rank, offsets, size, mask of bytes, threads) of an access to shared or Tensor Memory: by block."""
     if access.space not in ("shared", "generic", "tmem"):
         return []
     found = []
-    for at in block.copies(access):
-        address, cta = block.places(at)
+    for at in block.octets.copies(access):
+        address, cta = block.octets.places(at)
         who = accessors(at, bound, threads, asked, len(address))
         mask = None
         if at.mask is not None:

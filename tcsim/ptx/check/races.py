@@ -30,7 +30,7 @@ from tcsim.ptx.text.syntax import Instruction
 if TYPE_CHECKING:
     from tcsim.ptx.check.checker import Checker
     from tcsim.ptx.check.operations import Operation
-    from tcsim.ptx.machine.view import ThreadsView
+    from tcsim.ptx.machine.block import Block
 
 WEAK, BLOCK, CLUSTER, FAR = range(4)
 """How far an access is strong: not at all, for its block, for its cluster, for the GPU."""
@@ -179,7 +179,7 @@ class Party:
 
     # --- accesses
 
-    def ordinary(self, block: ThreadsView, kind: str, addresses: Array, size: int, warps: Array, opcode: str) -> None:
+    def ordinary(self, block: Block, kind: str, addresses: Array, size: int, warps: Array, opcode: str) -> None:
         """Loads, stores and atomics, with what they acquire and release."""
         strong, reads, acquires, releases = order_of(opcode)
         reach, some = _REACH.get(scope_of(opcode), FAR) if strong else WEAK, np.unique(warps)
@@ -193,7 +193,7 @@ class Party:
             self.release(some, addresses, releases)
 
     def accessed(
-        self, block: ThreadsView, kind: str, addresses: Array, size: int, warps: Array, reach: int, observes: bool = False,
+        self, block: Block, kind: str, addresses: Array, size: int, warps: Array, reach: int, observes: bool = False,
         work: Operation | None = None,
     ) -> None:  # fmt: skip
         """Warps access global memory, elementwise: what is wrong with that, and that they did.
@@ -202,7 +202,7 @@ class Party:
         """
         races, copies = self.races, work is not None and work.proxy == "async"
         store = work if copies and kind != "read" else None
-        for own, start, accesses in races.parts(self.checker.cluster.blocks[0].memory, addresses):
+        for own, start, accesses in races.parts(self.checker.cluster.blocks[0].spaces.memory, addresses):
             first = (addresses[own] - start).astype(np.int64) // races.unit
             each = max(1, size // races.unit)
             at = (first[:, None] + np.arange(each)).reshape(-1)
@@ -226,7 +226,7 @@ class Party:
                 accesses.written[at] = events[who]
 
     def _judge(
-        self, block: ThreadsView, kind: str, accesses: Accesses, at: Array, warps: Array, start: int, reach: int, copied: bool
+        self, block: Block, kind: str, accesses: Accesses, at: Array, warps: Array, start: int, reach: int, copied: bool
     ) -> None:  # fmt: skip
         """copied: read by a bulk copy."""
         for does, earlier in (("written", accesses.written), ("read", accesses.read), ("read", accesses.read_before)):
@@ -303,7 +303,7 @@ class Party:
     # --- names
 
     def _report(
-        self, block: ThreadsView, kind: str, does: str, event: Event, warp: int, where: int, name: str, missing: str
+        self, block: Block, kind: str, does: str, event: Event, warp: int, where: int, name: str, missing: str
     ) -> None:
         findings = self.checker.findings
         line, other = findings.number(block.here), findings.number(event.item)

@@ -12,7 +12,7 @@ from tcsim.ptx.machine.arrays import LANES, Array, distinct
 
 if TYPE_CHECKING:
     from tcsim.ptx.check.checker import Checker
-    from tcsim.ptx.machine.view import ThreadsView
+    from tcsim.ptx.machine.block import Block
 
 _WARPGROUP = 4 * LANES
 
@@ -34,16 +34,16 @@ class Registers:
         ] = {}  # since the last wgmma.fence: registers, the instruction of each
         self.fenced: set[tuple[int, int]] = set()
 
-    def _groups(self, block: ThreadsView, threads: Array) -> list[tuple[int, int]]:
+    def _groups(self, block: Block, threads: Array) -> list[tuple[int, int]]:
         return [(block.rank, own) for own in _warpgroups(threads.tobytes(), threads.dtype.str)]
 
-    def fence(self, block: ThreadsView, threads: Array) -> None:
+    def fence(self, block: Block, threads: Array) -> None:
         """wgmma.fence."""
         for key in self._groups(block, threads):
             self.touched_by.pop(key, None)
             self.fenced.add(key)
 
-    def touched(self, block: ThreadsView, reads: frozenset[int], writes: frozenset[int], mask: Array) -> None:
+    def touched(self, block: Block, reads: frozenset[int], writes: frozenset[int], mask: Array) -> None:
         """An ordinary instruction reads and writes registers that some wgmma uses too."""
         checker = self.checker
         line = checker.findings.number(block.here)
@@ -59,12 +59,12 @@ class Registers:
         for key in self._groups(block, np.nonzero(mask)[0]):
             self.touched_by.setdefault(key, {}).update(dict.fromkeys(reads | writes, line))
 
-    def _report(self, rule: str, block: ThreadsView, own: Operation, line: int, does: str) -> None:
+    def _report(self, rule: str, block: Block, own: Operation, line: int, does: str) -> None:
         findings = self.checker.findings
         said = f"{findings.opcode(line)} {does} of {findings.opcode(own.line)}, for whose group no wgmma.wait_group has waited"
         findings.report(rule, said, line, own.line, self.checker.index(block), int(own.threads[0]))
 
-    def issued(self, block: ThreadsView, own: Operation) -> None:
+    def issued(self, block: Block, own: Operation) -> None:
         """A wgmma takes its registers: accumulators may be those of earlier ones, A may not."""
         findings = self.checker.findings
         taken = own.sources - own.registers

@@ -120,7 +120,7 @@ def _shared(own: Factors, other: Factors) -> bool:
 def _one_array(found: Array, origins: Copied) -> bool:
     """Whether all come from one array in global memory."""
     known = found[found > 0]
-    segment = origins.checker.cluster.blocks[0].memory.segment
+    segment = origins.checker.cluster.blocks[0].spaces.memory.segment
     return not len(known) or segment(int(known.min())) is segment(int(known.max()))
 
 

@@ -15,8 +15,8 @@ from tcsim.ptx.machine.mbarriers import told
 if TYPE_CHECKING:
     from tcsim.ptx.check.checker import Checker
     from tcsim.ptx.compile.families import Bound
+    from tcsim.ptx.machine.block import Block
     from tcsim.ptx.machine.flights import Tracker
-    from tcsim.ptx.machine.view import EffectsView
 
 
 class Signals:
@@ -26,11 +26,15 @@ class Signals:
         self.checker = checker
 
     @staticmethod
-    def told(block: EffectsView, signal: Signal, threads: Array) -> list[tuple[int, Array]]:
+    def told(block: Block, signal: Signal, threads: Array) -> list[tuple[int, Array]]:
         """The mbarriers of a signal, in every block that it is for, with the threads that tell each, warp by warp."""
-        return [(key, own) for at in block.copies(signal.at) for key, _, own in told(signal, block.keys(at), threads)]
+        return [
+            (key, own)
+            for at in block.octets.copies(signal.at)
+            for key, _, own in told(signal, block.mbarriers.keys(at), threads)
+        ]
 
-    def keys(self, block: EffectsView, signal: Signal, threads: Array, warps: Array) -> list[int]:
+    def keys(self, block: Block, signal: Signal, threads: Array, warps: Array) -> list[int]:
         """The mbarriers of a signal that some of the warps of its threads tell."""
         given = self.told(block, signal, threads)
         return [key for key, own in given if np.isin(self.checker.some(block, own), warps).any()]
@@ -48,7 +52,7 @@ class Signals:
                 checker.objects.told(own, keys, checker.index(tracker.block))
         return found
 
-    def given(self, block: EffectsView, bound: Bound, signal: Signal, threads: Array) -> None:
+    def given(self, block: Block, bound: Bound, signal: Signal, threads: Array) -> None:
         """Threads signal mbarriers."""
         checker = self.checker
         line = checker.findings.number(block.here)
@@ -57,9 +61,7 @@ class Signals:
             if key >> 24 & 0xFF != block.rank:
                 self._remote(block, bound, signal.at, key, line, int(own[0]), signal.kind in ("arrive", "drop"))
 
-    def _remote(
-        self, block: EffectsView, bound: Bound, at: Access, key: int, line: int, thread: int, arrives: bool
-    ) -> None:
+    def _remote(self, block: Block, bound: Bound, at: Access, key: int, line: int, thread: int, arrives: bool) -> None:
         """An mbarrier of another block is used: in which form, and for whom."""
         checker = self.checker
         where = (
@@ -73,12 +75,12 @@ class Signals:
                 "MBAR_SCOPE", f"{where} with scope .cta", line, 0, checker.index(block), thread, address=key
             )
 
-    def saw(self, block: EffectsView, bound: Bound, effects: Effects, threads: Array) -> None:
+    def saw(self, block: Block, bound: Bound, effects: Effects, threads: Array) -> None:
         """Waits ask mbarriers for phases, and find some complete."""
         checker = self.checker
         line = checker.findings.number(block.here)
         for seen in effects.seen:
-            keys = block.keys(seen.at)
+            keys = block.mbarriers.keys(seen.at)
             who, complete = threads, seen.complete
             if who.shape != keys.shape or np.shape(complete) != keys.shape:
                 who, complete = np.broadcast_to(who, keys.shape), np.broadcast_to(complete, keys.shape)
@@ -89,7 +91,7 @@ class Signals:
                 found = checker.objects.use(key, some, line, checker.index(block), thread)
                 if key >> 24 & 0xFF != block.rank:
                     self._remote(block, bound, seen.at, key, line, thread, False)
-                mask = mask_of(block.threads, asking[complete[own]])
+                mask = mask_of(block.threads.count, asking[complete[own]])
                 if found is not None and mask.any():
                     relaxed = seen.at.sem == "relaxed"
                     done, lanes, alive = checker.bits(block, mask)
@@ -101,7 +103,7 @@ class Signals:
                         checker.relaxed.update(dict.fromkeys(done.tolist(), "MBAR_RELAXED"))
 
     def signalled(
-        self, block: EffectsView, signal: Signal, key: int, count: int, before: int, after: int, threads: Array
+        self, block: Block, signal: Signal, key: int, count: int, before: int, after: int, threads: Array
     ) -> None:
         """As of `Observer`."""
         checker = self.checker
@@ -140,7 +142,7 @@ class Signals:
                 if signal.at.sem == "relaxed":
                     checker.relaxed.update(dict.fromkeys(own.tolist(), "MBAR_RELAXED"))
                 else:
-                    checker.lanes.publishing(*checker.bits(block, mask_of(block.threads, threads)))
+                    checker.lanes.publishing(*checker.bits(block, mask_of(block.threads.count, threads)))
             checker.objects.signalled(
                 key,
                 found,

@@ -25,7 +25,7 @@ from tcsim.ptx.machine.arrays import Array
 
 if TYPE_CHECKING:
     from tcsim.ptx.check.origins import Origins
-    from tcsim.ptx.machine.view import ThreadsView
+    from tcsim.ptx.machine.block import Block
 
 _FAR = 4096
 """Slices of a row that are looked at for one that no product takes."""
@@ -112,7 +112,7 @@ class Sums:
     # --- products
 
     def added(
-        self, block: ThreadsView, thread: int, a: View, b: View, key: Any, fresh: bool, under: Iterable[Trial | None]
+        self, block: Block, thread: int, a: View, b: View, key: Any, fresh: bool, under: Iterable[Trial | None]
     ) -> None:
         """A product is added; under: mends with which its operands are these."""
         one, other = self._side(a), self._side(b)
@@ -151,7 +151,7 @@ class Sums:
         line = (
             int(rows[1] - rows[0]) // (view.each if view.along == "rows" else 1) if len(rows) > 1 and rows[1] > 0 else 0
         )
-        segment = self.origins.checker.cluster.blocks[0].memory.segment(at)
+        segment = self.origins.checker.cluster.blocks[0].spaces.memory.segment(at)
         return Side(view, row, at, step, line, segment.start if segment is not None else 0)
 
     def expected(self, view: View, key: Any) -> tuple[Side, int, Array] | None:
@@ -209,7 +209,7 @@ class _Step:
 
     sums: Sums
     own: Sum
-    block: ThreadsView
+    block: Block
     thread: int
     last: int  # the line of the one before
     before: tuple[Side, Side]
@@ -325,7 +325,7 @@ class _Step:
 
     def _in_rows(self, side: Side, target: int) -> bool:
         """Whether a slice lies in the same rows of an array."""
-        segment = self.sums.origins.checker.cluster.blocks[0].memory.segment(side.at)
+        segment = self.sums.origins.checker.cluster.blocks[0].spaces.memory.segment(side.at)
         first, last = sorted((target, target + side.whole - side.step))
         if segment is None or not segment.start <= first <= last < segment.start + segment.size:
             return False

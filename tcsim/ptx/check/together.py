@@ -12,7 +12,7 @@ from tcsim.ptx.machine.arrays import LANES, Array
 if TYPE_CHECKING:
     from tcsim.ptx.check.checker import Checker
     from tcsim.ptx.compile.families import Bound
-    from tcsim.ptx.machine.view import EffectsView
+    from tcsim.ptx.machine.block import Block
 
 _GROUP = LANES_OF["warpgroup"] // LANES
 _ALIGNED = ("warp", "warpgroup")
@@ -39,21 +39,21 @@ class Together:
     def __init__(self, checker: Checker) -> None:
         self.checker = checker
         self._requests: dict[int, list[Request]] = {}  # by warp of the cluster
-        self._blocks: dict[int, EffectsView] = {}  # by rank: those with requests
+        self._blocks: dict[int, Block] = {}  # by rank: those with requests
 
     # --- who is missing
 
-    def incomplete(self, block: EffectsView, bound: Bound, missing: Array) -> None:
+    def incomplete(self, block: Block, bound: Bound, missing: Array) -> None:
         """Threads that do not execute it. Those that a block has never had are missed by fragments of matrices alone: a warp without them is whole."""
         if bound.form.together not in _ALIGNED:
             return
-        checker, own = self.checker, missing[missing < block.launched]
+        checker, own = self.checker, missing[missing < block.threads.launched]
         if not len(own) and all(operand.layout is None for operand in bound.form.operands):
             return
         thread = int(own[0] if len(own) else missing[0])
         if not len(own):
-            why = f"the block has {block.launched} threads"
-        elif checker.cluster.blocks[block.rank].alive[thread]:
+            why = f"the block has {block.threads.launched} threads"
+        elif checker.cluster.blocks[block.rank].threads.alive[thread]:
             why = "its predicate is false"
         else:
             why = "the thread has ended"
@@ -63,7 +63,7 @@ class Together:
 
     # --- setmaxnreg
 
-    def registers(self, block: EffectsView, count: int, threads: Array, line: int) -> None:
+    def registers(self, block: Block, count: int, threads: Array, line: int) -> None:
         """setmaxnreg: .dec to no more than the warp has, .inc to no less; the same in all warps of a warpgroup, one after the other."""
         row = row_of(block.here.opcode) if block.here is not None else None
         if row is None:
@@ -76,7 +76,7 @@ class Together:
             self._compared(block, before, made, warp)
             before.append(made)
 
-    def _directed(self, block: EffectsView, before: list[Request], made: Request, warp: int) -> None:
+    def _directed(self, block: Block, before: list[Request], made: Request, warp: int) -> None:
         launched = block.program.registers_at_launch
         if not launched:
             return
@@ -86,7 +86,7 @@ class Together:
                 block, "SETMAXNREG_DIRECTION", f"asks for {made.count} registers, and the warp has {owned}", made, warp
             )
 
-    def _compared(self, block: EffectsView, before: list[Request], made: Request, warp: int) -> None:
+    def _compared(self, block: Block, before: list[Request], made: Request, warp: int) -> None:
         """What the other warps have executed in its place has to be the same; each before it has to be known to be over, but for one that is the same again."""
         place, per, findings = len(before), self.checker.per_block, self.checker.findings
         for other in self._others(block, warp):
@@ -103,7 +103,7 @@ class Together:
                 self._report(block, "SETMAXNREG_UNORDERED", said, made, warp, before[-1].line)
                 return
 
-    def _others(self, block: EffectsView, warp: int) -> list[int]:
+    def _others(self, block: Block, warp: int) -> list[int]:
         """The other warps of a warp's warpgroup, as far as the block has them."""
         base = block.rank * self.checker.per_block
         first = base + (warp - base) // _GROUP * _GROUP
@@ -120,7 +120,7 @@ class Together:
                     self._report(block, "SETMAXNREG_DIVERGED", said, own[theirs], warp)
                     break
 
-    def _report(self, block: EffectsView, rule: str, said: str, made: Request, warp: int, other: int = 0) -> None:
+    def _report(self, block: Block, rule: str, said: str, made: Request, warp: int, other: int = 0) -> None:
         findings, thread = self.checker.findings, warp % self.checker.per_block * LANES
         findings.report(
             rule, f"{findings.opcode(made.line)} {said}", made.line, other, self.checker.index(block), thread

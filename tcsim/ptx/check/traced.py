@@ -34,8 +34,8 @@ from tcsim.ptx.machine.arrays import LANES, Array
 if TYPE_CHECKING:
     from tcsim.ptx.check.checker import Checker
     from tcsim.ptx.compile.families import Bound
+    from tcsim.ptx.machine.block import Block
     from tcsim.ptx.machine.flights import Flight
-    from tcsim.ptx.machine.view import EffectsView, ThreadsView
 
 _CHAIN = -2
 """The tag of an accumulator's first register is this, less the number of its sum."""
@@ -80,7 +80,7 @@ class Traced(Copied):
 
     # --- ordinary instructions
 
-    def moved(self, block: ThreadsView, carry: Any, mask: Array, partners: Array | None = None) -> None:
+    def moved(self, block: Block, carry: Any, mask: Array, partners: Array | None = None) -> None:
         """Registers are moved, loaded or stored."""
         own = self._tags(block)
         if isinstance(carry, Move):
@@ -88,7 +88,7 @@ class Traced(Copied):
             own.move(carry, threads, threads if partners is None else partners[threads], mask)
             return
         assert isinstance(carry, Transfer)
-        recent, block.recent = block.recent or [], None
+        recent, block.reports.recent = block.recent or [], None
         line = self.checker.findings.number(block.here)
         if carry.stores:
             for rank, offsets, threads in recent:
@@ -114,7 +114,7 @@ class Traced(Copied):
 
     # --- instructions of the catalog
 
-    def performed(self, block: EffectsView, bound: Bound, effects: Effects, threads: Array, mask: Array) -> None:
+    def performed(self, block: Block, bound: Bound, effects: Effects, threads: Array, mask: Array) -> None:
         """Matrices are loaded, stored and multiplied; what else comes into registers was computed."""
         model, own = bound.model, self._tags(block)
         numbers = {name: rows.numbers for name, rows in bound.sources if isinstance(rows, Rows)}
@@ -132,7 +132,7 @@ class Traced(Copied):
                 if name in effects.now.registers:
                     own.put(own.rows(rows), threads, np.zeros(1, np.int64))
 
-    def _matrix_loaded(self, block: EffectsView, bound: Bound, effects: Effects, threads: Array, line: int) -> None:
+    def _matrix_loaded(self, block: Block, bound: Bound, effects: Effects, threads: Array, line: int) -> None:
         """ldmatrix: the halves of each lane are two bytes of some row."""
         own, ((_, numbers),) = self._tags(block), bound.results
         rows = own.rows(numbers)
@@ -142,12 +142,12 @@ class Traced(Copied):
         if low is None or source is None or (source[:, 1::2] != low + 1).any():
             own.put(rows, threads, np.zeros(1, np.int64))
             return
-        address = (block.places(access)[0] & 0xFFFFFFFF).reshape(len(threads) // LANES, -1)
+        address = (block.octets.places(access)[0] & 0xFFFFFFFF).reshape(len(threads) // LANES, -1)
         which, byte = np.divmod(low - 1, access.size)
         at = (address[:, which] + byte).reshape(len(threads), -1).T
         own.put(rows, threads, self.lookup(at), (at + 1) | line << tags.LINE)
 
-    def _turned(self, block: EffectsView, bound: Bound, threads: Array, numbers: Array) -> None:
+    def _turned(self, block: Block, bound: Bound, threads: Array, numbers: Array) -> None:
         """movmatrix: halves go to other lanes."""
         own, ((_, results),) = self._tags(block), bound.results
         source = tags.turned(bound.model, bound.form)
@@ -160,7 +160,7 @@ class Traced(Copied):
         own.put(own.rows(results), threads, origin.reshape(len(threads), -1).T, place.reshape(len(threads), -1).T)
 
     def _matrix_stored(
-        self, block: EffectsView, bound: Bound, effects: Effects, threads: Array, numbers: Array, line: int
+        self, block: Block, bound: Bound, effects: Effects, threads: Array, numbers: Array, line: int
     ) -> None:
         """stmatrix: rows of halves from registers."""
         own, source = self._tags(block), tags.stored(bound.model, bound.form, len(numbers))
@@ -169,15 +169,13 @@ class Traced(Copied):
             return
         lane, half = np.divmod((source[:, ::2] - 1) // 2, 2 * len(numbers))
         rows = own.rows(numbers)[half]
-        address = block.places(write.at)[0] & 0xFFFFFFFF
+        address = block.octets.places(write.at)[0] & 0xFFFFFFFF
         for warp, places in enumerate(address.reshape(len(threads) // LANES, -1)):
             at = places[:, None] + np.arange(0, write.at.size, 2)
             origin = known(own.origin[rows, threads[warp * LANES + lane]])
             self.note(int(at.flat[0]) >> 24, (at & 0xFFFFFF).reshape(-1), origin.reshape(-1), 2, line, 0)
 
-    def _multiplied(
-        self, block: EffectsView, bound: Bound, threads: Array, numbers: dict[str, Array], line: int
-    ) -> None:
+    def _multiplied(self, block: Block, bound: Bound, threads: Array, numbers: dict[str, Array], line: int) -> None:
         """mma.sync: warp by warp."""
         own = self._tags(block)
         for warp in threads.reshape(-1, LANES):
@@ -197,7 +195,7 @@ class Traced(Copied):
                 own.put(place[:1], warp, np.full(1, number))
 
     def _fragment(
-        self, block: ThreadsView, bound: Bound, name: str, numbers: Array, threads: Array, line: int
+        self, block: Block, bound: Bound, name: str, numbers: Array, threads: Array, line: int
     ) -> View | None:
         operand = bound.model.operands[name]
         sparse = name == "a" and operand.shape[1] != bound.model.row.shape[2]
@@ -287,7 +285,7 @@ class Traced(Copied):
 
     # --- judging
 
-    def judge(self, block: ThreadsView, thread: int, views: dict[str, View], key: Any, fresh: bool) -> None:
+    def judge(self, block: Block, thread: int, views: dict[str, View], key: Any, fresh: bool) -> None:
         """Look at the operands of one product."""
         under = self.as_mended(block, thread, views, self._is_matrix)
         a, b = views.get("A"), views.get("B")
@@ -322,7 +320,7 @@ class Traced(Copied):
             self.trials.right |= {(own.line, own.name) for own in (a, b) if self.trials.of(own) is None}
 
     def _mended(
-        self, block: ThreadsView, thread: int, view: View, other: View | None, key: Any, under: list[Trial | None]
+        self, block: Block, thread: int, view: View, other: View | None, key: Any, under: list[Trial | None]
     ) -> View | None:
         """An operand that is wrong, as it would be with a mend; key: of the sum that it is added to."""
         trial = self.trials.of(view)
@@ -337,7 +335,7 @@ class Traced(Copied):
             under.append(self.trials.of(view))
         return left
 
-    def _left(self, block: ThreadsView, thread: int, view: View, key: Any) -> View | None:
+    def _left(self, block: Block, thread: int, view: View, key: Any) -> View | None:
         """An operand that is no matrix would be one where its sum goes on: it has left its tile."""
         expected = self.sums.expected(view, key)
         if expected is None:
@@ -354,7 +352,7 @@ class Traced(Copied):
         self.behind(block, thread, view, mend, said, side.view.line)
         return replace(view, found=target, should=should)
 
-    def _exchanged(self, block: ThreadsView, thread: int, a: View, b: View) -> bool:
+    def _exchanged(self, block: Block, thread: int, a: View, b: View) -> bool:
         """Operands of which one is no matrix: whether both would be through each other's descriptors."""
         if a.through is None or b.through is None:
             return False
@@ -387,7 +385,7 @@ class Traced(Copied):
     def _in_one_array(self, found: Array) -> bool:
         """Whether no row goes from one array in global memory into the next."""
         known = found[found > 0]
-        segment = self.checker.cluster.blocks[0].memory.segment
+        segment = self.checker.cluster.blocks[0].spaces.memory.segment
         if not len(known) or (first := segment(int(known.min()))) is segment(int(known.max())) or first is None:
             return True
         rows = found[(found > 0).all(1)]
@@ -417,7 +415,7 @@ class Traced(Copied):
         """The k of the first element, of an operand whose k lie side by side in rows of global memory that begin with their array."""
         if not (found > 0).all() or min(found.shape) < 2 or not _beside(found):
             return None
-        segment = self.checker.cluster.blocks[0].memory.segment(int(found[0, 0]))
+        segment = self.checker.cluster.blocks[0].spaces.memory.segment(int(found[0, 0]))
         row, each = abs(int(found[1, 0] - found[0, 0])), int(found[0, 1] - found[0, 0])
         if segment is None or not row or not each:
             return None
@@ -430,7 +428,7 @@ class Traced(Copied):
 
     # --- what sums ask
 
-    def elsewhere(self, block: ThreadsView, thread: int, a: View, b: View) -> bool:
+    def elsewhere(self, block: Block, thread: int, a: View, b: View) -> bool:
         """A and B are at different k, and neither has the elements at hand that would go on: one of them may have begun at the wrong place."""
         at_a, at_b = self._column(a, a.found), self._column(b, b.found)
         if at_a is None or at_b is None or at_a == at_b:
@@ -445,7 +443,7 @@ class Traced(Copied):
         right = self._right_with(view, other)
         return lambda found: right(found) and self._column(view, found) == column
 
-    def across(self, block: ThreadsView, thread: int, view: View, before: View, far: int, steps: int) -> bool:
+    def across(self, block: Block, thread: int, view: View, before: View, far: int, steps: int) -> bool:
         """An operand goes on by what is no step of its k, but is one if rows and columns are the other way round."""
         tries = self.tried.get((view.line, "across"), 0)
         self.tried[view.line, "across"] = tries + 1
@@ -475,7 +473,7 @@ class Traced(Copied):
         found = view.shifts(target) if tries < self.most_tries and known.any() else iter(())
         return next((own for own in found if fits(view, own) and (own.found == target)[known].all()), None)
 
-    def behind(self, block: ThreadsView, thread: int, view: View, mend: Mend, said: str, last: int) -> None:
+    def behind(self, block: Block, thread: int, view: View, mend: Mend, said: str, last: int) -> None:
         """An operand begins at another element than its sum needs."""
         findings = self.checker.findings
         plain = f"{findings.opcode(view.line)}: {said} since {findings.opcode(last)}"

@@ -84,21 +84,21 @@ class Carriers:
         if row.carries == "lanes":
             mode, (_, value, *named) = item.opcode.split(".")[2], item.operands
             asked = ", ".join(compiler.value(own, "u32") for own in named[:2])
-            moved = f"M.moved({compiler.constant(self._move(item, value))}, w, z_)"
-            return [f"z_ = M.partners({compiler.constant(mode)}, {asked})", *lines, moved]
+            moved = f"tell.moved({compiler.constant(self._move(item, value))}, w, z_)"
+            return [f"z_ = warp.partners({compiler.constant(mode)}, {asked})", *lines, moved]
         if row.carries == "either":
             one, other, which = item.operands[1:4]
             chosen = compiler.value(which, "pred")
             return [
                 *lines,
-                f"M.moved({compiler.constant(self._move(item, one))}, M.narrow(w, {chosen}))",
-                f"M.moved({compiler.constant(self._move(item, other))}, M.narrow(w, ~{chosen}))",
+                f"tell.moved({compiler.constant(self._move(item, one))}, T.narrow(w, {chosen}))",
+                f"tell.moved({compiler.constant(self._move(item, other))}, T.narrow(w, ~{chosen}))",
             ]
-        return [*lines, f"M.moved({compiler.constant(self._moved(item, row.carries))}, w)"]
+        return [*lines, f"tell.moved({compiler.constant(self._moved(item, row.carries))}, w)"]
 
     @staticmethod
     def _around(compiler: Emitter, lines: list[str], found: Transfer) -> list[str]:
-        return ["M.recent = []", *lines, f"M.moved({compiler.constant(found)}, w)"]
+        return ["tell.recent = []", *lines, f"tell.moved({compiler.constant(found)}, w)"]
 
     def _any(self, operand: Operand) -> bool:
         return any(name in self.names for name in registers_in(operand))

@@ -22,6 +22,18 @@ REGISTERS = 1 << 16
 """Registers of a multiprocessor, since sm_70 (CUDA C++ Programming Guide, Technical Specifications)."""
 
 
+PARTS = {
+    "block": "B", "registers": "R", "threads": "T", "accesses": "mem", "warps": "warp", "performer": "fx", "barriers": "bar",
+    "stack": "stack", "calls": "calls", "inexact": "inexact", "reports": "tell",
+}  # fmt: skip
+"""The parts of a block that generated source is handed, in order, and what it calls them; the last parameter is the mask."""
+
+
+def head_of(block: int) -> str:
+    """The first line of a basic block's source."""
+    return f"def b{block}({', '.join(PARTS.values())}, w):"
+
+
 @dataclass(frozen=True, eq=False)
 class Site:
     """An instruction where a program executes it, as a stepped program tells its machine."""
@@ -37,7 +49,7 @@ class Compiled:
 
     function: Function  # the entry
     registers: list[tuple[str, np.dtype[Any], int]]  # of all functions: type, container, length of a vector
-    blocks: list[Callable[..., Any]]  # (machine, registers, mask) -> where to go
+    blocks: list[Callable[..., Any]]  # (parts of a block, mask) -> where to go
     entry: int  # the block in which threads start
     functions: dict[int, int]  # first blocks, by the address of the function
     local_bytes: int  # of a thread, the stack apart

@@ -68,12 +68,12 @@ def sum(compiler: Emitter, item: Instruction, own: Sum, sources: list[str], call
         result = "x_" if chosen is None else fusions[chosen]
         others = ["x_", *fusions[:chosen]] if chosen is not None else fusions
         parts.append(
-            f"M.contracted({compiler.constant(item.opcode)}, {compiler.constant(type)}, {result}, ({', '.join(others)},), w)"
+            f"inexact.contracted({compiler.constant(item.opcode)}, {compiler.constant(type)}, {result}, ({', '.join(others)},), w)"
         )
     else:
         result = "x_"
     if own.unknown:
-        parts.append(f"M.note({compiler.constant(f'mul + {item.opcode}')}, w)")
+        parts.append(f"inexact.note({compiler.constant(f'mul + {item.opcode}')}, w)")
     return "; ".join([*parts, compiler.put(item.operands[0], result, type)])
 
 

@@ -24,7 +24,7 @@ def _branch(compiler: Emitter, item: Instruction, guard: str, index: int) -> Lin
     if len(item.operands) != 1 or not isinstance(item.operands[0], Symbol):
         raise compiler.error("a branch goes to a label")
     where = compiler.block_of[_label(compiler, item.operands[0].name)]
-    return [f"return M.branch(w, {guard}, {where}, {compiler.after(index + 1)})"] if guard else [f"return {where}"]
+    return [f"return B.branch(w, {guard}, {where}, {compiler.after(index + 1)})"] if guard else [f"return {where}"]
 
 
 def _label(compiler: Emitter, name: str) -> int:
@@ -43,22 +43,22 @@ def _indexed(compiler: Emitter, item: Instruction, guard: str, index: int) -> Li
     places = tuple(compiler.block_of[_label(compiler, name)] for name in targets)
     value = compiler.value(choice, "u32")
     return [
-        f"return M.indexed(w, {guard or 'True'}, {value}, {compiler.constant(places)}, {compiler.after(index + 1)})"
+        f"return B.indexed(w, {guard or 'True'}, {value}, {compiler.constant(places)}, {compiler.after(index + 1)})"
     ]
 
 
 def _leave(compiler: Emitter, item: Instruction, guard: str, index: int) -> Lines:
     """ret: of an entry it ends the thread, as exit does."""
     where = -1 if compiler.function.entry else compiler.block_of[len(compiler.function.body)]
-    return [f"return M.branch(w, {guard}, {where}, {compiler.after(index + 1)})"] if guard else [f"return {where}"]
+    return [f"return B.branch(w, {guard}, {where}, {compiler.after(index + 1)})"] if guard else [f"return {where}"]
 
 
 def _exit(compiler: Emitter, item: Instruction, guard: str, index: int) -> Lines:
-    return [f"return M.branch(w, {guard}, -1, {compiler.after(index + 1)})"] if guard else ["return -1"]
+    return [f"return B.branch(w, {guard}, -1, {compiler.after(index + 1)})"] if guard else ["return -1"]
 
 
 def _trap(compiler: Emitter, item: Instruction, guard: str, index: int) -> Lines:
-    return [f"return M.trap({index}, w, {guard or 'True'}, {compiler.after(index + 1)})"]
+    return [f"return B.trap({index}, w, {guard or 'True'}, {compiler.after(index + 1)})"]
 
 
 # --- calls
@@ -145,27 +145,27 @@ def _call(compiler: Emitter, item: Instruction, guard: str, index: int) -> Lines
         raise compiler.error(
             f"{len(results)} results and {len(arguments)} arguments; valid: {len(returned)} results and {len(params)} arguments"
         )
-    lines: Lines = [f"w_ = w; w = M.narrow(w, {guard})"] if guard else []
+    lines: Lines = [f"w_ = w; w = T.narrow(w, {guard})"] if guard else []
     places = _places(params, compiler.context.arguments)
     for operand, formal, place in zip(arguments, params, places, strict=True):
         to = _everywhere(compiler, place)
         if isinstance(operand, Symbol) and operand.name in compiler.local:
             _same_size(compiler, operand.name, formal)
-            lines.append(f"M.copy_local({to}, {_variable(compiler, operand.name)}, {formal.size}, w)")
+            lines.append(f"mem.copy_local({to}, {_variable(compiler, operand.name)}, {formal.size}, w)")
         else:
             lines.append(
-                f"M.store('local', {to}, {compiler.value(operand, _word(compiler, formal))}, {formal.size}, w)"
+                f"mem.store('local', {to}, {compiler.value(operand, _word(compiler, formal))}, {formal.size}, w)"
             )
     after = compiler.after(index + 1)
     where = compiler.sites.get(index, after)
     if name in compiler.context.enters:
-        action = f"M.call(w, {compiler.context.enters[name]}, {where})"
+        action = f"calls.call(w, {compiler.context.enters[name]}, {where})"
     elif name:
         action = _native(compiler, name, (returned, params), places, where)
     else:
         assert isinstance(function, Register)
-        action = f"M.call_through(w, {compiler.register(function)}, {where})"
-    return [*lines, f"return M.parted(w_, w, {after}, lambda w: {action})" if guard else f"return {action}"]
+        action = f"calls.call_through(w, {compiler.register(function)}, {where})"
+    return [*lines, f"return B.parted(w_, w, {after}, lambda w: {action})" if guard else f"return {action}"]
 
 
 def _same_size(compiler: Emitter, name: str, formal: Variable) -> None:
@@ -185,7 +185,7 @@ def _native(compiler: Emitter, name: str, signature: Signature, places: list[int
         raise compiler.error(
             f"{name} is declared with {declared[0]} bytes of arguments and {declared[1]} of results; valid: {sizes} and {result}"
         )
-    return f"M.native(w, {compiler.constant(name)}, {compiler.constant(tuple(places))}, {compiler.context.results}, {where})"
+    return f"calls.native(w, {compiler.constant(name)}, {compiler.constant(tuple(places))}, {compiler.context.results}, {where})"
 
 
 def site(compiler: Emitter, item: Instruction, index: int) -> Lines:
@@ -197,10 +197,10 @@ def site(compiler: Emitter, item: Instruction, index: int) -> Lines:
         found = _everywhere(compiler, place)
         if isinstance(operand, Symbol) and operand.name in compiler.local:
             _same_size(compiler, operand.name, formal)
-            lines.append(f"M.copy_local({_variable(compiler, operand.name)}, {found}, {formal.size}, w)")
+            lines.append(f"mem.copy_local({_variable(compiler, operand.name)}, {found}, {formal.size}, w)")
         elif isinstance(operand, Register):
             word = _word(compiler, formal)
-            lines.append(compiler.put(operand, f"M.load('local', {found}, {formal.size}, w)", word))
+            lines.append(compiler.put(operand, f"mem.load('local', {found}, {formal.size}, w)", word))
         elif not isinstance(operand, Sink):
             raise compiler.error("a result is a register or a parameter variable")
     return [*lines, f"return {compiler.after(index + 1)}"]
@@ -214,15 +214,15 @@ def _frame(compiler: Emitter) -> str:
 
 def begin(compiler: Emitter) -> Lines:
     """Where a function is entered: its frame, and its parameters."""
-    lines: Lines = [f"M.enter(w, {_frame(compiler)}, {compiler.frame_bytes})"] if compiler.framed else []
+    lines: Lines = [f"stack.enter(w, {_frame(compiler)}, {compiler.frame_bytes})"] if compiler.framed else []
     params = compiler.function.params
     for own, place in zip(params, _places(params, compiler.context.arguments), strict=True):
         found = _everywhere(compiler, place)
         if own.space == "reg":
             word = _word(compiler, own)
-            lines.append(compiler.put(Register(own.name), f"M.load('local', {found}, {own.size}, w)", word))
+            lines.append(compiler.put(Register(own.name), f"mem.load('local', {found}, {own.size}, w)", word))
         else:
-            lines.append(f"M.copy_local({_variable(compiler, own.name)}, {found}, {own.size}, w)")
+            lines.append(f"mem.copy_local({_variable(compiler, own.name)}, {found}, {own.size}, w)")
     return [*lines, f"return {compiler.block_of[0]}"]
 
 
@@ -235,11 +235,11 @@ def end_of(compiler: Emitter) -> Lines:
     for own, place in zip(returned, _places(returned, compiler.context.results), strict=True):
         to = _everywhere(compiler, place)
         if own.space == "reg":
-            lines.append(f"M.store('local', {to}, {compiler.register(Register(own.name))}, {own.size}, w)")
+            lines.append(f"mem.store('local', {to}, {compiler.register(Register(own.name))}, {own.size}, w)")
         else:
-            lines.append(f"M.copy_local({to}, {_variable(compiler, own.name)}, {own.size}, w)")
-    lines += [f"M.leave(w, {_frame(compiler)})"] if compiler.framed else []
-    return [*lines, "return M.ret(w)"]
+            lines.append(f"mem.copy_local({to}, {_variable(compiler, own.name)}, {own.size}, w)")
+    lines += [f"stack.leave(w, {_frame(compiler)})"] if compiler.framed else []
+    return [*lines, "return calls.ret(w)"]
 
 
 TERMINATORS: dict[str, Callable[[Any, Instruction, str, int], Lines]] = {
@@ -260,7 +260,9 @@ def _alloca(compiler: Emitter, item: Instruction) -> Lines:
         raise compiler.error(f"an alignment; valid: {listing(_ALIGNMENTS)}")
     type = item.opcode.rpartition(".")[2]
     return [
-        compiler.put(item.operands[0], f"M.alloca({compiler.value(item.operands[1], type)}, {align.value}, w)", type)
+        compiler.put(
+            item.operands[0], f"stack.alloca({compiler.value(item.operands[1], type)}, {align.value}, w)", type
+        )
     ]
 
 
@@ -268,14 +270,14 @@ def _stack_save(compiler: Emitter, item: Instruction) -> Lines:
     """The top of the stack."""
     if len(item.operands) != 1:
         raise compiler.error("stacksave takes a register")
-    return [compiler.put(item.operands[0], "M.stack()", item.opcode.rpartition(".")[2])]
+    return [compiler.put(item.operands[0], "stack.top()", item.opcode.rpartition(".")[2])]
 
 
 def _stack_restore(compiler: Emitter, item: Instruction) -> Lines:
     """The top of the stack as it was."""
     if len(item.operands) != 1:
         raise compiler.error("stackrestore takes a register")
-    return [f"M.restored({compiler.value(item.operands[0], item.opcode.rpartition('.')[2])}, w)"]
+    return [f"stack.restored({compiler.value(item.operands[0], item.opcode.rpartition('.')[2])}, w)"]
 
 
 _ALIGNMENTS = (1, 2, 4, 8, 16, 32, 64, 128)

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from tcsim import catalog
-from tcsim.core.arguments import spread
 from tcsim.core.errors import InstructionError
 from tcsim.isa.scalar.table import CONTAINERS, Array
 from tcsim.model.form import Form
@@ -112,7 +111,7 @@ def _grouped(compiler: Emitter, lines: list[str]) -> list[str]:
 
     def close() -> None:
         if len(run) > 1:
-            found[start] = f"M.perform_together({compiler.constant(Together.of(run))}, w)"
+            found[start] = f"fx.perform_together({compiler.constant(Together.of(run))}, w)"
             found[start + 1 :] = [""] * (len(run) - 1)
         run.clear()
 
@@ -194,8 +193,8 @@ def _line(compiler: Emitter, item: Instruction, model: Model, form: Form, operan
     call = f"{compiler.constant(bound)}, {{{', '.join(given)}}}, w"
     if waits(item):
         here, after = compiler.block_of[compiler.index], compiler.after(compiler.index + 1)
-        return f"return M.attempt({call}, {here}, {after})"
-    line = f"M.perform({call})"
+        return f"return fx.attempt({call}, {here}, {after})"
+    line = f"fx.perform({call})"
     if item.predicate is None:
         compiler.bounds[line] = bound
     return line
@@ -242,10 +241,10 @@ def gathered(bound: Bound, slot: Slot, value: Any, machine: Any, taken: Array, a
         return stacked(value, machine, taken, lead, slot.layout is not None)
     if slot.kind == "tensor":
         value = value[0]
-    if taken is machine.numbers and np.ndim(value):
+    if taken is machine.threads.numbers and np.ndim(value):
         full = np.array(value)  # registers change
     else:
-        full = spread(value, (machine.threads,))[taken]
+        full = machine.threads.each(value)[taken]
     if active is not None:  # the lanes of a member mask: what the others have does not count
         first = np.argmax(active.reshape(lead), axis=1)
         full = full.reshape(lead)
@@ -261,9 +260,9 @@ def gathered(bound: Bound, slot: Slot, value: Any, machine: Any, taken: Array, a
 def stacked(value: Any, machine: Any, taken: Array, lead: tuple[int, ...], fragment: bool) -> Any:
     """The registers of a vector, (..., registers); of a fragment a 64-bit register is two words."""
     if isinstance(value, Rows):
-        found = machine.file.gather(value.numbers, None if len(taken) == machine.threads else taken)
+        found = machine.file.gather(value.numbers, None if len(taken) == machine.threads.count else taken)
     else:
-        found = np.stack([spread(part, (machine.threads,))[taken] for part in value], axis=-1)
+        found = np.stack([machine.threads.each(part)[taken] for part in value], axis=-1)
     if found.dtype == np.uint64 and fragment:
         found = found.view(np.uint32)
     return found.reshape(*lead, found.shape[-1])

@@ -74,7 +74,7 @@ def move(compiler: Emitter, item: Instruction) -> Lines:
             raise compiler.error("a vector is unpacked from a register")
         parts = len(to.items)
         size = TYPE_BYTES[type] // parts
-        lines = [f"x_ = M.unpack({_whole(compiler, what, type)}, {size})"]
+        lines = [f"x_ = T.unpack({_whole(compiler, what, type)}, {size})"]
         part = UNSIGNED[size]
         return lines + [
             compiler.put(own, f"x_[..., {place}]", part)
@@ -85,17 +85,17 @@ def move(compiler: Emitter, item: Instruction) -> Lines:
         parts = len(what.items)
         part = UNSIGNED[TYPE_BYTES[type] // parts]
         sources = ", ".join(compiler.value(own, part) for own in what.items)
-        return [_put_whole(compiler, to, f"M.pack(({sources},), {TYPE_BYTES[type] // parts})", type)]
+        return [_put_whole(compiler, to, f"T.pack(({sources},), {TYPE_BYTES[type] // parts})", type)]
     if isinstance(what, Special) and type == "pred":
-        return [compiler.put(to, f"np.asarray(M.special({compiler.constant(what.name)})) != 0", type)]
+        return [compiler.put(to, f"np.asarray(T.special({compiler.constant(what.name)})) != 0", type)]
     if isinstance(what, Special):
-        return [compiler.put(to, f"M.special({compiler.constant(what.name)})", type)]
+        return [compiler.put(to, f"T.special({compiler.constant(what.name)})", type)]
     if type == "b128":
         return [_put_whole(compiler, to, _whole(compiler, what, type), type)]
     if isinstance(what, Symbol) and compiler.space_of(what.name) == "shared":
         return [
             compiler.put(
-                to, f"{compiler.value(what, type)} + M.own_shared({compiler.constant(CONTAINERS[type])})", type
+                to, f"{compiler.value(what, type)} + T.own_shared({compiler.constant(CONTAINERS[type])})", type
             )
         ]
     return [compiler.put(to, compiler.value(what, type), type)]
@@ -108,7 +108,7 @@ def _move_each(compiler: Emitter, to: Operand, what: Operand, type: str, count: 
     if not isinstance(to, Vector) or not isinstance(what, Vector) or {len(to.items), len(what.items)} != {count}:
         raise compiler.error(f"valid: two vectors of {count}")
     found = [
-        f"M.special({compiler.constant(own.name)})" if isinstance(own, Special) else compiler.value(own, type)
+        f"T.special({compiler.constant(own.name)})" if isinstance(own, Special) else compiler.value(own, type)
         for own in what.items
     ]
     copies = ", ".join(f"np.array({own})" for own in found)
@@ -124,7 +124,7 @@ def _whole(compiler: Emitter, operand: Operand, type: str) -> str:
 
 def _put_whole(compiler: Emitter, operand: Operand, source: str, type: str) -> str:
     if type == "b128" and not isinstance(operand, Sink):
-        return f"M.assign({_wide(compiler, operand)}, {source}, w)"
+        return f"T.assign({_wide(compiler, operand)}, {source}, w)"
     return compiler.put(operand, source, type)
 
 
@@ -146,7 +146,7 @@ def convert_address(compiler: Emitter, item: Instruction) -> Lines:
     if isinstance(what, Symbol):
         value = compiler.value(what, "u64")
         if space.startswith("shared"):
-            value = f"({value} + M.own_shared({compiler.constant(CONTAINERS['u64'])}))"
+            value = f"({value} + T.own_shared({compiler.constant(CONTAINERS['u64'])}))"
     else:
         value = (
             compiler.value(what, "u64")
@@ -166,7 +166,7 @@ def is_space(compiler: Emitter, item: Instruction) -> Lines:
     """Whether a generic address lies in a state space."""
     to, what = item.operands
     space = item.opcode.split(".")[1]
-    return [compiler.put(to, f"M.is_space({compiler.value(what, 'u64')}, {compiler.constant(space)})", "pred")]
+    return [compiler.put(to, f"mem.is_space({compiler.value(what, 'u64')}, {compiler.constant(space)})", "pred")]
 
 
 @handles("prefetch", "prefetchu", "pmevent")
@@ -178,7 +178,7 @@ def nothing(compiler: Emitter, item: Instruction) -> Lines:
 @handles("membar")
 def fence(compiler: Emitter, item: Instruction) -> Lines:
     """Order: accesses happen in order here."""
-    return ["M.fenced(w)"] if compiler.context.watched else ["pass"]
+    return ["tell.fenced(w)"] if compiler.context.watched else ["pass"]
 
 
 # --- loads and stores -----------------------------------------------------------------------------------------------
@@ -214,7 +214,7 @@ def load(compiler: Emitter, item: Instruction) -> Lines:
     to, where = item.operands[:2]
     address, space = compiler.place(where, space)
     size = TYPE_BYTES[type]
-    found = f"M.load({compiler.constant(space.split('::')[0] if space != 'shared::cluster' else space)}, {address}, {size * count}, w)"
+    found = f"mem.load({compiler.constant(space.split('::')[0] if space != 'shared::cluster' else space)}, {address}, {size * count}, w)"
     to = _alone(to, count)
     if count == 1:
         if type == "b128":
@@ -222,7 +222,7 @@ def load(compiler: Emitter, item: Instruction) -> Lines:
         return [_put_loaded(compiler, to, found, type)]
     if not isinstance(to, Vector) or len(to.items) != count:
         raise compiler.error(f"a vector of {count} registers is loaded")
-    lines = [f"x_ = M.split({found}, {size})"]
+    lines = [f"x_ = T.split({found}, {size})"]
     return lines + [
         _put_loaded(compiler, own, f"x_[..., {place}]", type)
         for place, own in enumerate(to.items)
@@ -250,13 +250,13 @@ def store(compiler: Emitter, item: Instruction) -> Lines:
     part = UNSIGNED[size]
     shown = compiler.constant(space.split("::")[0] if space != "shared::cluster" else space)
     if type == "b128":
-        return [f"M.store({shown}, {address}, {_whole(compiler, what, type)}, 16, w)"]
+        return [f"mem.store({shown}, {address}, {_whole(compiler, what, type)}, 16, w)"]
     if count == 1:
-        return [f"M.store({shown}, {address}, {compiler.value(what, part)}, {size}, w)"]
+        return [f"mem.store({shown}, {address}, {compiler.value(what, part)}, {size}, w)"]
     if not isinstance(what, Vector) or len(what.items) != count:
         raise compiler.error(f"a vector of {count} registers is stored")
     sources = ", ".join(compiler.value(own, part) for own in what.items)
-    return [f"M.store({shown}, {address}, M.join(({sources},), {size}), {size * count}, w)"]
+    return [f"mem.store({shown}, {address}, T.join(({sources},), {size}), {size * count}, w)"]
 
 
 @handles("atom", "red")
@@ -288,7 +288,7 @@ def atomic(compiler: Emitter, item: Instruction) -> Lines:
         sources = "((" + ", ".join(compiler.value(one, parts) for one in given) + ",),)"
     needed = compiler.needed(to)
     compiler.context.tells_order |= not own.rounds and (needed != 0 or own.operation not in COMMUTING)
-    call = f"M.atomic({compiler.constant(space)}, {address}, {compiler.constant(own)}, {sources}, w, {needed})"
+    call = f"mem.atomic({compiler.constant(space)}, {address}, {compiler.constant(own)}, {sources}, w, {needed})"
     if stem == "red" or isinstance(to, Sink):
         return [call]
     if own.type == "b128":
@@ -309,7 +309,7 @@ def shuffle(compiler: Emitter, item: Instruction) -> Lines:
     mode = item.opcode.split(".")[2]
     to, a, b, c = item.operands[:4]
     values = ", ".join(compiler.value(own, "u32") for own in (a, b, c))
-    lines = [f"x_, y_ = M.shuffle({compiler.constant(mode)}, {values}, w)"]
+    lines = [f"x_, y_ = warp.shuffle({compiler.constant(mode)}, {values}, w)"]
     if isinstance(to, Pair):
         second = [] if isinstance(to.second, Sink) else [compiler.put(to.second, "y_", "pred")]
         return [*lines, compiler.put(to.first, "x_", "u32"), *second]
@@ -322,14 +322,14 @@ def vote(compiler: Emitter, item: Instruction) -> Lines:
     mode = item.opcode.split(".")[2]
     to, what = item.operands[:2]
     mask = compiler.value(item.operands[2], "u32") if len(item.operands) > 2 else "None"
-    call = f"M.vote({compiler.constant(mode)}, {compiler.value(what, 'pred')}, {mask}, w)"
+    call = f"warp.vote({compiler.constant(mode)}, {compiler.value(what, 'pred')}, {mask}, w)"
     return [compiler.put(to, call, "u32" if mode == "ballot" else "pred")]
 
 
 @handles("activemask")
 def active_mask(compiler: Emitter, item: Instruction) -> Lines:
     """The lanes of the warp that execute together."""
-    return [compiler.put(item.operands[0], f"M.active(w, {compiler.number_of_block})", "u32")]
+    return [compiler.put(item.operands[0], f"warp.active(w, {compiler.number_of_block})", "u32")]
 
 
 @handles("match")
@@ -341,7 +341,7 @@ def match(compiler: Emitter, item: Instruction) -> Lines:
     if words[1] == "any" and isinstance(to, Pair):
         raise compiler.error("match.any has no predicate; valid: one destination")
     mask = compiler.value(item.operands[2], "u32")
-    lines = [f"x_, y_ = M.match({compiler.constant(words[1])}, {compiler.value(what, type)}, {mask}, w)"]
+    lines = [f"x_, y_ = warp.match({compiler.constant(words[1])}, {compiler.value(what, type)}, {mask}, w)"]
     if isinstance(to, Pair):
         return [*lines, compiler.put(to.first, "x_", "u32"), compiler.put(to.second, "y_", "pred")]
     return [*lines, compiler.put(to, "x_", "u32")]
@@ -372,7 +372,7 @@ def _barrier(compiler: Emitter, item: Instruction) -> Lines:
     words = [word for word in item.opcode.split(".")[1:] if word not in ("cta", "aligned")]
     after = compiler.after(compiler.index + 1)
     if words[0] == "warp":
-        return [f"return M.warp_sync({compiler.value(item.operands[0], 'b32')}, w, {after}, {compiler.constant(item)})"]
+        return [f"return warp.sync({compiler.value(item.operands[0], 'b32')}, w, {after}, {compiler.constant(item)})"]
     if words[0] == "cluster":
         return _cluster(compiler, words, after)
     operands = list(item.operands)
@@ -381,17 +381,17 @@ def _barrier(compiler: Emitter, item: Instruction) -> Lines:
     predicate = compiler.value(operands.pop(), "pred") if words[0] == "red" else "None"
     count = compiler.value(operands[0], "u32") if operands else "None"
     if words[0] == "arrive":
-        return [f"M.arrive({number}, {count}, w)"]
+        return [f"bar.arrive({number}, {count}, w)"]
     into = compiler.register(to) if isinstance(to, Register) else "None"
     kind = compiler.constant(words[1] if words[0] == "red" else "sync")
     own = compiler.constant(item)
-    return [f"return M.barrier({number}, {count}, w, {after}, {kind}, {predicate}, {into}, {own})"]
+    return [f"return bar.barrier({number}, {count}, w, {after}, {kind}, {predicate}, {into}, {own})"]
 
 
 def _cluster(compiler: Emitter, words: list[str], after: int) -> Lines:
     if "arrive" in words:
-        return ["M.cluster_arrive(w)"]
-    return [f"return M.cluster_wait(w, {after}, {compiler.constant(compiler.instruction)})"]
+        return ["bar.cluster_arrive(w)"]
+    return [f"return bar.cluster_wait(w, {after}, {compiler.constant(compiler.instruction)})"]
 
 
 class _Barrier(_Ending):
@@ -409,7 +409,7 @@ HANDLERS["bar"] = HANDLERS["barrier"] = _Barrier(_barrier)
 @handles("nanosleep")
 def sleep(compiler: Emitter, item: Instruction) -> Lines:
     """Waits: nothing here takes time."""
-    return ["M.sleeps = 256"]
+    return ["B.sleeps = 256"]
 
 
 def address_of(compiler: Emitter, operand: Operand, space: str) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from itertools import groupby, takewhile
 
-from tcsim.ptx.compile.compiled import COLLECTIVE, SOURCE_NAME, Compiled
+from tcsim.ptx.compile.compiled import COLLECTIVE, SOURCE_NAME, Compiled, head_of
 from tcsim.ptx.compile.convergence import collective, together
 
 _HEAD = re.compile(r"def b\d+\(|    (?:r\d+ = R\[|m_own = |m_all = )")
@@ -43,7 +43,7 @@ def _cut(program: Compiled, block: int) -> int:
     first = len(program.blocks)
     texts = []
     for number, (lanes, lines) in enumerate(found, first):
-        own = [f"def b{number}(M, R, w):", *head[1:], *(text[line] for line in lines)]
+        own = [head_of(number), *head[1:], *(text[line] for line in lines)]
         if number < first + len(found) - 1:
             own.append(f"    return {number + 1}")
         texts.append("\n".join(own))

@@ -1,7 +1,7 @@
 """A function compiled: basic blocks of PTX as Python functions on NumPy arrays, one entry of an array for each thread of a block.
 
 No text of PTX reaches the generated source: registers are r0, r1, ...; everything else that an instruction needs is a constant
-k0, k1, ... A line of source is one PTX instruction. `m` is the mask of the threads that execute: True for all, else an array.
+k0, k1, ... A line of source is one PTX instruction. `w` is the mask of the threads that execute: True for all, else an array.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tcsim.isa.scalar.catalog import scalars as spelled
 from tcsim.isa.scalar.table import CONTAINERS
 from tcsim.ptx.compile import contractions, scalars
 from tcsim.ptx.compile.carried import Carriers
-from tcsim.ptx.compile.compiled import SHARED_START, Compiled, Context, Site, layout
+from tcsim.ptx.compile.compiled import PARTS, SHARED_START, Compiled, Context, Site, head_of, layout
 from tcsim.ptx.compile.contraction import Choices, choices
 from tcsim.ptx.compile.control import TERMINATORS, begin, end_of, returns_values, site
 from tcsim.ptx.compile.convergence import MEMBERS, meeting, meetings, row_of, set_once, waits
@@ -49,6 +49,7 @@ from tcsim.ptx.text.syntax import (
 )
 
 Array = npt.NDArray[Any]
+_CALLS = re.compile(rf"\b({'|'.join(PARTS.values())})\.")
 
 NAMES: dict[str, Any] = {"np": np, "copyto": np.copyto, **{name: ufunc for ufunc, name in scalars.UFUNCS.items()}}
 """What generated source may call besides the machine and its constants."""
@@ -329,11 +330,14 @@ class Compiler:
                 found = self._told(self.instruction, found)
             if late:
                 numbers = frozenset(self.numbers[name] for name in late)
-                found = [f"M.land({self.constant(numbers)}, {self._who(self.instruction)})", *found]
+                found = [f"fx.land({self.constant(numbers)}, {self._who(self.instruction)})", *found]
             if self.context.stepped:
-                found = [f"M.at({self.constant(Site(self.instruction, self.function, self.numbers))}, w)", *found]
+                found = [
+                    f"tell.executing({self.constant(Site(self.instruction, self.function, self.numbers))}, w)",
+                    *found,
+                ]
             if index == start and (members := self._members(self.instruction)):
-                found = [f"x_ = M.missing({members}, w, {number})", "if x_ is not None: return x_", *found]
+                found = [f"x_ = warp.missing({members}, w, {number})", "if x_ is not None: return x_", *found]
             lines += found
             own += [self.instruction] * len(found)
             terminated = lines[-1].startswith("return ") if lines else False
@@ -351,14 +355,14 @@ class Compiler:
         if self.families is not None and self.carriers is None:
             lines = self.families.grouped(self, lines)
         body = "\n".join(lines)
-        head = [f"def b{number}(M, R, w):"]
+        head = [head_of(number)]
         used = set(re.findall(r"\br(\d+)\b", body))
         if used:
             head.append("    " + "; ".join(f"r{name} = R[{name}]" for name in sorted(used, key=int)))
         if "m_own(" in body:
-            head.append("    m_own = M.own_everywhere")
+            head.append("    m_own = T.own_everywhere")
         if "m_all(" in body:
-            head.append("    m_all = M.everywhere")
+            head.append("    m_all = T.everywhere")
         first = own[0] if own else None
         return "\n".join([*head, *(f"    {line}" for line in lines)]), [first] * len(head) + own
 
@@ -378,8 +382,8 @@ class Compiler:
         touched = self.held.touched(item)
         if touched is not None:
             numbers = [self.constant(frozenset(self.numbers[name] for name in names)) for names in touched]
-            lines = [f"M.touched({', '.join(numbers)}, w)", *lines]
-        return [f"M.here = {self.constant(item)}", *lines] if touched or self._says(item, lines) else lines
+            lines = [f"tell.touched({', '.join(numbers)}, w)", *lines]
+        return [f"tell.here = {self.constant(item)}", *lines] if touched or self._says(item, lines) else lines
 
     def _says(self, item: Instruction, lines: list[str]) -> bool:
         """Whether an instruction is reported to an observer: it asks the machine, and is not one of several that may be computed together."""
@@ -389,7 +393,9 @@ class Compiler:
             and (bound := self.bounds.get(lines[0])) is not None
             and bound.static
         )
-        return not together and item.opcode.split(".")[0] not in TERMINATORS and any("M." in line for line in lines)
+        return (
+            not together and item.opcode.split(".")[0] not in TERMINATORS and any(_CALLS.search(line) for line in lines)
+        )
 
     def after(self, index: int) -> int:
         """The block that begins with an instruction; -1 for none."""
@@ -404,7 +410,7 @@ class Compiler:
     def _who(self, item: Instruction) -> str:
         """The threads that execute an instruction."""
         guard = self._guard(item)
-        return f"M.narrow(w, {guard})" if guard else "w"
+        return f"T.narrow(w, {guard})" if guard else "w"
 
     def _statement(self, item: Instruction, index: int) -> list[str]:
         stem = item.opcode.split(".")[0]
@@ -412,25 +418,25 @@ class Compiler:
         self.require(spelled.targets, spelled.number)
         guard = self._guard(item)
         if stem in TERMINATORS:
-            turns = ["M.turned()"] if index in self.spins.waiting else []
+            turns = ["B.turned()"] if index in self.spins.waiting else []
             if index in self.spins.visible:
-                turns.append(f"M.note({self.constant(f'{stem} of a loop that waits')}, w)")
+                turns.append(f"inexact.note({self.constant(f'{stem} of a loop that waits')}, w)")
             return [*turns, *TERMINATORS[stem](self, item, guard, index)]
         lines = [*contractions.followed(self, item, index), *self._plain(item, index)]
         if self.carriers is not None:
             lines = self.carriers.lines(self, item, lines)
         if any(isinstance(own, Special) and own.name in VARYING for own in item.operands):
-            lines.insert(0, f"M.note({self.constant(f'{item.opcode} %{self._varying(item)}')}, w)")
+            lines.insert(0, f"inexact.note({self.constant(f'{item.opcode} %{self._varying(item)}')}, w)")
         if index in self.spins.told:
-            lines.insert(0, f"M.note({self.constant(item.opcode)}, w)")
+            lines.insert(0, f"inexact.note({self.constant(item.opcode)}, w)")
         if guard and lines[-1].startswith("return "):
             after = self.after(index + 1)
             return [
                 *lines[:-1],
-                f"return M.guarded(w, {guard}, {after}, lambda w: {lines[-1].removeprefix('return ')})",
+                f"return B.guarded(w, {guard}, {after}, lambda w: {lines[-1].removeprefix('return ')})",
             ]
         if guard:
-            return [f"w_ = w; w = M.narrow(w, {guard})", *lines, "w = w_"]
+            return [f"w_ = w; w = T.narrow(w, {guard})", *lines, "w = w_"]
         return lines
 
     @staticmethod

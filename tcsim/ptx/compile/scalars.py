@@ -47,9 +47,9 @@ def statement(compiler: Emitter, item: Instruction) -> str | None:
         ]
     own = compiler.function.body[compiler.index] is item  # else one that another is made of
     folded = found.folded if own and compiler.index in compiler.choices.folded else None
-    call = f"{compiler.constant(folded or found.compute)}({', '.join([*sources, *(['M.carry'] if found.reads_carry else [])])})"
+    call = f"{compiler.constant(folded or found.compute)}({', '.join([*sources, *(['T.carry'] if found.reads_carry else [])])})"
     if found.writes_carry:
-        return f"x_, c_ = {call}; copyto(M.carry, c_, where=w); {compiler.put(first, 'x_', found.results[0])}"
+        return f"x_, c_ = {call}; copyto(T.carry, c_, where=w); {compiler.put(first, 'x_', found.results[0])}"
     if isinstance(first, Pair):
         one, two = (
             compiler.put(operand, value, type)
@@ -59,7 +59,7 @@ def statement(compiler: Emitter, item: Instruction) -> str | None:
     summed = compiler.choices.sums.get(compiler.index) if own else None
     if summed is not None:
         return contractions.sum(compiler, item, summed, sources, call, found.results[0])
-    note = f"M.note({compiler.constant(item.opcode)}, w); " if unmeasured(found, compiler.context.arch) else ""
+    note = f"inexact.note({compiler.constant(item.opcode)}, w); " if unmeasured(found, compiler.context.arch) else ""
     return note + _assigned(compiler, first, call, found.results[0])
 
 

@@ -26,6 +26,7 @@ from tcsim.ptx.machine.limits import Limits
 from tcsim.ptx.machine.memory import Memory, Segment
 from tcsim.ptx.machine.observer import Observer
 from tcsim.ptx.machine.pending import is_early
+from tcsim.ptx.machine.setup import Setup
 from tcsim.ptx.text.syntax import Instruction
 
 Progress = Callable[[int, int, int], None]
@@ -51,18 +52,17 @@ class Launch:
     limits: Limits
     progress: Progress | None = None  # called while the grid runs in order
     cooperative: bool = False  # all clusters run beside each other
-    observe: Callable[[Cluster], Observer] | None = None  # who watches each cluster
+    observe: tuple[Callable[[Cluster], Observer], ...] = ()  # who watches each cluster
     touched: Ledger | None = None  # what is kept for launches that depend on this one
 
 
 class Grid:
     """The blocks of a launch, and what became of them."""
 
-    kind: type[Block] = Block
-
     def __init__(self, launch: Launch) -> None:
         self.launch = launch
         self.instructions = 0
+        self.begun = 0  # blocks
         self.ended = 0  # clusters
         self.observed = 0  # clusters of which is known what they did, to their end or until the run stopped
         self.hazards: list[Hazard] = []
@@ -145,14 +145,14 @@ class Grid:
 
     def _cluster(self, indices: Sequence[tuple[int, int, int]]) -> Cluster:
         launch, shape = self.launch, self.launch.shape
-        made = Cluster(
-            launch.program, launch.memory, launch.params, shape.grid, shape.block, indices, shape.dynamic_smem, shape.cluster,
-            launch.schedule, launch.arch, launch.observe, self.kind,
+        setup = Setup(
+            launch.program, launch.memory, launch.params, shape.grid, shape.block, shape.cluster, shape.dynamic_smem, launch.arch,
+            launch.schedule, launch.limits, self.sums, self.environment,
         )  # fmt: skip
+        made = Cluster(setup, indices, launch.observe)
         made.cancel = self._cancel
         for block in made.blocks:
-            block.limits, block.sums = launch.limits, self.sums
-            block.environment(self.environment)
+            block.number, self.begun = self.begun, self.begun + 1
         return made
 
     def _cancel(self) -> tuple[int, int, int] | None:
@@ -182,14 +182,15 @@ class Grid:
     def _observed(self, cluster: Cluster, stop: Stop | None) -> None:
         """What an observer has found when its cluster ends."""
         self.observed += 1
-        if cluster.observer is not None:
-            cluster.observer.ended(stop)
-            self.hazards += cluster.observer.hazards()
+        for hear in cluster.events.ended:
+            hear(stop)
+        for observer in cluster.observers:
+            self.hazards += observer.hazards()
 
     def _count(self, cluster: Cluster) -> None:
         for block in cluster.blocks:
-            self.inexact.update(block.inexact)
-            self.output += block.output
+            self.inexact.update(block.inexact.counts)
+            self.output += block.calls.output
 
     def _spend(self, instructions: int) -> None:
         """Count instructions, and look at the clock."""

@@ -1,54 +1,88 @@
-"""A block of threads in lockstep, parted where threads diverge or wait, joined where they meet again."""
+"""A block of threads in lockstep, parted where threads diverge or wait, joined where they meet again: what it has, and how it runs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
 
-from tcsim.ptx.compile.compiled import COLLECTIVE, Compiled
+from tcsim.ptx.compile.compiled import COLLECTIVE, PARTS
+from tcsim.ptx.machine.accesses import Accesses
 from tcsim.ptx.machine.arrays import Array, Mask
+from tcsim.ptx.machine.barriers import Barriers
+from tcsim.ptx.machine.calls import Calls
+from tcsim.ptx.machine.events import Events
 from tcsim.ptx.machine.faults import EXCEPTIONS, Stop, stop_for
-from tcsim.ptx.machine.fibers import EXIT, Fiber, Fibers, Wait
+from tcsim.ptx.machine.fibers import EXIT, Fibers, Moves, Wait
+from tcsim.ptx.machine.inexact import Inexact
+from tcsim.ptx.machine.mbarriers import Mbarriers
 from tcsim.ptx.machine.meeting import Meeting
-from tcsim.ptx.machine.memory import Memory, Segment
-from tcsim.ptx.machine.observer import Observer
+from tcsim.ptx.machine.octets import Octets
 from tcsim.ptx.machine.pending import Queue
+from tcsim.ptx.machine.performer import Performer
 from tcsim.ptx.machine.register_file import RegisterFile
+from tcsim.ptx.machine.reports import Reports
+from tcsim.ptx.machine.resources import Resources
+from tcsim.ptx.machine.setup import Setup
+from tcsim.ptx.machine.spaces import Spaces
+from tcsim.ptx.machine.stack import Stack
+from tcsim.ptx.machine.threads import Threads
 from tcsim.ptx.machine.view import ClusterView
-
-__all__ = ["EXIT", "Block", "Fiber", "Wait"]
+from tcsim.ptx.machine.warps import Warps
+from tcsim.ptx.text.syntax import Instruction
 
 
 class Owner(ClusterView, Protocol):
     """The cluster that a block is made for."""
 
     queue: Queue
-    observer: Observer | None
+    events: Events
 
 
-class Block(Meeting):
-    """A block of threads (a CTA): its registers, shared and local memory, and fibers."""
+class Block:
+    """A block of threads (a CTA). Generated source is handed `parts`, in the order of `tcsim.ptx.compile.compiled.PARTS`."""
 
-    cluster: Owner
+    def __init__(self, setup: Setup, index: tuple[int, int, int], rank: int, cluster: Owner) -> None:
+        program, events, queue = setup.program, cluster.events, cluster.queue
+        self.program, self.cluster, self.index, self.rank, self.arch = program, cluster, index, rank, setup.arch
+        self.number = 0  # in the order in which blocks began
+        self.sleeps = 0
+        size = setup.shared_bytes
+        threads = Threads(setup.grid, setup.block, index, setup.cluster, rank, size, setup.dynamic_smem)
+        threads.environment(setup.environment)
+        file = RegisterFile((_container(type, own) for type, own, _ in program.registers), threads.count)
+        self.threads, self.registers = threads, file.arrays
+        self.fibers = Fibers(threads.alive.copy(), program.entry)
+        self.spaces = Spaces(threads, setup.memory, setup.params, program.local_bytes, cluster.blocks)
+        origin = cluster.blocks[0].index if rank else index
+        self.inexact = Inexact(threads, origin, program.tells_order, setup.sums)
+        self.accesses = Accesses(self, threads, self.spaces, self.inexact, events)
+        self.warps = Warps(self, threads, self.fibers, self.inexact, events)
+        self.octets = Octets(self, threads, self.spaces, self.inexact, events)
+        self.mbarriers = Mbarriers(self, self.octets, cluster, events)
+        self.resources = Resources(threads, self.spaces.columns, program.registers_at_launch, cluster, self.inexact)
+        self.performer = Performer(self, file, self.octets, self.mbarriers, self.resources, queue, self.inexact)
+        self.barriers = Barriers(self, threads, self.warps, self.fibers, cluster, events)
+        self.stack = Stack(threads, self.registers, self.spaces, setup.limits)
+        self.calls = Calls(threads, self.accesses, self.stack, program.functions, setup.limits)
+        self.reports = Reports(self, threads, events)
+        self.meeting = Meeting(self, program, self.warps, self.performer)
+        self.parts: dict[str, Any] = {name: getattr(self, name, self) for name in PARTS}
 
-    def __init__(
-        self, program: Compiled, memory: Memory, params: Segment, grid: Sequence[int], block: Sequence[int],
-        index: tuple[int, int, int], dynamic_smem: int, cluster: Sequence[int], rank: int, owner: Owner,
-    ) -> None:  # fmt: skip
-        super().__init__(grid, block, index, cluster, rank, program.shared_bytes + dynamic_smem, dynamic_smem)
-        self.program, self.memory, self.params = program, memory, params
-        self.cluster, self.queue, self.arch = owner, owner.queue, owner.arch
-        self.file = RegisterFile((_container(type, own) for type, own, _ in program.registers), self.threads)
-        self.registers = self.file.arrays
-        self.shared = Segment(0, np.zeros(self.shared_bytes, np.uint8))
-        self.local_bytes = program.local_bytes
-        self.local_stride = -(-max(program.local_bytes, 1) // 16) * 16
-        self.local = Segment(0, np.zeros(self.local_stride * self.threads, np.uint8)) if program.local_bytes else None
-        self.blocks: Sequence[Block] = owner.blocks
-        self.alive = self.numbers < self.launched
-        self.fibers = Fibers(self.alive.copy(), program.entry)
+    @property
+    def here(self) -> Instruction | None:
+        """The instruction that is executed, where anybody watches."""
+        return self.reports.here
+
+    @property
+    def recent(self) -> Any:
+        return self.reports.recent
+
+    @property
+    def done(self) -> bool:
+        """Whether all threads have exited."""
+        return not self.fibers
 
     # --- control
 
@@ -62,35 +96,55 @@ class Block(Meeting):
             return target
         return [(taken.copy(), target), (rest, after)]
 
-    def guarded(self, w: Mask, p: Array, after: int, action: Callable[[Mask], Any]) -> Any:
+    def indexed(self, w: Mask, p: Any, choice: Any, places: tuple[int, ...], after: int) -> Moves:
+        """brx.idx: go to one of several blocks, which a register picks."""
+        mask, number = self.threads.mask(w), self.threads.each(choice)
+        go = mask & p
+        beyond = go & (number >= len(places))
+        if beyond.any():
+            thread = int(np.argmax(beyond))
+            index = int(number[thread])
+            raise Stop("INVALID_PC", f"brx.idx: index {index} of {len(places)} targets", thread, index=index)
+        moves: Moves = [(go & (number == place), block) for place, block in enumerate(places)]
+        return [(own, block) for own, block in (*moves, (mask & ~go, after)) if own.any()]
+
+    def guarded(self, w: Mask, p: Array, after: int, action: Callable[[Mask], Any]) -> Moves:
         """Do something that may wait with the threads whose predicate holds; the others go on."""
-        mask = self._array(w)
-        go, rest = mask & p, mask & ~p
-        moves: list[tuple[Array, Any]] = [(rest, after)] if rest.any() else []
-        if go.any():
-            found = action(True if go.all() else go)
-            moves += found if isinstance(found, list) else [(go, found)]
+        mask = self.threads.mask(w)
+        return self.parted(mask, mask & p, after, action)
+
+    def parted(self, everyone: Mask, w: Array, after: int, action: Callable[[Mask], Any]) -> Moves:
+        """Do something that may wait with some of the threads; the others go on."""
+        rest = self.threads.mask(everyone) & ~w
+        moves: Moves = [(rest, after)] if rest.any() else []
+        if w.any():
+            found = action(True if w.all() else w)
+            moves += found if isinstance(found, list) else [(w, found)]
         return moves
 
     def trap(self, index: int, w: Mask, p: Any, after: int) -> Any:
         """End the launch if a thread gets here."""
-        mask = self._array(w) & p
+        mask = self.threads.mask(w) & p
         if mask.any():
             raise Stop("TRAP", "a thread executed trap", int(np.argmax(mask)))
         return after
+
+    def turned(self) -> None:
+        """A loop that may wait turns once more."""
+        self.cluster.turns += 1
 
     # --- running
 
     def step(self) -> None:
         """Run one basic block of the threads that are furthest behind."""
-        fiber = self.fibers.choose(self.cluster.fair, self.queue.random)
+        fiber = self.fibers.choose(self.cluster.fair, self.performer.queue.random)
         mask, turns = fiber.mask, fiber.turns
         lanes = self.program.gathers[fiber.block]
+        if lanes == COLLECTIVE:
+            self.fibers.put(mask, Wait("collective", fiber.block), turns)
+            return
         if lanes:
-            if lanes == COLLECTIVE:
-                self.fibers.put(mask, Wait("collective", fiber.block), turns)
-                return
-            complete = self._whole(mask, lanes)
+            complete = self.threads.whole(mask, lanes)
             if not complete.all():
                 rest = mask & ~complete
                 if rest.any():
@@ -98,28 +152,24 @@ class Block(Meeting):
                     mask = mask & complete
                     if not mask.any():
                         return
-        self.count += self.program.size_of(fiber.block)
-        found = self.execute(fiber.block, self, mask)
-        if type(found) is int:
-            if found == EXIT:
-                self._exit(mask, fiber.block)
+        self.threads.executed += self.program.size_of(fiber.block)
+        found = self.execute(fiber.block, mask)
+        for own, where in [(mask, found)] if type(found) is int else found:
+            if isinstance(where, Wait):
+                self.fibers.put(own, where, turns)
+            elif where == EXIT:
+                self.exit(own, fiber.block)
             else:
-                self.fibers.add(mask, found, turns + self.sleeps)
-        else:
-            for own, where in found:
-                if isinstance(where, Wait):
-                    self.fibers.put(own, where, turns)
-                elif where == EXIT:
-                    self._exit(own, fiber.block)
-                else:
-                    self.fibers.add(own, where, turns + self.sleeps)
-            self.settle()
+                self.fibers.add(own, where, turns + self.sleeps)
+        if type(found) is not int:
+            self.barriers.settle()
         self.sleeps = 0
 
-    def execute(self, block: int, machine: Any, mask: Array) -> Any:
-        """Run a basic block's source; an exception ends the launch."""
+    def execute(self, block: int, mask: Array, **instead: Any) -> Any:
+        """Run a basic block's source, with other parts in place of some; an exception ends the launch."""
+        parts = {**self.parts, **instead} if instead else self.parts
         try:
-            return self.program.blocks[block](machine, self.registers, True if mask.all() else mask)
+            return self.program.blocks[block](*parts.values(), True if mask.all() else mask)
         except Stop as stop:
             self.cluster.running = self
             raise stop from None
@@ -127,37 +177,17 @@ class Block(Meeting):
             self.cluster.running = self
             raise stop_for(error).with_traceback(error.__traceback__) from error
 
-    def _whole(self, mask: Array, lanes: int) -> Array:
-        """The threads of a mask whose warps, or warpgroups, are complete: all their threads that live are in it."""
-        missing = self.alive & ~mask
-        units = -(-self.threads // lanes)
-        if lanes * units == self.threads:
-            lacking = missing.reshape(units, lanes).any(1)
-        else:
-            lacking = np.pad(missing, (0, lanes * units - self.threads)).reshape(units, lanes).any(1)
-        found: Array = ~np.repeat(lacking, lanes)[: self.threads]
-        return found
-
-    def turned(self) -> None:
-        """A loop that may wait turns once more."""
-        self.cluster.turns += 1
-
-    def _exit(self, mask: Array, block: int) -> None:
+    def exit(self, mask: Array, block: int) -> None:
         """Threads end: those that waited for their lanes look again."""
-        if self.observer is not None:
-            self.observer.exited(self, mask)
-        self.alive &= ~mask
-        self.exited[mask] = block
-        self.changed = True
-        for fiber in [own for own in self.fibers.waiting if own.waits and own.waits.kind in ("lanes", "warp")]:
+        for hear in self.cluster.events.exited:
+            hear(self, mask)
+        self.threads.alive &= ~mask
+        self.threads.exited[mask] = block
+        self.threads.changed = True
+        for fiber in self.fibers.waiting_for("lanes", "warp"):
             self.fibers.wake(fiber)
-        self.settle()
+        self.barriers.settle()
         self.cluster.settle()
-
-    @property
-    def done(self) -> bool:
-        """Whether all threads have exited."""
-        return not self.fibers
 
 
 def _container(type: str, container: np.dtype[Any]) -> np.dtype[Any]:

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from tcsim.ptx.compile.compiled import Compiled
 from tcsim.ptx.machine.block import Block
 from tcsim.ptx.machine.deadlock import deadlock
-from tcsim.ptx.machine.memory import Memory, Segment
+from tcsim.ptx.machine.events import Events
 from tcsim.ptx.machine.observer import Observer
-from tcsim.ptx.machine.pending import Queue, Schedule
+from tcsim.ptx.machine.pending import Queue
+from tcsim.ptx.machine.setup import Setup
 
 TURN = 64
 """Basic blocks that a block of threads executes before another one of its cluster has its turn."""
@@ -35,19 +35,18 @@ class Cluster:
     """The blocks of a cluster, or one block where there are no clusters."""
 
     def __init__(
-        self, program: Compiled, memory: Memory, params: Segment, grid: Sequence[int], block: Sequence[int],
-        indices: Sequence[tuple[int, int, int]], dynamic_smem: int, cluster: Sequence[int], schedule: Schedule, arch: str,
-        observe: Callable[[Cluster], Observer] | None = None,
-        kind: type[Block] = Block,
+        self, setup: Setup, indices: Sequence[tuple[int, int, int]], observe: Sequence[Callable[[Cluster], Observer]] = ()
     ) -> None:  # fmt: skip
+        """indices: of its blocks in the grid, by rank. observe: make the observers, when the blocks are there."""
         self.cancel: Callable[[], tuple[int, int, int] | None] = lambda: None  # a cluster that has not started
-        self.others = prod(grid) > prod(cluster)  # whether the grid has more clusters
-        self.queue, self.arch = Queue(schedule), arch
+        self.others = prod(setup.grid) > prod(setup.cluster)  # whether the grid has more clusters
+        self.events = Events()
+        self.queue, self.arch = Queue(setup.schedule, self.events), setup.arch
         self.blocks: list[Block] = []
         self.phase = 0  # of the cluster's barrier
         self.fair = False  # whether every fiber gets a turn: when spinning is looked for
         for rank, index in enumerate(indices):
-            self.blocks.append(kind(program, memory, params, grid, block, index, dynamic_smem, cluster, rank, self))
+            self.blocks.append(Block(setup, index, rank, self))
         self.running: Block | None = None  # the block that a fault stopped
         self.asking: set[int] = set()  # ranks that wait for their pair to take columns of Tensor Memory too
         self.granted: dict[int, int] = {}  # by rank: columns that its pair took with it
@@ -56,32 +55,30 @@ class Cluster:
         self.turns = 0  # of loops that may wait, since pending work went on
         self._idle = 0
         self._seen: Any = None
-        self.observer = observe(self) if observe is not None else None
-        self.queue.observer = self.observer
-        for own in self.blocks:
-            own.observer = self.observer
+        self.observers = [make(self) for make in observe]
+        for observer in self.observers:
+            self.events.subscribe(observer, Observer)
 
     def settle(self) -> None:
         """End the phase of the cluster's barrier if every thread that lives has arrived."""
         for block in self.blocks:
-            if (block.alive & (block.cluster_phase <= self.phase)).any():
+            if (block.threads.alive & (block.barriers.cluster_phase <= self.phase)).any():
                 return
-        if not any((block.cluster_phase > self.phase).any() for block in self.blocks):
+        if not any((block.barriers.cluster_phase > self.phase).any() for block in self.blocks):
             return
         self.phase += 1
         for block in self.blocks:
-            block.changed = True
-            for fiber in [own for own in block.fibers.waiting if own.waits and own.waits.kind == "cluster"]:
-                if block.observer is not None:
-                    block.observer.passed(block, "cluster", 0, fiber.mask)
+            block.threads.changed = True
+            for fiber in block.fibers.waiting_for("cluster"):
+                for hear in self.events.passed:
+                    hear(block, "cluster", 0, fiber.mask)
                 block.fibers.wake(fiber)
 
     def wake(self, kind: str, address: int | None = None) -> None:
         """Let threads ask again that wait for a resource, or for an mbarrier."""
         for block in self.blocks:
-            for fiber in list(block.fibers.waiting):
-                waits = fiber.waits
-                if waits is not None and waits.kind == kind and (address is None or waits.address == address):
+            for fiber in block.fibers.waiting_for(kind):
+                if address is None or (fiber.waits is not None and fiber.waits.address == address):
                     block.fibers.wake(fiber)
 
     def run(self, spend: Callable[[int], None], shift: int = SHIFT) -> bool:
@@ -94,26 +91,26 @@ class Cluster:
         while True:
             busy = waited = False
             for block in self.blocks:
-                before = block.count
+                before = block.threads.executed
                 for _ in range(TURN):
-                    if not block.fibers.ready and not block.meet():
+                    if not block.fibers.ready and not block.meeting.meet():
                         break
                     busy = True
                     block.step()
                     self.queue.tick()
-                    if block.changed:
-                        block.changed = block.timed = False
+                    if block.threads.changed:
+                        block.threads.changed = block.threads.timed = False
                         self.stirred = True
                         self._idle, self.fair, self._seen = 0, False, None
                     elif self._spins():
-                        if not any(own.meet() for own in self.blocks) and not self.queue.force():
+                        if not any(own.meeting.meet() for own in self.blocks) and not self.queue.force():
                             return False
                         self._idle, self.fair, self._seen = 0, False, None
                     if self.turns >= (TURNS if self.queue.flights else MANY_TURNS):
                         self.turns = 0
                         waited = not self.queue.force()
-                spend(block.count - before)
-                done += block.count - before
+                spend(block.threads.executed - before)
+                done += block.threads.executed - before
             if busy:
                 if done < shift and not (waited and self.others):
                     continue
@@ -130,7 +127,7 @@ class Cluster:
         self._idle += 1
         if self._idle < IDLE:
             return False
-        if self.queue.flights and (self._idle >= LONG_IDLE or any(own.timed for own in self.blocks)):
+        if self.queue.flights and (self._idle >= LONG_IDLE or any(own.threads.timed for own in self.blocks)):
             return True  # with the time in a register no state comes again
         self.fair = True
         places = [block.fibers.places() for block in self.blocks]

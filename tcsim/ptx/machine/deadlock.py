@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tcsim.core.errors import TcsimError
 from tcsim.ptx.machine import mbarriers
 from tcsim.ptx.machine.arrays import LANES, Array
+from tcsim.ptx.machine.block import Block
 from tcsim.ptx.machine.faults import Stop
-
-if TYPE_CHECKING:
-    from tcsim.ptx.machine.block import Block
-    from tcsim.ptx.machine.fibers import Fiber, Wait
+from tcsim.ptx.machine.fibers import Fiber, Wait
 
 _MOST_LINES = 32
 
@@ -76,40 +73,40 @@ def waiting_for(block: Block, fiber: Fiber) -> str:
     waits = fiber.waits
     if waits is None:
         return "spins, and nothing changes what it reads"
-    more = block.observer.stuck(block, waits) if block.observer is not None else ""
-    return _state(block, fiber, waits) + more
+    return _state(block, fiber, waits) + "".join(own.stuck(block, waits) for own in block.cluster.observers)
 
 
 def _state(block: Block, fiber: Fiber, waits: Wait) -> str:
     if waits.kind == "mbarrier":
         try:
-            state = mbarriers.described(block.word(waits.address), block.arch)
+            state = mbarriers.described(block.mbarriers.word(waits.address), block.arch)
         except TcsimError as error:
             state = str(error)
         name = block.program.shared_name(waits.address & 0xFFFFFF)
         where = f"{name}, the mbarrier at {waits.address:#x}" if name else f"the mbarrier at {waits.address:#x}"
         return f"waits for {waits.text} of {where}: {state}"
     if waits.kind == "bar":
-        arrived = block.arrived.get(waits.number, np.zeros(block.threads, np.int64)) > 0
-        for other in block.fibers.waiting:
-            if other.waits and other.waits.kind == "bar" and other.waits.number == waits.number:
+        arrived = block.barriers.arrived.get(waits.number, np.zeros(block.threads.count, np.int64)) > 0
+        for other in block.fibers.waiting_for("bar"):
+            if other.waits and other.waits.number == waits.number:
                 arrived = arrived | other.mask
-        wanted = waits.count or int(block.alive.reshape(-1, LANES).any(1).sum()) * LANES
-        left = block.alive & ~arrived
+        alive = block.threads.alive
+        wanted = waits.count or int(alive.reshape(-1, LANES).any(1).sum()) * LANES
+        left = alive & ~arrived
         rest = f"not arrived: {threads_in_words(left)}" if left.any() else "no other thread is left"
         return f"waits at barrier {waits.number} for {wanted} threads; arrived: {threads_in_words(arrived)}; {rest}"
     if waits.kind == "cluster":
         lacking = [
             f"{threads_in_words(own)} of block {tuple(other.index)}"
-            for other in block.blocks
-            for own in (other.alive & (other.cluster_phase <= block.cluster.phase),)
+            for other in block.cluster.blocks
+            for own in (other.threads.alive & (other.barriers.cluster_phase <= block.cluster.phase),)
             if own.any()
         ]
         return f"waits at the cluster's barrier; not arrived: {', '.join(lacking)}"
     if waits.kind in ("lanes", "collective", "warp"):
         unit = waits.count or LANES
         own = np.unique(np.nonzero(fiber.mask)[0] // unit)
-        others = np.isin(block.numbers // unit, own) & block.alive & ~fiber.mask
+        others = np.isin(block.threads.numbers // unit, own) & block.threads.alive & ~fiber.mask
         there = f" at {_opcode(block, fiber)}, the same with the same mask" if waits.kind == "collective" else ""
         return (
             f"waits for the other lanes of its warp{'group' if unit > LANES else ''}{there}: {threads_in_words(others)}"

@@ -9,6 +9,8 @@ from typing import Any
 from tcsim.ptx.machine.arrays import Array
 from tcsim.ptx.text.syntax import Instruction
 
+Moves = list[tuple[Array, Any]]
+"""Threads that part: of each mask the basic block where they go on, or what they wait for."""
 EXIT = -1
 PATIENCE = 8
 """Of two fibers, the one that is further behind in the program runs; after 2**PATIENCE turns more than the other it has to wait."""
@@ -52,6 +54,10 @@ class Fibers:
 
     def __bool__(self) -> bool:
         return bool(self.ready or self.waiting)
+
+    def waiting_for(self, *kinds: str) -> list[Fiber]:
+        """Those that wait for something of some kinds."""
+        return [own for own in self.waiting if own.waits is not None and own.waits.kind in kinds]
 
     def add(self, mask: Array, block: int, turns: int) -> None:
         """Threads at the same place execute together."""

@@ -10,7 +10,6 @@ import numpy as np
 from tcsim.model.effects import Pending, Signal
 from tcsim.ptx.compile.families import Bound
 from tcsim.ptx.machine.arrays import Array
-from tcsim.ptx.machine.view import Issuer
 
 
 @dataclass(eq=False)
@@ -19,7 +18,7 @@ class Flight:
 
     pending: Pending
     bound: Bound
-    block: Issuer
+    block: Any
     threads: Array
     groups: Array  # of each thread: how many it had committed
     asked: Array  # the threads of the instruction, whose entries effects count
@@ -52,6 +51,6 @@ class Tracker:
     """Signals that follow when earlier work is complete."""
 
     signals: tuple[Signal, ...]
-    block: Issuer
+    block: Any
     threads: Array
     left: int  # of the work that is waited for

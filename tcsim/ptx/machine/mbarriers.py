@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from tcsim.core.arguments import spread
+from tcsim.core.errors import TcsimError
 from tcsim.memory import mbarrier_bits
 from tcsim.memory.mbarrier import MBarrier
-from tcsim.model.effects import Signal
+from tcsim.model.effects import Access, Signal
+from tcsim.ptx.compile.windows import SHARED_WINDOW
 from tcsim.ptx.machine.arrays import LANES, Array
+from tcsim.ptx.machine.events import Events
+from tcsim.ptx.machine.faults import Stop, rule_for
+from tcsim.ptx.machine.octets import Octets
+from tcsim.ptx.machine.threads import RANK_SHIFT
+from tcsim.ptx.machine.view import ClusterView
 
 _ACTIONS: dict[str, Callable[[MBarrier, int], object]] = {
     "arrive": MBarrier.arrive,
@@ -73,3 +82,54 @@ def described(value: int, arch: str) -> str:
     left = fields.get("tx_count", 0)
     bytes_ = f"{-left} bytes too many" if left < 0 else f"{left} bytes missing"
     return f"phase {fields['phase']} under way, {fields['pending']} of {fields['expected']} arrivals missing, {bytes_}"
+
+
+class Mbarriers:
+    """The objects in the shared memory of a block, and what its instructions tell objects of the cluster."""
+
+    def __init__(self, block: object, octets: Octets, cluster: ClusterView, events: Events) -> None:
+        self.block, self.octets, self.cluster, self.events = block, octets, cluster, events
+        self.live: set[int] = (
+            set()
+        )  # offsets in shared memory of the objects that were initialised, and not invalidated
+
+    def keys(self, at: Access) -> Array:
+        """The addresses of mbarriers in shared memory of the cluster."""
+        found = self.octets.places(at)[0]
+        if at.space == "generic":
+            outside = found.astype(np.uint64) >> np.uint64(32) != np.uint64(SHARED_WINDOW >> 32)
+            if outside.any():
+                where = int(found[int(np.argmax(outside))]) & (1 << 64) - 1
+                raise Stop("MBARRIER_FAULT", f"an mbarrier at {where:#x}, which is not in shared memory")
+        keys = found & 0xFFFFFFFF
+        if (keys & 7).any():
+            raise Stop(
+                "MBAR_MISALIGNED",
+                f"an mbarrier at {int(keys[int(np.argmax(keys & 7 != 0))]):#x}; valid: multiples of 8",
+            )
+        return keys
+
+    def word(self, address: int) -> int:
+        """The 64 bits at an address of shared memory."""
+        return int(self.octets.get("shared", np.array([address]), 8).view(np.uint64)[0, 0])
+
+    def signal(self, signal: Signal, threads: Array) -> None:
+        """Change the objects that a signal is for, and let threads ask again that wait for them."""
+        for at in self.octets.copies(signal.at):
+            for key, count, own in told(signal, self.keys(at), threads):
+                before = self.word(key)
+                try:
+                    value = after(signal, count, before, self.cluster.arch)
+                except TcsimError as error:
+                    name = rule_for(error, "MBARRIER_FAULT")
+                    raise Stop(name, f"mbarrier at {key:#x}: {error}", int(own[0])) from None
+                for hear in self.events.signalled:
+                    hear(self.block, signal, key, count, before, value, own)
+                self.octets.put("shared", np.array([key]), np.array([value], np.uint64).view(np.uint8).reshape(1, 8))
+                live = self.cluster.blocks[key >> RANK_SHIFT].mbarriers.live
+                if signal.kind == "init":
+                    live.add(key & (1 << RANK_SHIFT) - 1)
+                elif signal.kind == "inval":
+                    live.discard(key & (1 << RANK_SHIFT) - 1)
+                self.cluster.wake("mbarrier", key)
+        self.octets.threads.changed = True

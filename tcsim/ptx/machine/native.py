@@ -22,9 +22,13 @@ _CONVERSION = re.compile(
 class Machine(Protocol):
     """What a function sees of the machine: the memory of the thread that calls it."""
 
-    memory: Memory
     limits: Limits
     output: list[str]
+
+    @property
+    def memory(self) -> Memory:
+        """Global memory."""
+        ...
 
     def octets(self, address: int, size: int, thread: int) -> bytes:
         """Bytes at a generic address."""

@@ -11,10 +11,9 @@ import numpy as np
 
 from tcsim.model.effects import Outcome, Signal
 from tcsim.ptx.machine.arrays import Array
+from tcsim.ptx.machine.events import Events
 from tcsim.ptx.machine.faults import EXCEPTIONS, Stop, stop_for
 from tcsim.ptx.machine.flights import Flight, Tracker
-from tcsim.ptx.machine.observer import Observer
-from tcsim.ptx.machine.view import Issuer
 
 Schedule = str | int
 """When pending work completes: "late", "early", or the seed of a random legal order. "late:24": late, but that of line 24 of the PTX early;
@@ -30,8 +29,8 @@ _CHANCE = 8  # in a random order, one step in eight moves some work on
 class Queue:
     """The work in flight of a cluster, the oldest first."""
 
-    def __init__(self, schedule: Schedule) -> None:
-        self.observer: Observer | None = None  # sees what happens
+    def __init__(self, schedule: Schedule, events: Events) -> None:
+        self.events = events
         self.flights: list[Flight] = []
         self.unwaited: list[Flight] = []  # those that write registers and are in groups: until a wait covers them
         self.early = is_early(schedule)
@@ -43,23 +42,23 @@ class Queue:
         self.flights.append(flight)
         if flight.kind not in WITHOUT_COMMIT and flight.bound.model.row.lands_later:
             self.unwaited.append(flight)
-        if self.observer is not None:
-            self.observer.issued(flight)
+        for hear in self.events.issued:
+            hear(flight)
         if self.early != (flight.bound.line == self.other):
             self.finish(flight)
 
-    def track(self, kind: str, signals: tuple[Signal, ...], block: Issuer, threads: Array) -> None:
+    def track(self, kind: str, signals: tuple[Signal, ...], block: Any, threads: Array) -> None:
         """Signal when the earlier work of some threads is complete."""
         earlier = [own for own in self.flights if own.kind == kind and own.block is block and _shared(own, threads)]
         tracker = Tracker(signals, block, threads, len(earlier))
         for flight in earlier:
             flight.followers.append(tracker)
-        if self.observer is not None:
-            self.observer.tracking(tracker, kind)
+        for hear in self.events.tracking:
+            hear(tracker, kind)
         if not earlier:
             self._follow(tracker)
 
-    def wait(self, kind: str, block: Issuer, threads: Array, counts: Array, left: int, reads_only: bool) -> None:
+    def wait(self, kind: str, block: Any, threads: Array, counts: Array, left: int, reads_only: bool) -> None:
         """Complete the groups of some threads but the latest few, or only what they read."""
         waiting = np.zeros(len(counts), bool)
         waiting[threads] = True
@@ -85,11 +84,13 @@ class Queue:
     def fetch(self, flight: Flight) -> None:
         """Let work read what it reads. Raises Stop, at the instruction that issued it."""
         if not flight.fetched:
+            for hear in self.events.fetching:
+                hear(flight)
             with _issued_by(flight):
-                flight.data = flight.pending.fetch(flight.block.holding(flight))
+                flight.data = flight.pending.fetch(flight.block.performer.look(flight))
             flight.fetched = True
-            if self.observer is not None:
-                self.observer.fetched(flight)
+            for hear in self.events.fetched:
+                hear(flight)
 
     def finish(self, flight: Flight) -> None:
         """Let work write what it writes, after the work that has to come before."""
@@ -109,7 +110,7 @@ class Queue:
         todo = [own for own in mine if own in wanted]
         run: list[Flight] = []
         for flight in todo:
-            if run and not (flight.block.chains and flight.continues(run[-1])):
+            if run and (self.events.delivered or not flight.continues(run[-1])):  # then each is told of
                 self._complete(run)
                 run = []
             run.append(flight)
@@ -123,20 +124,18 @@ class Queue:
             self.flights.remove(flight)
         *before, last = run
         for flight in before:
-            if self.observer is not None:
-                self.observer.landing(flight)
-                self.observer.landed(flight)
-        observer = self.observer
+            for hear in (*self.events.landing, *self.events.landed):
+                hear(flight)
         with _issued_by(last):
-            if observer is not None:
-                observer.landing(last)
+            for hear in self.events.landing:
+                hear(last)
             if before and last.pending.chain is not None:
                 outcome = last.pending.chain([flight.data for flight in run])
             else:
                 outcome = last.pending.finish(last.data)
-            last.block.finished(last, outcome)
-            if observer is not None:
-                observer.landed(last)
+            last.block.performer.finish(last, outcome)
+            for hear in self.events.landed:
+                hear(last)
             for tracker in last.followers:
                 tracker.left -= 1
                 if tracker.left == 0:
@@ -144,12 +143,11 @@ class Queue:
 
     def _follow(self, tracker: Tracker) -> None:
         """Give the signals of a tracker whose work is done."""
-        observer = self.observer
-        if observer is not None:
-            observer.following(tracker)
-        tracker.block.take_outcome(Outcome(signals=tracker.signals), tracker.threads)
-        if observer is not None:
-            observer.followed(tracker)
+        for hear in self.events.following:
+            hear(tracker)
+        tracker.block.performer.apply(Outcome(signals=tracker.signals), tracker.threads)
+        for hear in self.events.followed:
+            hear(tracker)
 
     def force(self) -> bool:
         """Complete one piece of work, because nothing else can go on; False where there is none.

@@ -1,8 +1,7 @@
-"""The threads of one block in lockstep: masks, special registers, vectors, and what lanes of a warp tell each other."""
+"""The threads of one block in lockstep: who they are, masks of them, special registers, vectors."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,9 +11,9 @@ from tcsim.core.arguments import spread
 from tcsim.ptx.compile.compiled import SHARED_START
 from tcsim.ptx.machine.arrays import LANES, TYPED, Array, Mask
 from tcsim.ptx.machine.faults import Stop
-from tcsim.ptx.machine.observer import Observer
-from tcsim.ptx.text.syntax import Instruction
 
+RANK_SHIFT = 24
+"""Where the rank of a block begins in an address of shared memory of its cluster."""
 _MEASURED = {
     "nwarpid": 64, "nsmid": 132, "reserved_smem_offset_begin": 0, "reserved_smem_offset_end": 0x120, "reserved_smem_offset_cap": 0x400,
     "reserved_smem_offset_0": 0, "reserved_smem_offset_1": 0, "current_graph_exec": 0, **dict.fromkeys((f"envreg{index}" for index in range(32)), 0),
@@ -23,13 +22,7 @@ _MEASURED = {
 
 
 class Threads:
-    """What the threads of a block know of themselves and of each other."""
-
-    observer: Observer | None = None  # sees what happens
-    here: Instruction | None = None  # the instruction that is executed, where there is an observer
-    recent: list[Any] | None = (
-        None  # accesses of an instruction whose elements are followed: (rank or -1, offsets, threads)
-    )
+    """The threads of a block."""
 
     def __init__(
         self, grid: Sequence[int], block: Sequence[int], index: tuple[int, int, int], cluster: tuple[int, int, int], rank: int,
@@ -37,22 +30,22 @@ class Threads:
     ) -> None:  # fmt: skip
         self.launched = int(np.prod(block))
         self.warps = -(-self.launched // LANES)
-        self.threads = self.warps * LANES  # with those that fill the last warp and never execute
+        self.count = self.warps * LANES  # with those that fill the last warp and never execute
         self.index, self.rank, self.cluster_shape, self.shared_bytes = index, rank, cluster, shared_bytes
-        self.count = 0  # instructions executed
-        self.inexact: Counter[str] = (
-            Counter()
-        )  # of what was executed, by the threads that did: instructions whose bits are not known
+        self.executed = 0  # instructions
+        self.changed = False  # whether memory, or who waits, has changed
         self.timed = False  # whether threads have looked at the time since memory changed
-        self.carry = np.zeros(self.threads, bool)
-        self.numbers = np.arange(self.threads, dtype=np.int64)
-        self._everything = np.ones(self.threads, bool)
+        self.carry = np.zeros(self.count, bool)
+        self.numbers = np.arange(self.count, dtype=np.int64)
+        self.everyone = np.ones(self.count, bool)
+        self.alive = self.numbers < self.launched  # those that have not exited
+        self.exited = np.full(self.count, -1)  # of each that has: the basic block
         self._special = self._specials(grid, block, dynamic_smem)
 
     # --- special registers
 
     def _specials(self, grid: Sequence[int], block: Sequence[int], dynamic: int) -> dict[str, Any]:
-        thread = np.arange(self.threads, dtype=np.uint32)
+        thread = np.arange(self.count, dtype=np.uint32)
         x, y = int(block[0]), int(block[1])
         lane = thread % LANES
         found: dict[str, Any] = {
@@ -85,11 +78,21 @@ class Threads:
         """The value of a special register for each thread."""
         if name in ("clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi"):
             self.timed = True
-            return np.uint64(self.count)
+            return np.uint64(self.executed)
         found = self._special.get(name)
         if found is None:
             raise Stop("TRAP", f"the special register %{name} is not known here")
         return found if isinstance(found, np.ndarray) else np.uint32(found)
+
+    # --- addresses of the block's own shared memory
+
+    def own_shared(self, container: np.dtype[Any]) -> Any:
+        """What an address of a block's own shared memory has above the offset: its rank."""
+        return container.type(self.rank << RANK_SHIFT)
+
+    def own_everywhere(self, address: Any) -> Array:
+        """An address in the block's own shared memory, for every thread."""
+        return self.everywhere(address + self.own_shared(np.dtype(np.uint64)))
 
     # --- masks
 
@@ -100,121 +103,50 @@ class Threads:
 
     def everywhere(self, value: Any) -> Array:
         """One value for every thread."""
-        return np.full(self.threads, value)
+        return np.full(self.count, value)
 
-    def _array(self, w: Mask) -> Array:
-        found: Array = self._everything if w is True else w
+    def each(self, values: Any) -> Array:
+        """A value of each thread, or one for all, as an array that may not be changed."""
+        return spread(values, (self.count,))
+
+    def mask(self, w: Mask) -> Array:
+        """A mask as an array."""
+        found: Array = self.everyone if w is True else w
         return found
 
-    def fenced(self, w: Mask) -> None:
-        """membar, which is reported to an observer."""
-        if self.observer is not None:
-            self.observer.fenced(self, self._array(w))
+    def alone(self, thread: int) -> Array:
+        """The mask of one thread."""
+        return self.numbers == thread
 
-    def touched(self, reads: frozenset[int], writes: frozenset[int], w: Mask) -> None:
-        """Registers that work in flight may hold, reported to an observer."""
-        if self.observer is not None:
-            self.observer.touched(self, reads, writes, self._array(w))
-
-    def moved(self, carry: Any, w: Mask, partners: Array | None = None) -> None:
-        """Registers whose elements are followed (`tcsim.ptx.compile.carried`) were changed. partners: of each thread the one that they come from."""
-        if self.observer is not None:
-            self.observer.moved(self, carry, self._array(w), partners)
+    def whole(self, mask: Array, lanes: int) -> Array:
+        """The threads of a mask whose warps, or warpgroups, are complete: all their threads that live are in it."""
+        missing, beyond = self.alive & ~mask, -self.count % lanes
+        if beyond:
+            missing = np.pad(missing, (0, beyond))
+        found: Array = ~np.repeat(missing.reshape(-1, lanes).any(1), lanes)[: self.count]
+        return found
 
     # --- vectors
 
     def unpack(self, codes: Array, size: int) -> Array:
         """Wide codes as parts of some bytes: (threads, parts)."""
-        wide = np.ascontiguousarray(spread(codes, (self.threads,)))
-        return wide.view(TYPED[size]).reshape(self.threads, -1)
+        wide = np.ascontiguousarray(spread(codes, (self.count,)))
+        return wide.view(TYPED[size]).reshape(self.count, -1)
 
     def pack(self, parts: Sequence[Array], size: int) -> Array:
         """Parts as wide codes."""
-        joined = np.stack([spread(np.asarray(part, TYPED[size]), (self.threads,)) for part in parts], axis=-1)
+        joined = np.stack([spread(np.asarray(part, TYPED[size]), (self.count,)) for part in parts], axis=-1)
         total = size * len(parts)
-        return joined.view(TYPED[total] if total in TYPED else np.dtype((np.void, total))).reshape(self.threads)
+        return joined.view(TYPED[total] if total in TYPED else np.dtype((np.void, total))).reshape(self.count)
 
     join = pack
 
     def split(self, found: Array, size: int) -> Array:
         """What a vector load found, as its parts: (threads, parts)."""
-        return np.ascontiguousarray(found).view(TYPED[size]).reshape(self.threads, -1)
+        return np.ascontiguousarray(found).view(TYPED[size]).reshape(self.count, -1)
 
     def assign(self, to: Array, what: Array, w: Mask) -> None:
         """Assign 128-bit registers: items of 16 bytes (threads,), or their bytes (threads, 16)."""
-        mask = self._array(w)
+        mask = self.mask(w)
         whole = what if what.ndim == 1 else np.ascontiguousarray(what).view(to.dtype)[:, 0]
         to[mask] = whole[mask]
-
-    # --- warps
-
-    def _warped(self, values: Any, dtype: Any = np.uint32) -> Array:
-        """One value for each thread as (warps, 32)."""
-        full = spread(np.asarray(values, dtype), (self.threads,))
-        return full.reshape(self.warps, LANES)
-
-    def shuffle(self, mode: str, a: Array, b: Array, c: Array, w: Mask) -> tuple[Array, Array]:
-        """The register of another lane, and whether that lane is in range; of a lane that does not execute 0 (measured on an H200)."""
-        if self.observer is not None:
-            self.observer.exchanged(self, self._array(w))
-        source, inside = self._partners(mode, b, c)
-        value = np.where(self._warped(self._array(w), bool), self._warped(a), np.uint32(0))
-        return np.take_along_axis(value, source, axis=1).reshape(-1), inside.reshape(-1)
-
-    def partners(self, mode: str, b: Array, c: Array) -> Array:
-        """Of each thread the one whose register a shuffle gives it."""
-        source, _ = self._partners(mode, b, c)
-        return (source + LANES * np.arange(self.warps)[:, None]).reshape(-1)
-
-    def _partners(self, mode: str, b: Array, c: Array) -> tuple[Array, Array]:
-        """The lanes (warps, 32) that a shuffle names, the own one where that is out of range; and whether it is in range."""
-        lane = np.arange(LANES)
-        delta, control = self._warped(b).astype(np.int64), self._warped(c).astype(np.int64)
-        clamp, segment = control & 31, control >> 8 & 31
-        most = (lane & segment) | (clamp & ~segment)
-        least = lane & segment
-        b5 = delta & 31
-        if mode == "up":
-            source = lane - b5
-            inside = source >= most
-        elif mode == "down":
-            source = lane + b5
-            inside = source <= most
-        elif mode == "bfly":
-            source = lane ^ b5
-            inside = source <= most
-        else:
-            source = least | (b5 & ~segment)
-            inside = source <= most
-        return np.where(inside, source, lane), inside
-
-    def _ballot(self, flags: Array) -> Array:
-        bits = self._warped(flags, bool).astype(np.uint64) << np.arange(LANES, dtype=np.uint64)
-        return np.repeat(bits.sum(1).astype(np.uint32), LANES)
-
-    def vote(self, mode: str, predicate: Array, mask: Any, w: Mask) -> Array:
-        """all, any, uni, or the ballot, of the lanes that each lane's member mask names; without a mask of those that execute."""
-        now = self._array(w)
-        if self.observer is not None:
-            self.observer.exchanged(self, now)
-        yes, everyone = self._ballot(now & predicate), self._ballot(now)
-        if mask is not None:
-            yes, everyone = yes & mask, everyone & mask
-        if mode == "ballot":
-            return yes
-        found = {"any": yes != 0, "all": yes == everyone, "uni": (yes == 0) | (yes == everyone)}
-        return found[mode]
-
-    def match(self, mode: str, a: Array, mask: Array, w: Mask) -> tuple[Array, Array]:
-        """The members with the same value as each, or all of them if all values are equal."""
-        if self.observer is not None:
-            self.observer.exchanged(self, self._array(w))
-        now = self._warped(self._array(w), bool)
-        value, members = self._warped(a, np.uint64), self._warped(mask)
-        same = (value[:, :, None] == value[:, None, :]) & now[:, None, :]
-        bits = (same.astype(np.uint64) << np.arange(LANES, dtype=np.uint64)).sum(2).astype(np.uint32) & members
-        if mode == "any":
-            return bits.reshape(-1), np.ones(self.threads, bool)
-        everyone = self._warped(self._ballot(self._array(w))) & members
-        equal = bits == everyone
-        return np.where(equal, everyone, 0).astype(np.uint32).reshape(-1), equal.reshape(-1)

@@ -12,7 +12,7 @@ from tcsim.memory.mbarrier_bits import unpack
 from tcsim.ptx.compile.compiled import Site
 from tcsim.ptx.hazards.hazard import Hazard
 from tcsim.ptx.machine.arrays import LANES, Array
-from tcsim.ptx.stepping.machine import SteppedBlock
+from tcsim.ptx.machine.block import Block
 from tcsim.ptx.text.syntax import Location
 
 Shape = tuple[int, int, int]
@@ -22,7 +22,7 @@ class Stopped(Protocol):
     """A launch that stands still (`tcsim.ptx.stepping.session.Session`)."""
 
     @property
-    def blocks(self) -> Sequence[SteppedBlock]:
+    def blocks(self) -> Sequence[Block]:
         """The blocks that run, and those of the cluster that ended last."""
         ...
 
@@ -35,7 +35,7 @@ class Stopped(Protocol):
 class Breakpoint:
     """Something that stops a launch before an instruction."""
 
-    def holds(self, session: Stopped, block: SteppedBlock, site: Site, mask: Array) -> bool:
+    def holds(self, session: Stopped, block: Block, site: Site, mask: Array) -> bool:
         """Whether it stops before an instruction that some threads of a block are about to execute."""
         raise NotImplementedError
 
@@ -51,7 +51,7 @@ class Line(Breakpoint):
     block: Shape | None = None
     warp: int | None = None
 
-    def holds(self, session: Stopped, block: SteppedBlock, site: Site, mask: Array) -> bool:
+    def holds(self, session: Stopped, block: Block, site: Site, mask: Array) -> bool:
         """Whether threads that are meant come to the line."""
         return site.item.line == self.line and _meant(self, block, mask)
 
@@ -70,7 +70,7 @@ class Source(Breakpoint):
     block: Shape | None = None
     warp: int | None = None
 
-    def holds(self, session: Stopped, block: SteppedBlock, site: Site, mask: Array) -> bool:
+    def holds(self, session: Stopped, block: Block, site: Site, mask: Array) -> bool:
         """Whether threads that are meant come to the line."""
         source = site.item.source
         return source is not None and self.names(source) and _meant(self, block, mask)
@@ -106,7 +106,7 @@ class OnHazard(Breakpoint):
 
     name: str | None = None
 
-    def holds(self, session: Stopped, block: SteppedBlock, site: Site, mask: Array) -> bool:
+    def holds(self, session: Stopped, block: Block, site: Site, mask: Array) -> bool:
         """Whether there is one more."""
         return any(self.name in (None, hazard.name) for hazard in session.new_hazards)
 
@@ -125,10 +125,10 @@ class Phase(Breakpoint):
     def __post_init__(self) -> None:
         self._last: dict[int, int] = {}
 
-    def holds(self, session: Stopped, block: SteppedBlock, site: Site, mask: Array) -> bool:
+    def holds(self, session: Stopped, block: Block, site: Site, mask: Array) -> bool:
         """Whether the phase has changed since the launch went on."""
         for own in session.blocks:
-            if (self.block is not None and own.index != self.block) or self.address not in own.mbarriers:
+            if (self.block is not None and own.index != self.block) or self.address not in own.mbarriers.live:
                 continue
             now = _phase(own, self.address)
             before = self._last.setdefault(own.number, now)
@@ -139,7 +139,9 @@ class Phase(Breakpoint):
 
     def started(self, session: Stopped) -> None:
         """Remember the phases."""
-        self._last = {own.number: _phase(own, self.address) for own in session.blocks if self.address in own.mbarriers}
+        self._last = {
+            own.number: _phase(own, self.address) for own in session.blocks if self.address in own.mbarriers.live
+        }
 
     def __str__(self) -> str:
         return f"mbarrier {self.address:#x}" + ("" if self.phase is None else f" in phase {self.phase}")
@@ -152,7 +154,7 @@ class When(Breakpoint):
     condition: Callable[[Any], Any]
     name: str = "condition"
 
-    def holds(self, session: Stopped, block: SteppedBlock, site: Site, mask: Array) -> bool:
+    def holds(self, session: Stopped, block: Block, site: Site, mask: Array) -> bool:
         """Whether the condition holds."""
         return bool(self.condition(session))
 
@@ -172,11 +174,11 @@ def same_file(own: str, given: str) -> bool:
     return all(x == y for x, y in zip(one, other, strict=False))
 
 
-def _phase(block: SteppedBlock, address: int) -> int:
-    return unpack(block.word(block.rank << 24 | address) & ~1, block.arch)["phase"]
+def _phase(block: Block, address: int) -> int:
+    return unpack(block.mbarriers.word(block.rank << 24 | address) & ~1, block.arch)["phase"]
 
 
-def _meant(own: Any, block: SteppedBlock, mask: Array) -> bool:
+def _meant(own: Any, block: Block, mask: Array) -> bool:
     if own.block is not None and tuple(own.block) != block.index:
         return False
     return bool(mask.any() if own.warp is None else mask[own.warp * LANES : (own.warp + 1) * LANES].any())

@@ -22,10 +22,10 @@ from tcsim.numbers.formats import format as find_format
 from tcsim.ptx.compile.compiled import Compiled, Site
 from tcsim.ptx.compile.families import Bound
 from tcsim.ptx.machine.arrays import LANES, Array
+from tcsim.ptx.machine.block import Block
 from tcsim.ptx.machine.memory import Memory
 from tcsim.ptx.stepping import text
 from tcsim.ptx.stepping.arrays import Named
-from tcsim.ptx.stepping.machine import SteppedBlock
 from tcsim.ptx.stepping.state import Shown
 from tcsim.ptx.text.syntax import Operand, Pair, Register, Vector
 from tcsim.tma.box import WALK
@@ -125,7 +125,7 @@ def words_of(numbers: Sequence[int | None], rows: Mapping[int, Array] | Sequence
     return np.concatenate(parts, axis=1)
 
 
-def fragment(block: SteppedBlock, line: int, name: str, warp: int, format: str | Format | None = None) -> Matrix:
+def fragment(block: Block, line: int, name: str, warp: int, format: str | Format | None = None) -> Matrix:
     """An operand of a tensor instruction as the matrix that it is.
 
     Raises OperandError for a line without such an instruction, and for an operand that is not a matrix.
@@ -186,7 +186,7 @@ def _places(layout: FragmentLayout, names: Sequence[str]) -> list[list[str]]:
     return found
 
 
-def _described(block: SteppedBlock, site: Site, bound: Bound, name: str, warp: int) -> Matrix:
+def _described(block: Block, site: Site, bound: Bound, name: str, warp: int) -> Matrix:
     """A matrix of wgmma behind a descriptor."""
     assert isinstance(bound.model, WarpgroupMultiply)
     operands, row = operands_of(site, bound), bound.model.row
@@ -207,7 +207,7 @@ def _described(block: SteppedBlock, site: Site, bound: Bound, name: str, warp: i
 
 
 def tile(
-    block: SteppedBlock, what: int | MatrixDescriptor | TensorMap | Layout, rows: int | None = None, columns: int | None = None,
+    block: Block, what: int | MatrixDescriptor | TensorMap | Layout, rows: int | None = None, columns: int | None = None,
     format: str | Format | None = None, *, address: int = 0, swizzle: str = "NONE", pitch: int | None = None, major: Major = "K",
     name: str = "tile",
 ) -> Matrix:  # fmt: skip
@@ -253,14 +253,14 @@ def tile(
     return _tile(block, addresses, known, size, f"{name}: {said}, swizzle {swizzle}", name)
 
 
-def _tile(block: SteppedBlock, addresses: Array, format: Format | None, size: int, title: str, name: str) -> Matrix:
-    outside = (addresses < 0) | (addresses + size > block.shared.size)
+def _tile(block: Block, addresses: Array, format: Format | None, size: int, title: str, name: str) -> Matrix:
+    outside = (addresses < 0) | (addresses + size > block.spaces.shared.size)
     if outside.any():
         first = int(addresses[outside].flat[0])
         raise OperandError(
-            f"shared: {size} bytes at {first:#x} of {block.shared.size}; valid: inside the block's shared memory"
+            f"shared: {size} bytes at {first:#x} of {block.spaces.shared.size}; valid: inside the block's shared memory"
         )
-    data = block.shared.data[addresses[..., None] + np.arange(size)]
+    data = block.spaces.shared.data[addresses[..., None] + np.arange(size)]
     codes = np.ascontiguousarray(data).view(f"u{size}")[..., 0]
     places = [[f"{address:#x}" for address in line] for line in addresses.tolist()]
     if format is not None:
@@ -286,15 +286,15 @@ class Octets(Shown):
         return {"address": self.address, "swizzle": self.swizzle, "bytes": self.data.hex()}
 
 
-def octets(block: SteppedBlock, address: int, size: int, swizzle: str) -> Octets:
+def octets(block: Block, address: int, size: int, swizzle: str) -> Octets:
     """Bytes of shared memory, in the order in which they were before a swizzle. Raises OperandError for bytes outside it."""
     if swizzle not in DESCRIPTOR_SWIZZLES:
         raise OperandError(f"shared: no swizzle {shortened(swizzle)}; valid: {listing(DESCRIPTOR_SWIZZLES)}")
-    inside = 0 <= size <= block.shared.size and 0 <= address <= block.shared.size
+    inside = 0 <= size <= block.spaces.shared.size and 0 <= address <= block.spaces.shared.size
     places = np.asarray(DESCRIPTOR_SWIZZLES[swizzle](address + np.arange(size if inside else 0)))
-    if not inside or (places >= block.shared.size).any():
-        raise OperandError(f"shared: {size} bytes at {address:#x}; valid: 0 to {block.shared.size - 1:#x}")
-    return Octets(address, block.shared.data[places].tobytes(), swizzle)
+    if not inside or (places >= block.spaces.shared.size).any():
+        raise OperandError(f"shared: {size} bytes at {address:#x}; valid: 0 to {block.spaces.shared.size - 1:#x}")
+    return Octets(address, block.spaces.shared.data[places].tobytes(), swizzle)
 
 
 def in_global_memory(memory: Memory, own: Named) -> Matrix:
@@ -317,20 +317,20 @@ def in_global_memory(memory: Memory, own: Named) -> Matrix:
 # --- Tensor Memory
 
 
-def tensor_memory(block: SteppedBlock, lanes: tuple[int, int], columns: tuple[int, int], format: str) -> Matrix:
+def tensor_memory(block: Block, lanes: tuple[int, int], columns: tuple[int, int], format: str) -> Matrix:
     """Cells of Tensor Memory: lanes are rows; of a 16-bit format two elements a column.
 
     Raises OperandError for cells that there are not, and a format that does not fill cells.
     """
     known = find_format(format)
-    total = block.columns.columns
+    total = block.spaces.columns.columns
     if not (0 <= lanes[0] < lanes[1] <= 128 and 0 <= columns[0] < columns[1] <= total):
         raise OperandError(
             f"tmem: lanes {lanes}, columns {columns}; valid: up to 128 lanes, {total} columns, first below last"
         )
     if known.bits != known.container_bits or known.bits > 32:
         raise OperandError(f"tmem: {known.name} does not fill cells of 32 bits; valid: f32, s32, f16, bf16, u8, ...")
-    cells = block.image().data.view(np.uint32).reshape(128, total)[slice(*lanes), slice(*columns)]
+    cells = block.spaces.image().data.view(np.uint32).reshape(128, total)[slice(*lanes), slice(*columns)]
     codes = np.ascontiguousarray(cells).view(known.dtype)
     each = 4 // known.dtype.itemsize
     places = [

@@ -9,9 +9,9 @@ import numpy as np
 
 from tcsim.core.errors import OperandError, listing, nearest, shortened
 from tcsim.ptx.compile.compiled import layout
+from tcsim.ptx.machine.block import Block
 from tcsim.ptx.machine.memory import Memory
 from tcsim.ptx.stepping.arrays import Named, element
-from tcsim.ptx.stepping.machine import SteppedBlock
 from tcsim.ptx.stepping.moves import Byte
 from tcsim.ptx.stepping.places import placed
 from tcsim.ptx.stepping.stepper import Snapshot, Stepper
@@ -28,7 +28,7 @@ class Questioned(Protocol):
     start: Snapshot  # of its memory
     arrays: dict[str, Named]
 
-    def _block(self, index: Any) -> SteppedBlock:
+    def _block(self, index: Any) -> Block:
         """A block by its index, or the one that stands still."""
         ...
 
@@ -38,7 +38,7 @@ def trail_of(session: Questioned) -> Trail:
     grid = session.stepper.grid
     places, _ = layout(session.function.params)
     params = [(own.name, places[own.name], places[own.name] + own.size) for own in session.function.params]
-    return Trail(session.stepper.log, session.arrays, grid.begun, params, session.start.read)
+    return Trail(session.stepper.log, session.arrays, grid.indices, params, session.start.read)
 
 
 def asked(session: Questioned, what: Any, register: str | None, lane: int | None, size: int, block: Any) -> Why:
@@ -74,9 +74,9 @@ def _addressed(session: Questioned, what: Any, size: int, block: Any) -> tuple[s
     if block is None and session.memory.segment(address) is not None:
         return f"global {address:#x}", [(own,) for own in range(address, address + size)]
     own = session._block(block)
-    if address + size > own.shared.size:
+    if address + size > own.spaces.shared.size:
         raise OperandError(
-            f"why: {size} bytes at {address:#x}: neither mapped nor in shared memory; valid: global memory, 0 to {own.shared.size - 1:#x}"
+            f"why: {size} bytes at {address:#x}: neither mapped nor in shared memory; valid: global memory, 0 to {own.spaces.shared.size - 1:#x}"
         )
     first = int(placed("shared", own.number, np.array([address]))[0])
     return f"shared {address:#x} of block {own.index}", [(one,) for one in range(first, first + size)]
@@ -84,8 +84,10 @@ def _addressed(session: Questioned, what: Any, size: int, block: Any) -> tuple[s
 
 def _register(session: Questioned, trail: Trail, line: Any, register: str, lane: int | None, block: Any) -> Why:
     own = session._block(block)
-    if lane is None or not 0 <= lane < own.launched:
-        raise OperandError(f"why: lane {shortened(lane)}; valid: a thread of the block, 0 to {own.launched - 1}")
+    if lane is None or not 0 <= lane < own.threads.launched:
+        raise OperandError(
+            f"why: lane {shortened(lane)}; valid: a thread of the block, 0 to {own.threads.launched - 1}"
+        )
     records = [one for one, _ in session.stepper.log.records if one.site.item.line == line and one.block == own.number]
     if not records:
         lines = sorted({one.site.item.line for one, _ in session.stepper.log.records if one.block == own.number})

@@ -20,10 +20,10 @@ from tcsim.ptx.compile.compiled import SHARED_START, Site
 from tcsim.ptx.hazards.hazard import Hazard
 from tcsim.ptx.launch.grid import Grid, Launch
 from tcsim.ptx.machine.arrays import LANES, Array
+from tcsim.ptx.machine.block import Block
 from tcsim.ptx.stepping import matrices, state
 from tcsim.ptx.stepping.arrays import Named
 from tcsim.ptx.stepping.breakpoints import Breakpoint, Line, Source, When
-from tcsim.ptx.stepping.machine import SteppedBlock
 from tcsim.ptx.stepping.questions import asked
 from tcsim.ptx.stepping.stepper import Snapshot, Stepper
 from tcsim.ptx.stepping.why import Why
@@ -64,7 +64,7 @@ class Session:
         if warp is not None and block is None and self.stepper.block is not None:
             block = self.stepper.block.index
 
-        def ours(own: SteppedBlock, site: Site, mask: Array) -> str | None:
+        def ours(own: Block, site: Site, mask: Array) -> str | None:
             if block is not None and own.index != tuple(block):
                 return None
             return "stepped" if warp is None or _executes(own, site, mask, warp) else None
@@ -80,7 +80,7 @@ class Session:
             return self.where()
         warps, now = np.unique(np.flatnonzero(mask) // LANES), _line(site)
 
-        def another(own: SteppedBlock, site: Site, mask: Array) -> str | None:
+        def another(own: Block, site: Site, mask: Array) -> str | None:
             same = own is block and bool(np.isin(np.flatnonzero(mask) // LANES, warps).any())
             return "another source line" if same and _line(site) != now else None
 
@@ -97,7 +97,7 @@ class Session:
         for own in stops.values():
             own.started(self)
 
-        def stopping(block: SteppedBlock, site: Site, mask: Array) -> str | None:
+        def stopping(block: Block, site: Site, mask: Array) -> str | None:
             for number, own in stops.items():
                 if own.holds(self, block, site, mask):
                     return f"{own}" if not number else f"breakpoint {number}: {own}"
@@ -106,7 +106,7 @@ class Session:
         self._go(stopping)
         return self.where()
 
-    def _go(self, stops: Callable[[SteppedBlock, Site, Array], str | None]) -> None:
+    def _go(self, stops: Callable[[Block, Site, Array], str | None]) -> None:
         self.stepper.go(stops)
 
     def restart(self) -> state.Where:
@@ -194,7 +194,7 @@ class Session:
         return self.stepper.grid.found()[self._hazards :]
 
     @property
-    def blocks(self) -> list[SteppedBlock]:
+    def blocks(self) -> list[Block]:
         """The blocks that run, and those of the cluster that ended last."""
         return self.stepper.grid.blocks
 
@@ -267,7 +267,7 @@ class Session:
         """
         own = self._block(block)
         if tile is None and rows is None:
-            return matrices.octets(own, address, own.shared.size - address if size is None else size, swizzle)
+            return matrices.octets(own, address, own.spaces.shared.size - address if size is None else size, swizzle)
         return matrices.tile(
             own, address if tile is None else tile, rows, columns, format, address=address, swizzle=swizzle, pitch=pitch, major=major
         )  # fmt: skip
@@ -278,7 +278,7 @@ class Session:
 
     def groups(self) -> list[state.InFlight]:
         """The work in flight, the oldest first: copies and multiplications, with their groups."""
-        return [found for block in self.blocks for found in state.in_flight(block)]
+        return [found for block in self.blocks for found in state.in_flight(block, self.stepper.log)]
 
     def tmem(
         self,
@@ -327,7 +327,7 @@ class Session:
 
     # --- which
 
-    def _block(self, index: Any) -> SteppedBlock:
+    def _block(self, index: Any) -> Block:
         if index is None and self.stepper.block is not None:
             return self.stepper.block
         for own in self.blocks:
@@ -363,7 +363,7 @@ def _breakpoint(place: Until, block: Any = None, warp: int | None = None) -> Bre
     )
 
 
-def _executes(block: SteppedBlock, site: Site, mask: Array, warp: int) -> bool:
+def _executes(block: Block, site: Site, mask: Array, warp: int) -> bool:
     """Whether threads of a warp come to an instruction, executing it or not."""
     return bool(mask[warp * LANES : (warp + 1) * LANES].any())
 

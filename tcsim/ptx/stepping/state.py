@@ -12,9 +12,10 @@ from tcsim.core.errors import OperandError, TcsimError, listing, nearest, shorte
 from tcsim.memory.mbarrier_bits import unpack
 from tcsim.ptx.compile.compiled import Site
 from tcsim.ptx.machine.arrays import LANES, Array
+from tcsim.ptx.machine.block import Block
 from tcsim.ptx.machine.deadlock import waiting_for
 from tcsim.ptx.stepping import text
-from tcsim.ptx.stepping.machine import SteppedBlock
+from tcsim.ptx.stepping.log import Log
 from tcsim.ptx.stepping.places import runs, taken_apart
 from tcsim.ptx.text.syntax import Instruction
 
@@ -76,7 +77,7 @@ class Where(Shown):
         return [text.cut(head), *(line for own in self.threads for line in own.lines())]
 
 
-def standing(block: SteppedBlock, site: Site | None, mask: Array | None) -> list[Standing]:
+def standing(block: Block, site: Site | None, mask: Array | None) -> list[Standing]:
     """The threads of a block; site and mask: those whose instruction comes next, if they are of this block."""
     found = []
     if site is not None and mask is not None:
@@ -89,7 +90,7 @@ def standing(block: SteppedBlock, site: Site | None, mask: Array | None) -> list
     return found
 
 
-def _standing(block: SteppedBlock, mask: Array, item: Instruction | None, waits: str | None, next: bool) -> Standing:
+def _standing(block: Block, mask: Array, item: Instruction | None, waits: str | None, next: bool) -> Standing:
     return Standing(
         block.index, tuple(np.flatnonzero(mask).tolist()), item.line if item else 0,
         item.source.places[0] if item and item.source else None, text.statement(item) if item else "(the end)", waits, next,
@@ -120,14 +121,14 @@ class Registers(Shown):
         ]
 
 
-def registers(block: SteppedBlock, site: Site, name: str, warp: int, type: str | None) -> Registers:
+def registers(block: Block, site: Site, name: str, warp: int, type: str | None) -> Registers:
     """A register by name. Raises OperandError for one that the function does not have, and for a warp that there is not."""
     own = name if name in site.numbers else next((key for key in site.numbers if key.partition("#")[0] == name), None)
     if own is None:
         close = listing(nearest(str(name), site.numbers)) or "it has none"
         raise OperandError(f"registers: no register {shortened(name)} in {site.function.name}; nearest: {close}")
-    if not 0 <= warp < block.warps:
-        raise OperandError(f"registers: warp {warp}; valid: 0 to {block.warps - 1}")
+    if not 0 <= warp < block.threads.warps:
+        raise OperandError(f"registers: warp {warp}; valid: 0 to {block.threads.warps - 1}")
     declared = site.function.registers[own][0]
     codes = block.registers[site.numbers[own]][warp * LANES : (warp + 1) * LANES]
     kind = type or declared
@@ -170,12 +171,12 @@ class Barrier(Shown):
         return [f"{self.address:#07x}  block {','.join(map(str, self.block))}  phase {self.phase}  {said}"]
 
 
-def barriers(block: SteppedBlock) -> list[Barrier]:
+def barriers(block: Block) -> list[Barrier]:
     """The objects that were initialised and not invalidated, by address."""
     found = []
-    for offset in sorted(block.mbarriers):
+    for offset in sorted(block.mbarriers.live):
         try:
-            fields = unpack(block.word(block.rank << 24 | offset) & ~1, block.arch)
+            fields = unpack(block.mbarriers.word(block.rank << 24 | offset) & ~1, block.arch)
         except TcsimError:
             continue
         found.append(
@@ -213,17 +214,17 @@ class InFlight(Shown):
         return found + ([text.cut(f"   writes {', '.join(self.writes)}")] if self.writes else [])
 
 
-def in_flight(block: SteppedBlock) -> list[InFlight]:
+def in_flight(block: Block, log: Log) -> list[InFlight]:
     """The work in flight that a block issued, the oldest first."""
     found = []
-    for flight in block.queue.flights:
+    for flight in block.performer.queue.flights:
         if flight.block is not block:
             continue
-        work = block.log.work_of(flight.pending)
+        work = log.work_of(flight.pending)
         item = work.record.site.item
         committed = (
-            int(block.groups[flight.kind][flight.threads[0]]) - int(flight.groups[0])
-            if flight.kind in block.groups
+            int(block.performer.groups[flight.kind][flight.threads[0]]) - int(flight.groups[0])
+            if flight.kind in block.performer.groups
             else 0
         )
         group = committed - 1 if committed else None

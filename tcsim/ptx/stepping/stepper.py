@@ -8,9 +8,10 @@ from tcsim.core.errors import OperandError
 from tcsim.ptx.compile.compiled import Site
 from tcsim.ptx.launch.grid import Launch
 from tcsim.ptx.machine.arrays import Array
+from tcsim.ptx.machine.block import Block
 from tcsim.ptx.machine.memory import Memory
+from tcsim.ptx.stepping.follower import SteppedGrid
 from tcsim.ptx.stepping.log import Log
-from tcsim.ptx.stepping.machine import SteppedBlock, SteppedGrid
 from tcsim.ptx.stepping.worker import Worker
 
 
@@ -46,23 +47,23 @@ class Stepper:
         self.log = Log(most)
         self.grid = SteppedGrid(launch, self.log, self._pause)
         self.worker = Worker(self._run)
-        self.block: SteppedBlock | None = None
+        self.block: Block | None = None
         self.site: Site | None = None
         self.mask: Array | None = None
-        self.stops: Callable[[SteppedBlock, Site, Array], str | None] = lambda block, site, mask: "started"
+        self.stops: Callable[[Block, Site, Array], str | None] = lambda block, site, mask: "started"
         self.reason = ""
 
     def _run(self) -> None:
         self.grid.run()
 
-    def _pause(self, block: SteppedBlock, site: Site, mask: Array) -> None:
+    def _pause(self, block: Block, site: Site, mask: Array) -> None:
         self.block, self.site, self.mask = block, site, mask
         reason = "interrupted" if self.worker.interrupted else self.stops(block, site, mask)
         if reason:
             self.worker.interrupted, self.reason = False, reason
             self.worker.pause()
 
-    def go(self, stops: Callable[[SteppedBlock, Site, Array], str | None]) -> None:
+    def go(self, stops: Callable[[Block, Site, Array], str | None]) -> None:
         """Let the machine run until something stops it, or it ends."""
         self.stops = stops
         self.worker.resume()

@@ -97,5 +97,5 @@ def test_what_is_told(schedule: str) -> None:
 
 def test_nothing_is_compiled_for_an_observer_that_is_not_there() -> None:
     kernel, memory = parse(PTX).kernel(), Memory()
-    assert "M.here" not in kernel.compiled(memory, "sm_90").source
-    assert kernel.compiled(memory, "sm_90", True).source.count("M.here") == 18
+    assert "tell.here" not in kernel.compiled(memory, "sm_90").source
+    assert kernel.compiled(memory, "sm_90", True).source.count("tell.here") == 18
