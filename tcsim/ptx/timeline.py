@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tcsim.model.effects import Access, Effects, Signal
+from tcsim.model.effects import Access, Effects, Outcome, Resource, Signal
 from tcsim.ptx.check.checker import Checker
 from tcsim.ptx.check.mbarriers import flipped
 from tcsim.ptx.check.places import parts
@@ -21,9 +21,11 @@ from tcsim.ptx.machine.observer import Observer
 
 if TYPE_CHECKING:
     from tcsim.ptx.compile.families import Bound
+    from tcsim.ptx.hazards.hazard import Hazard
     from tcsim.ptx.machine.block import Block
     from tcsim.ptx.machine.cluster import Cluster
-    from tcsim.ptx.machine.flights import Flight
+    from tcsim.ptx.machine.fibers import Wait
+    from tcsim.ptx.machine.flights import Flight, Tracker
     from tcsim.ptx.machine.memory import Segment
 
 MOST_SPANS = 4000
@@ -80,7 +82,8 @@ class Timeline:
         rank = next((own.rank for own in cluster.blocks if tuple(own.index) == self.block), None)
         if self.races and self._everyone is None:
             self._everyone = Races(cluster.blocks[0].program.narrowest_global)
-        return Checker(cluster, self._everyone) if rank is None else Recorder(cluster, self, rank, self._everyone)
+        checker = Checker(cluster, self._everyone)
+        return checker if rank is None else Recorder(cluster, self, rank, checker)
 
     def add(self, span: Span) -> Span | None:
         """Keep a span, if there is room."""
@@ -107,18 +110,29 @@ class Timeline:
         return [*warps, *(own for own in agents if own in names), *barriers]
 
 
-class Recorder(Checker):
-    """The checker of a cluster, which writes the timeline of one of its blocks besides."""
+class Recorder(Observer):
+    """Writes the timeline of a block, beside the checker of its cluster, whose hazards are found as without it."""
 
-    def __init__(self, cluster: Cluster, timeline: Timeline, rank: int, races: Races | None = None) -> None:
-        super().__init__(cluster, races)
+    def __init__(self, cluster: Cluster, timeline: Timeline, rank: int, checker: Checker) -> None:
         self.timeline, self.rank = timeline, rank
+        self.checker = checker
+        cluster.events.subscribe(checker)
+        self.shared = [own.spaces.shared for own in cluster.blocks]
+        self.working = False  # whether what is signalled follows from work in flight
         timeline.threads = cluster.blocks[rank].threads.count
         self.last: dict[int, Span] = {}  # by warp
         self.busy: dict[int, int] = {}  # by warp: when it was last seen
         self.flying: dict[int, Span] = {}  # by flight
         self.phases: dict[str, Span] = {}  # by lane: the phase under way
         self.arrivals: dict[tuple[str, int], int] = {}  # by lane and warp: when it came to a barrier where it waits
+
+    def stuck(self, block: Block, waits: Wait) -> str:
+        """As of the checker."""
+        return self.checker.stuck(block, waits)
+
+    def hazards(self) -> list[Hazard]:
+        """As of the checker."""
+        return self.checker.hazards()
 
     # --- what warps do
 
@@ -149,27 +163,23 @@ class Recorder(Checker):
         self, block: Block, kind: str, segment: Segment | None, offsets: Array, size: int, threads: Array, written: Array | None = None
     ) -> None:  # fmt: skip
         """Ordinary accesses."""
-        super().accessed(block, kind, segment, offsets, size, threads, written)
-        if segment is None or id(segment) in self.ranks:
+        if segment is None or any(segment is own for own in self.shared):
             opcode = block.here.opcode if block.here is not None else kind
             where = "" if segment is None else f" at {int(offsets.min()):#x}"
             self._did(block, "global" if segment is None else kind, f"{opcode}{where}", threads)
 
     def performed(self, block: Block, bound: Bound, effects: Effects, threads: Array, mask: Array) -> None:
         """Instructions of the catalog."""
-        super().performed(block, bound, effects, threads, mask)
         self._did(block, _kind(effects), bound.model.mnemonic, threads)
 
     def exited(self, block: Block, mask: Array) -> None:
         """Threads end."""
-        super().exited(block, mask)
         self._did(block, "exit", "ends", np.nonzero(mask)[0])
 
     # --- work in flight
 
     def issued(self, flight: Flight) -> None:
         """A bar begins on the lane of who does it."""
-        super().issued(flight)
         if flight.block.rank != self.rank:
             return
         address, size = self._place(flight)
@@ -196,15 +206,32 @@ class Recorder(Checker):
 
     def fetched(self, flight: Flight) -> None:
         """It has read."""
-        super().fetched(flight)
         span = self.flying.get(id(flight))
         if span is not None:
             span.read = self._tick()
             span.end = span.read
 
+    def landing(self, flight: Flight) -> None:
+        """It begins to write."""
+        self.working = True
+
+    def following(self, tracker: Tracker) -> None:
+        """Signals follow earlier work."""
+        self.working = True
+
+    def granted(self, block: Block, resource: Resource, outcome: Outcome | None, threads: Array) -> None:
+        """The answer of a request for a cluster's launch is written as by a copy."""
+        self.working = resource.kind == "launch"
+
+    def followed(self, *given: Tracker) -> None:
+        """They have been given."""
+        self.working = False
+
+    given = followed
+
     def landed(self, flight: Flight) -> None:
         """It ends."""
-        super().landed(flight)
+        self.working = False
         span = self.flying.pop(id(flight), None)
         if span is not None:
             span.end = self._tick()
@@ -215,11 +242,10 @@ class Recorder(Checker):
         self, block: Block, signal: Signal, key: int, count: int, before: int, after: int, threads: Array
     ) -> None:
         """An arrival, bytes, or a new phase of an mbarrier."""
-        super().signalled(block, signal, key, count, before, after, threads)
         if key >> 24 & 0xFF != self.rank:
             return
         lane = f"mbarrier {key & 0xFFFFFF:#x}"
-        line = 0 if self.following_now is not None or block.here is None else block.here.line
+        line = 0 if self.working or block.here is None else block.here.line
         now = self._tick()
         ended = signal.kind == "inval" or (flipped(before, after) and signal.kind != "init")
         phase = self.phases.get(lane)
@@ -238,7 +264,6 @@ class Recorder(Checker):
 
     def arrived(self, block: Block, scope: str, number: int, mask: Array) -> None:
         """Warps come to a barrier."""
-        super().arrived(block, scope, number, mask)
         if block.rank != self.rank:
             return
         lane = _barrier(scope, number)
@@ -251,7 +276,6 @@ class Recorder(Checker):
 
     def passed(self, block: Block, scope: str, number: int, mask: Array) -> None:
         """They go on."""
-        super().passed(block, scope, number, mask)
         if block.rank != self.rank:
             return
         lane, now = _barrier(scope, number), self._tick()

@@ -57,7 +57,7 @@ class Cluster:
         self._seen: Any = None
         self.observers = [make(self) for make in observe]
         for observer in self.observers:
-            self.events.subscribe(observer, Observer)
+            self.events.subscribe(observer)
 
     def settle(self) -> None:
         """End the phase of the cluster's barrier if every thread that lives has arrived."""
