@@ -63,6 +63,7 @@ class Grid:
         self.launch = launch
         self.instructions = 0
         self.begun = 0  # blocks
+        self.full = False  # whether there is no memory for the next cluster
         self.ended = 0  # clusters
         self.observed = 0  # clusters of which is known what they did, to their end or until the run stopped
         self.hazards: list[Hazard] = []
@@ -87,37 +88,46 @@ class Grid:
     def _run(self) -> bool:
         """Run every cluster, one after the other; whether all of them ended.
 
-        Where a cluster only spins, the next one runs beside it: it may write what the first one waits for. In a cooperative launch
-        it does so soon, whether the first one only spins or not.
+        Where a cluster only spins, the next one runs beside it: it may write what the first one waits for, which is left alone until then.
+        In a cooperative launch all run beside each other from the beginning.
         """
         active: list[Cluster] = []
-        waiting = self.waiting = self._places()
+        self.waiting = self._places()
         with np.errstate(all="ignore"):
             while True:
+                while self.launch.cooperative and self._start(active):
+                    pass
+                if self.full:
+                    return False
                 stirred = False
-                for cluster in list(active):
+                for cluster in [own for own in active if not own.parked]:
                     ended = self._advance(cluster)
                     if ended is None:
                         return False
                     if ended:
                         active.remove(cluster)
                     stirred = stirred or ended or cluster.stirred
-                if stirred:
+                if stirred or self._start(active):
                     continue
-                indices = next(waiting, None) if len(active) < MOST_BESIDE else None
-                if indices is not None and self._fits(len(active), indices):
-                    active.append(self._cluster(indices))
-                elif indices is not None:
+                if self.full:
                     return False
-                elif not active:
+                if not active:
                     return True
-                elif not any(cluster.tired for cluster in active):
+                if not any(cluster.tired for cluster in active):
                     stop = deadlock([block for cluster in active for block in cluster.blocks])
                     for own in active:
                         self._observed(own, stop)
                     self.hazards.append(hazard_of(stop, self.launch.program, active[0].blocks[0]))
                     self._count(active[0])
                     return False
+
+    def _start(self, active: list[Cluster]) -> bool:
+        """Let the next cluster run beside others, if there is one and memory for it; if only that lacks, it is a hazard."""
+        indices = next(self.waiting, None) if len(active) < MOST_BESIDE else None
+        if indices is None or not self._fits(len(active), indices):
+            return False
+        active.append(self._cluster(indices))
+        return True
 
     def _fits(self, beside: int, indices: Sequence[tuple[int, int, int]]) -> bool:
         """Whether there is memory for one more cluster beside others; if not, that is a hazard."""
@@ -128,7 +138,8 @@ class Grid:
         if needed > most:
             said = f"{needed} bytes for the blocks that run at once; the limit is {most}"
             self.hazards.append(Hazard("LIMIT", said, block=indices[0], detail={"limit": "memory"}))
-        return needed <= most
+            self.full = True
+        return not self.full
 
     def _numbers(self) -> range:
         """The numbers of the clusters."""

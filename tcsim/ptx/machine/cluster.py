@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from tcsim.ptx.machine.arrays import Array
 from tcsim.ptx.machine.block import Block
 from tcsim.ptx.machine.deadlock import deadlock
 from tcsim.ptx.machine.events import Events
 from tcsim.ptx.machine.observer import Observer
 from tcsim.ptx.machine.pending import Queue
+from tcsim.ptx.machine.polling import Watch
 from tcsim.ptx.machine.setup import Setup
 
 TURN = 64
@@ -53,6 +55,7 @@ class Cluster:
         self.tired = False  # whether the last run ended because others have their turn
         self.stirred = False  # whether the last run changed anything
         self.turns = 0  # of loops that may wait, since pending work went on
+        self.watch: Watch | None = None  # over what it polls, if it only spins
         self._idle = 0
         self._seen: Any = None
         self.observers = [make(self) for make in observe]
@@ -87,6 +90,9 @@ class Cluster:
         They are tired after `shift` instructions. `spend` is called with the number of instructions executed, and may raise Stop. Raises Stop for a fault or a deadlock.
         """
         self.stirred = self.tired = False
+        if self.watch is not None:  # what it polls was written
+            self.watch = None
+            self._calm()
         done = 0
         while True:
             busy = waited = False
@@ -101,11 +107,13 @@ class Cluster:
                     if block.threads.changed:
                         block.threads.changed = block.threads.timed = False
                         self.stirred = True
-                        self._idle, self.fair, self._seen = 0, False, None
+                        self._calm()
                     elif self._spins():
                         if not any(own.meeting.meet() for own in self.blocks) and not self.queue.force():
+                            spaces = self.blocks[0].spaces
+                            self.watch = spaces.memory.watches.over(spaces.polled or [])
                             return False
-                        self._idle, self.fair, self._seen = 0, False, None
+                        self._calm()
                     if self.turns >= (TURNS if self.queue.flights else MANY_TURNS):
                         self.turns = 0
                         waited = not self.queue.force()
@@ -146,7 +154,24 @@ class Cluster:
         if self._seen is None or self._idle & (self._idle - 1) == 0:
             copies = [[register.copy() for register in block.registers] for block in self.blocks]
             self._seen = places, copies, [fiber.turns for fiber in self._ready()]
+            self._note([])
         return False
+
+    def _note(self, polled: list[Array] | None) -> None:
+        """Where to note what is read in global memory from now on."""
+        for block in self.blocks:
+            block.spaces.polled = polled
+
+    def _calm(self) -> None:
+        """Something changes: spinning is not looked for."""
+        if self._seen is not None:
+            self._note(None)
+        self._idle, self.fair, self._seen = 0, False, None
+
+    @property
+    def parked(self) -> bool:
+        """Whether it only spins, and what it polls has not been written since it ran."""
+        return self.watch is not None and not self.watch.touched
 
     def _ready(self) -> list[Any]:
         return [block.fibers.ready[place] for block in self.blocks for place in sorted(block.fibers.ready)]

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from tcsim.core.errors import OperandError, TcsimError, listing, nearest, shortened
 from tcsim.ptx.compile.windows import CONST_WINDOW
+from tcsim.ptx.machine.polling import Watches
 
 Bytes = npt.NDArray[np.uint8]
 Addresses = npt.NDArray[np.uint64]
@@ -79,6 +80,7 @@ class Memory:
         self._starts: list[int] = []
         self._next = FIRST_ALLOCATION
         self._placed: dict[int, tuple[Any, dict[str, int]]] = {}  # by module, which is kept alive
+        self.watches = Watches()  # what clusters poll
         self.heap: dict[int, int] = {}  # what malloc gave and free did not take: bytes by address
 
     def map(self, address: int, data: Any) -> None:

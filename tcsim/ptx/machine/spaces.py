@@ -45,6 +45,7 @@ class Spaces:
         )  # bytes from the local memory of one thread to the next one's
         self.local = Segment(0, np.zeros(self.local_stride * threads.count, np.uint8)) if local_bytes else None
         self.columns = Columns()
+        self.polled: list[Array] | None = None  # addresses in global memory that are read while spinning is looked for
         self.tensor_memory: Segment | None = None
 
     def image(self) -> Segment:
@@ -183,6 +184,8 @@ class Spaces:
         if segment is not None:
             found: Array = segment.views[unit][segment.index(at, unit)]
             return found
+        if self.polled is not None:
+            self.polled.append(at)
         try:
             return self.memory.gather(at, unit)
         except MemoryFault as fault:
@@ -201,3 +204,5 @@ class Spaces:
             said = f"{size} bytes at {int(at[lane]):#x}: nothing is mapped there"
             raise Stop("GMEM_UNMAPPED", said, None if threads is None else int(threads[lane]))
         self.memory.scatter(at[turns], values[turns], unit)
+        if self.memory.watches:
+            self.memory.watches.see(at)
