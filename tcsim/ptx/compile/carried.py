@@ -7,14 +7,14 @@ store to shared memory and no operand of a product have none, so that address ar
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from tcsim.isa.scalar.table import Array
+from tcsim.model.statement import registers_in
 from tcsim.ptx.compile.emit import Emitter
-from tcsim.ptx.compile.landing import registers_in
 from tcsim.ptx.compile.ordinary import Carries, moves, ordinary, row_of
 from tcsim.ptx.text.syntax import TYPE_BYTES, Address, Function, Immediate, Instruction, Operand, Pair, Register, Vector
 
@@ -195,7 +195,7 @@ def _followed(function: Function) -> frozenset[str]:
         row = ordinary(item.opcode)
         if row.carries and item.operands:
             for name in registers_in(item.operands[0]):
-                sources.setdefault(name, set()).update(_sources(item))
+                sources.setdefault(name, set()).update(registers_in(item.operands[1:]))
         elif row_of(item.opcode) is not None:
             kinds = (Vector, Register) if moves(item.opcode) else Vector
             found |= {name for own in item.operands if isinstance(own, kinds) for name in registers_in(own)}
@@ -207,8 +207,3 @@ def _followed(function: Function) -> frozenset[str]:
         found |= new
         left += new
     return frozenset(name for name in found if halves(function.registers[name][0]))
-
-
-def _sources(item: Instruction) -> Iterator[str]:
-    for operand in item.operands[1:]:
-        yield from registers_in(operand)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from tcsim.isa.scalar.catalog import scalar
-from tcsim.ptx.compile.landing import registers_in
+from tcsim.model.statement import registers_in
 from tcsim.ptx.compile.ordinary import ordinary, row_of
 from tcsim.ptx.text.syntax import Function, Group, Instruction, Pair, Register, Symbol, Vector
 
@@ -31,8 +31,7 @@ def read(item: Instruction) -> Iterator[str]:
     if item.predicate is not None:
         yield item.predicate.name
     only_writes = any(True for _ in written(item)) and not _accumulates(item)
-    for operand in item.operands[1 if only_writes else 0 :]:
-        yield from registers_in(operand)
+    yield from registers_in(item.operands[1 if only_writes else 0 :])
 
 
 def _accumulates(item: Instruction) -> bool:

@@ -13,8 +13,8 @@ import numpy as np
 
 from tcsim.isa.scalar.atomic import COMMUTING
 from tcsim.isa.scalar.table import CONTAINERS
+from tcsim.memory.windows import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
 from tcsim.ptx.compile.emit import Emitter
-from tcsim.ptx.compile.windows import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
 from tcsim.ptx.text.grammar import SPACES
 from tcsim.ptx.text.operands import DIMENSIONED
 from tcsim.ptx.text.spellings import atomic as row_of_atomic

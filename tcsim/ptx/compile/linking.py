@@ -7,16 +7,17 @@ variables lie on the thread's stack. Arguments and results pass through two plac
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from tcsim.model.statement import leaves
 from tcsim.ptx.compile.compiled import SOURCE_NAME, Compiled, Context
 from tcsim.ptx.compile.contraction import handed_over
 from tcsim.ptx.compile.control import Signature, room
 from tcsim.ptx.compile.guarded import branched
 from tcsim.ptx.compile.program import NAMES, Compiler
-from tcsim.ptx.text.syntax import Address, Function, Group, Instruction, Module, Operand, Symbol, Tensor, Vector
+from tcsim.ptx.text.syntax import Function, Group, Instruction, Module, Operand, Symbol
 
 FUNCTION_ADDRESSES = 0x00F4_0000_0000_0000
 """Where the addresses of functions begin: 16 bytes for each, in the order of the module. Nothing is mapped there."""
@@ -79,15 +80,9 @@ def _taken(module: Module) -> Iterator[str]:
                     yield resolved(module, name)
 
 
-def symbols_of(operands: Iterable[Operand]) -> Iterator[str]:
+def symbols_of(operands: tuple[Operand, ...]) -> Iterator[str]:
     """The names of variables, functions and labels in operands."""
-    for operand in operands:
-        if isinstance(operand, Symbol):
-            yield operand.name
-        elif isinstance(operand, (Address, Tensor)):
-            yield from symbols_of((operand.base,))
-        elif isinstance(operand, (Vector, Group)):
-            yield from symbols_of(operand.items)
+    return (own.name for own in leaves(operands) if isinstance(own, Symbol))
 
 
 def callee(item: Instruction) -> str | None:

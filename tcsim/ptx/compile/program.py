@@ -19,6 +19,8 @@ from tcsim.core.errors import listing, nearest, shortened
 from tcsim.core.targets import TARGETS
 from tcsim.isa.scalar.catalog import scalars as spelled
 from tcsim.isa.scalar.table import CONTAINERS
+from tcsim.memory.windows import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
+from tcsim.model.statement import registers_in
 from tcsim.ptx.compile import contractions, scalars
 from tcsim.ptx.compile.carried import Carriers
 from tcsim.ptx.compile.compiled import SHARED_START, Compiled, Context, Site, layout
@@ -27,9 +29,8 @@ from tcsim.ptx.compile.control import TERMINATORS, begin, end_of, returns_values
 from tcsim.ptx.compile.convergence import MEMBERS, meeting, meetings, row_of, set_once, waits
 from tcsim.ptx.compile.demand import Demand
 from tcsim.ptx.compile.exactness import VARYING
-from tcsim.ptx.compile.landing import Held, Landings, registers_in
+from tcsim.ptx.compile.landing import Held, Landings
 from tcsim.ptx.compile.spins import Spins
-from tcsim.ptx.compile.windows import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
 from tcsim.ptx.text.spellings import known
 from tcsim.ptx.text.syntax import (
     TYPE_BYTES,

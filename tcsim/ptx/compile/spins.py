@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 from tcsim.isa.barrier_cta import BarrierRow
 from tcsim.isa.scalar.catalog import scalar
+from tcsim.model.statement import registers_in
 from tcsim.ptx.compile.flow import BEFORE, ENDS, Flow, read, written
 from tcsim.ptx.compile.known import moves
-from tcsim.ptx.compile.landing import registers_in
 from tcsim.ptx.compile.ordinary import row_of
 from tcsim.ptx.text.syntax import Address, Function, Instruction, Symbol
 

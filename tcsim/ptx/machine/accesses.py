@@ -10,7 +10,7 @@ import numpy as np
 from tcsim.core.arguments import spread
 from tcsim.isa.scalar.atomic import Atomic, combination
 from tcsim.isa.scalar.table import CONTAINERS, Compute
-from tcsim.ptx.compile.windows import CONST_WINDOW, LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
+from tcsim.memory.windows import CONST_WINDOW, LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
 from tcsim.ptx.machine.arrays import LANES, TYPED, Array, Mask
 from tcsim.ptx.machine.faults import Stop
 from tcsim.ptx.machine.memory import Memory, MemoryFault, Segment

@@ -10,9 +10,9 @@ import numpy as np
 from tcsim.core.arguments import spread
 from tcsim.core.errors import TcsimError
 from tcsim.isa.clusterlaunchcontrol import encode_response
+from tcsim.memory.windows import SHARED_WINDOW
 from tcsim.model.effects import Access, Condition, Effects, Outcome, Resource, Signal
 from tcsim.ptx.compile.families import Bound, Operands, Rows, Together, stacked
-from tcsim.ptx.compile.windows import SHARED_WINDOW
 from tcsim.ptx.machine import mbarriers
 from tcsim.ptx.machine.arrays import LANES, Array, Mask
 from tcsim.ptx.machine.faults import Stop, rule_for
