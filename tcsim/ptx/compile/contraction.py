@@ -21,15 +21,15 @@ from typing import Any
 
 import numpy as np
 
+from tcsim.isa.ordinary.table import Path, space_in
 from tcsim.isa.scalar.catalog import scalar
 from tcsim.isa.scalar.table import CONTAINERS, Scalar
 from tcsim.ptx.compile.flow import BEFORE, Flow, written
 from tcsim.ptx.compile.identities import EXPONENTS, SIGNS, identity
 from tcsim.ptx.compile.known import Known, moves
+from tcsim.ptx.compile.ordinary import ordinary
 from tcsim.ptx.text.syntax import Function, Instruction, Register, Vector
 
-_CUTS = frozenset(("membar", "fence", "setmaxnreg", "pmevent", "call", "alloca", "stacksave", "stackrestore"))
-"""Stems behind which the assembler begins a basic block, besides branches and subroutines; of fences those of memory."""
 _AWAY = ("local", "param")
 """State spaces through which the assembler follows values, as it does through calls: a product may come back from there."""
 
@@ -165,7 +165,7 @@ class _Products:
         """Of a vector that a mov takes apart just as another one put it together: the register that one of its parts was."""
         item = self.body[index]
         if (
-            not item.opcode.startswith("mov")
+            ordinary(item.opcode).path != "move"
             or not isinstance(item.operands[0], Vector)
             or not isinstance(item.operands[1], Register)
         ):
@@ -176,7 +176,7 @@ class _Products:
             first is None
             or first.predicate is not None
             or not isinstance(first.operands[-1], Vector)
-            or not first.opcode.startswith("mov")
+            or ordinary(first.opcode).path != "move"
         ):
             return None
         parts = [own.name if isinstance(own, Register) else "" for own in item.operands[0].items]
@@ -211,7 +211,7 @@ class _Products:
     def _parts(self, place: int, name: str) -> list[tuple[int, str]]:
         """Where a register comes out again that a mov puts into a vector, if that vector is only taken apart."""
         item = self.body[place]
-        if not item.opcode.startswith("mov") or not isinstance(item.operands[1], Vector):
+        if ordinary(item.opcode).path != "move" or not isinstance(item.operands[1], Vector):
             return []
         users = [own for to in written(item) for own in self.flow.uses(place, to)]
         found = [[(own, to) for to in written(self.body[own]) if self._unpacked(to, own) is not None] for own in users]
@@ -283,7 +283,6 @@ class _Products:
         return [index for index, item in enumerate(self.body) if self._cut(index, item)]
 
     def _cut(self, index: int, item: Instruction) -> bool:
-        stem, *words = item.opcode.split(".")
         row = self.rows.get(index)
         if item.predicate is not None and (row is None or row.subroutine) and not moves(item):
             return True
@@ -292,7 +291,7 @@ class _Products:
                 row.subroutine and len(row.sources) == 1 and self.known.constant(item.operands[1], index) == "number"
             )
             return row.subroutine and not constant
-        return stem in _CUTS and not (stem == "fence" and (words[0] in ("proxy", "mbarrier_init")))
+        return ordinary(item.opcode).cuts
 
     def _together(self, product: int, place: int) -> bool:
         if not product < place or self.flow.block(product) != self.flow.block(place):
@@ -401,16 +400,17 @@ class _Products:
 
 def _keeps(item: Instruction) -> bool:
     """Whether an instruction puts something where the assembler follows it: into a thread's own memory, or a call."""
-    return item.opcode.startswith("call") or (item.opcode.startswith("st.") and _by_thread(item.opcode))
+    return _passes(item, "store")
 
 
 def _gives(item: Instruction) -> bool:
     """Whether an instruction takes something from there."""
-    return item.opcode.startswith("call") or (item.opcode.startswith("ld.") and _by_thread(item.opcode))
+    return _passes(item, "load")
 
 
-def _by_thread(opcode: str) -> bool:
-    return any(word.split("::")[0] in _AWAY for word in opcode.split("."))
+def _passes(item: Instruction, path: Path) -> bool:
+    row = ordinary(item.opcode)
+    return row.control == "call" or (row.path == path and space_in(item.opcode).partition("::")[0] in _AWAY)
 
 
 def choices(function: Function, handed: frozenset[str] = frozenset()) -> Choices:

@@ -13,8 +13,11 @@ from tcsim.ptx.text.syntax import Function, Group, Instruction, Pair, Register, 
 
 BEFORE = -1
 """In place of the index of an instruction: what a register has where the function begins."""
-ENDS = frozenset(("bra", "brx", "ret", "exit", "trap", "brkpt"))
-"""Stems after which another instruction than the next may follow."""
+
+
+def parts(item: Instruction) -> bool:
+    """Whether another instruction than the next may follow, calls apart."""
+    return ordinary(item.opcode).control not in ("", "call")
 
 
 def written(item: Instruction) -> Iterator[str]:
@@ -47,13 +50,13 @@ class Flow:
         used = {
             name
             for item in self.body
-            if item.opcode.partition(".")[0] in ENDS
+            if parts(item)
             for operand in item.operands
             if isinstance(operand, Symbol)
             for name in function.targets.get(operand.name, (operand.name,))
         }
         starts = {0, *(at for name, at in function.labels.items() if name in used)}
-        starts |= {index + 1 for index, item in enumerate(self.body) if item.opcode.partition(".")[0] in ENDS}
+        starts |= {index + 1 for index, item in enumerate(self.body) if parts(item)}
         self.starts = sorted(start for start in starts if start < len(self.body))
         self.labels = function.labels
         self.targets = function.targets
@@ -79,9 +82,9 @@ class Flow:
     def _followers(self) -> Iterator[list[int]]:
         for end in (*self.starts[1:], len(self.body)):
             item = self.body[end - 1]
-            stem = item.opcode.partition(".")[0]
+            control = ordinary(item.opcode).control
             found = []
-            if stem in ("bra", "brx"):
+            if control == "branch":
                 for operand in item.operands:
                     names = self.targets.get(operand.name, (operand.name,)) if isinstance(operand, Symbol) else ()
                     found += [
@@ -89,7 +92,7 @@ class Flow:
                         for name in names
                         if self.labels.get(name, end) < len(self.body) and name in self.labels
                     ]
-            falls = stem not in ENDS or stem in ("trap", "brkpt") or item.predicate is not None
+            falls = control not in ("branch", "leave") or item.predicate is not None
             if falls and end < len(self.body):
                 found.append(self.block(end))
             yield found
@@ -175,7 +178,7 @@ class Flow:
     @cached_property
     def live(self) -> frozenset[int]:
         """The instructions that something depends on: those that do more than arithmetic, what they are computed from, branches around them."""
-        branches = {index for index, item in enumerate(self.body) if item.opcode.partition(".")[0] in ("bra", "brx")}
+        branches = {index for index, item in enumerate(self.body) if ordinary(item.opcode).control == "branch"}
         pending = [
             index
             for index, item in enumerate(self.body)

@@ -11,8 +11,8 @@ from tcsim.isa.scalar.atomic import Atomic
 from tcsim.isa.scalar.table import CONTAINERS
 from tcsim.memory.windows import SHARED_WINDOW
 from tcsim.model.effects import Access
+from tcsim.ptx.compile.calls import PROVIDED
 from tcsim.ptx.compile.contraction import differ
-from tcsim.ptx.compile.control import PROVIDED
 from tcsim.ptx.machine.accesses import Accesses
 from tcsim.ptx.machine.arrays import Array, Mask
 from tcsim.ptx.machine.faults import Stop
