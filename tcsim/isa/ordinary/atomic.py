@@ -13,6 +13,7 @@ from tcsim.isa.ordinary.table import (
     UNSIGNED,
     VECTOR,
     Ordinary,
+    effect,
     grammar,
     put_whole,
     space_in,
@@ -108,7 +109,7 @@ ROWS = (
         path="atomic",
         declared=True,
     ),
-    Ordinary(
+    effect(
         stem="red",
         grammar=grammar(
             some("relaxed release"), SCOPE, _SPACE, Slot(True, _OPERATIONS.words - words_of("exch cas")), some("noftz"), HINT, VECTOR,
@@ -117,8 +118,6 @@ ROWS = (
         ),
         exists=_exists,
         emit=_emit,
-        heard=True,
-        writes=False,
         path="atomic",
         declared=True,
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tcsim.isa.ordinary.table import Ordinary, grammar, nothing
+from tcsim.isa.ordinary.table import Ordinary, effect, grammar, nothing
 from tcsim.model.emit import Emitter, Line, Lines, machine
 from tcsim.model.grammar import need, one, since, some
 from tcsim.model.statement import Instruction, Register
@@ -49,23 +49,23 @@ def _sleep(emitter: Emitter, item: Instruction) -> Lines:
 ROWS = (
     Ordinary(stem="bar", emit=_barrier, instead=True, catalogued=True, waits=_waits),
     Ordinary(stem="barrier", emit=_barrier, instead=True, catalogued=True, waits=_waits),
-    Ordinary(
+    effect(
         stem="membar",
         grammar=grammar(
-            one("cta gl sys proxy"), some("alias"),
-            operands=(0,), rules=(need("alias", "proxy"), need("proxy", "alias")), since=(since("7.5", 60, "proxy"),), named="proxy",
+            one("cta gl sys proxy"),
+            some("alias"),
+            operands=(0,),
+            rules=(need("alias", "proxy"), need("proxy", "alias")),
+            since=(since("7.5", 60, "proxy"),),
+            named="proxy",
         ),
         emit=_fence,
-        heard=True,
-        writes=False,
         cuts=True,
     ),
-    Ordinary(
+    effect(
         stem="nanosleep",
         grammar=grammar(one("u32"), operands=(1,), since=(since("6.2", 70, "u32"),)),
         emit=_sleep,
-        heard=True,
-        writes=False,
     ),
-    Ordinary(stem="pmevent", grammar=grammar(some("mask"), operands=(1,)), emit=nothing, heard=True, writes=False, cuts=True),
-)  # fmt: skip
+    effect(stem="pmevent", grammar=grammar(some("mask"), operands=(1,)), emit=nothing, cuts=True),
+)

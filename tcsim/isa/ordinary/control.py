@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tcsim.isa.ordinary.table import Ordinary, grammar
+from tcsim.isa.ordinary.table import effect, grammar
 from tcsim.model.emit import Emitter, Line, Lines, machine
 from tcsim.model.grammar import one, since, some
 from tcsim.model.statement import Immediate, Instruction, Register, Symbol
@@ -46,42 +46,16 @@ def _trap(emitter: Emitter, item: Instruction) -> Lines:
 
 _UNIFORM = some("uni")
 ROWS = (
-    Ordinary(
-        stem="bra",
-        grammar=grammar(_UNIFORM, operands=(1,)),
-        emit=_branch,
-        control="branch",
-        heard=True,
-        writes=False,
-    ),
-    Ordinary(
+    effect(stem="bra", grammar=grammar(_UNIFORM, operands=(1,)), emit=_branch, control="branch"),
+    effect(
         stem="brx",
         grammar=grammar(one("idx"), _UNIFORM, operands=(2,), since=(since("5.1", 0, "idx"),), named="idx"),
         emit=_indexed,
         control="branch",
-        heard=True,
-        writes=False,
     ),
-    Ordinary(
-        stem="call",
-        grammar=grammar(_UNIFORM),
-        control="call",
-        heard=True,
-        polls=True,
-        writes=False,
-        path="call",
-        cuts=True,
-    ),
-    Ordinary(
-        stem="ret",
-        grammar=grammar(_UNIFORM, operands=(0,)),
-        emit=_return,
-        control="leave",
-        heard=True,
-        writes=False,
-        path="call",
-    ),
-    Ordinary(stem="exit", grammar=grammar(operands=(0,)), emit=_exit, control="leave", heard=True, writes=False),
-    Ordinary(stem="trap", grammar=grammar(operands=(0,)), emit=_trap, control="trap", heard=True, writes=False),
-    Ordinary(stem="brkpt", grammar=grammar(operands=(0,)), emit=_trap, control="break", heard=True, writes=False),
+    effect(stem="call", grammar=grammar(_UNIFORM), control="call", polls=True, path="call", cuts=True),
+    effect(stem="ret", grammar=grammar(_UNIFORM, operands=(0,)), emit=_return, control="leave", path="call"),
+    effect(stem="exit", grammar=grammar(operands=(0,)), emit=_exit, control="leave"),
+    effect(stem="trap", grammar=grammar(operands=(0,)), emit=_trap, control="trap"),
+    effect(stem="brkpt", grammar=grammar(operands=(0,)), emit=_trap, control="break"),
 )

@@ -12,6 +12,7 @@ from tcsim.isa.ordinary.table import (
     UNSIGNED,
     VECTOR,
     Ordinary,
+    effect,
     grammar,
     nothing,
     put_whole,
@@ -135,7 +136,7 @@ ROWS = (
         emit=_load,
         path="load",
     ),
-    Ordinary(
+    effect(
         stem="st",
         grammar=grammar(
             some("mmio"), some("weak volatile relaxed release"), SCOPE, Slot(False, SPACES - words_of("const param::entry")),
@@ -146,8 +147,6 @@ ROWS = (
             vectors=(1,),
         ),
         emit=_store,
-        heard=True,
-        writes=False,
         path="store",
         declared=True,
     ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tcsim.core.errors import listing
-from tcsim.isa.ordinary.table import Ordinary, grammar, type_of
+from tcsim.isa.ordinary.table import Ordinary, effect, grammar, type_of
 from tcsim.model.emit import Emitter, Lines, machine
 from tcsim.model.grammar import one, since
 from tcsim.model.statement import Immediate, Instruction
@@ -31,6 +31,7 @@ def _restore(emitter: Emitter, item: Instruction) -> Lines:
     return [machine(f"M.restored({emitter.value(item.operands[0], type_of(emitter, item))}, w)")]
 
 
+_ONE = grammar(_WIDTH, operands=(1,), since=_SINCE)
 ROWS = (
     Ordinary(
         stem="alloca",
@@ -40,13 +41,6 @@ ROWS = (
         cuts=True,
         frames=True,
     ),
-    Ordinary(stem="stacksave", grammar=grammar(_WIDTH, operands=(1,), since=_SINCE), emit=_save, heard=True, cuts=True),
-    Ordinary(
-        stem="stackrestore",
-        grammar=grammar(_WIDTH, operands=(1,), since=_SINCE),
-        emit=_restore,
-        heard=True,
-        writes=False,
-        cuts=True,
-    ),
+    Ordinary(stem="stacksave", grammar=_ONE, emit=_save, heard=True, cuts=True),
+    effect(stem="stackrestore", grammar=_ONE, emit=_restore, cuts=True),
 )

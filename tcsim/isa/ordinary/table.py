@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from tcsim.model.emit import Emit, Emitter, Line, Lines, machine
@@ -46,6 +47,9 @@ class Ordinary:
     declared: bool = False  # whether a variable that it names has to lie in the state space that it says
     frames: bool = False  # whether it takes memory of the thread's stack
 
+
+effect = partial(Ordinary, heard=True, writes=False)
+"""A row of what has no result, and another thread may wait for."""
 
 UNSIGNED = {1: "u8", 2: "u16", 4: "u32", 8: "u64", 16: "b128"}
 """The unsigned type of a number of bytes."""

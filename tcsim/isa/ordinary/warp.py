@@ -76,15 +76,13 @@ ROWS = (
         path="warp",
     ),
     Ordinary(
-        stem="activemask",
-        grammar=grammar(one("b32"), operands=(1,), since=(since("6.2", 0, "b32"),)),
-        emit=_active,
-    ),
-    Ordinary(
         stem="match",
         grammar=grammar(one("any all"), one("sync"), one("b32 b64"), operands=(3,), since=(since("6.0", 70, "sync"),)),
         emit=_match,
         members=True,
         path="warp",
+    ),
+    Ordinary(
+        stem="activemask", grammar=grammar(one("b32"), operands=(1,), since=(since("6.2", 0, "b32"),)), emit=_active
     ),
 )

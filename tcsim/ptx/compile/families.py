@@ -74,9 +74,7 @@ class Bound:
         for (name, own), (other, numbers) in zip(self.sources, first.sources, strict=True):
             if name != other or (not isinstance(own, Rows) and own != numbers):
                 return False
-        written = {number for bound in earlier for _, numbers in bound.results for number in numbers.tolist()}
-        read = {number for _, own in self.sources if isinstance(own, Rows) for number in own.numbers.tolist()}
-        return not written & (read | {number for _, numbers in self.results for number in numbers.tolist()})
+        return all(bound.written.isdisjoint(self.held | self.written) for bound in earlier)
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,9 +6,8 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from functools import cached_property
 
-from tcsim.isa.scalar.catalog import scalar
 from tcsim.model.statement import registers_in
-from tcsim.ptx.compile.ordinary import ordinary, row_of
+from tcsim.ptx.compile.ordinary import computes, ordinary, row_of
 from tcsim.ptx.text.syntax import Function, Group, Instruction, Pair, Register, Symbol, Vector
 
 BEFORE = -1
@@ -47,19 +46,10 @@ class Flow:
 
     def __init__(self, function: Function) -> None:
         self.body = function.body
-        used = {
-            name
-            for item in self.body
-            if parts(item)
-            for operand in item.operands
-            if isinstance(operand, Symbol)
-            for name in function.targets.get(operand.name, (operand.name,))
-        }
-        starts = {0, *(at for name, at in function.labels.items() if name in used)}
+        self.labels, self.targets = function.labels, function.targets
+        starts = {0, *(at for item in self.body if parts(item) for at in self._goals(item))}
         starts |= {index + 1 for index, item in enumerate(self.body) if parts(item)}
         self.starts = sorted(start for start in starts if start < len(self.body))
-        self.labels = function.labels
-        self.targets = function.targets
         self.returns = [own.name for own in function.returns]
         self.before: list[list[int]] = [[] for _ in self.starts]  # of each block: those that it may follow
         self.after = list(self._followers())  # of each block: those that may follow it
@@ -79,19 +69,18 @@ class Flow:
         """The number of an instruction's basic block."""
         return bisect_right(self.starts, index) - 1
 
+    def _goals(self, item: Instruction) -> list[int]:
+        """The instructions at the labels that a branch names, itself or in a list."""
+        tables = (own.name for own in item.operands if isinstance(own, Symbol))
+        names = (name for table in tables for name in self.targets.get(table, (table,)))
+        return [self.labels[name] for name in names if name in self.labels]
+
     def _followers(self) -> Iterator[list[int]]:
         for end in (*self.starts[1:], len(self.body)):
             item = self.body[end - 1]
             control = ordinary(item.opcode).control
-            found = []
-            if control == "branch":
-                for operand in item.operands:
-                    names = self.targets.get(operand.name, (operand.name,)) if isinstance(operand, Symbol) else ()
-                    found += [
-                        self.block(self.labels[name])
-                        for name in names
-                        if self.labels.get(name, end) < len(self.body) and name in self.labels
-                    ]
+            goals = self._goals(item) if control == "branch" else []
+            found = [self.block(at) for at in goals if at < len(self.body)]
             falls = control not in ("branch", "leave") or item.predicate is not None
             if falls and end < len(self.body):
                 found.append(self.block(end))
@@ -182,9 +171,7 @@ class Flow:
         pending = [
             index
             for index, item in enumerate(self.body)
-            if index not in branches
-            and scalar(item.opcode, len(item.operands) - 1) is None
-            and ordinary(item.opcode).path not in ("move", "load")
+            if index not in branches and not computes(item) and ordinary(item.opcode).path not in ("move", "load")
         ]
         pending += [at for own in self.returns for at in self.writes.get(own, ())]
         found = set(pending)
@@ -203,11 +190,6 @@ class Flow:
 
     def _around(self, index: int, live: set[int]) -> bool:
         """Whether something that matters lies between a branch and where it goes."""
-        places = [
-            self.labels[name]
-            for operand in self.body[index].operands
-            if isinstance(operand, Symbol)
-            for name in self.targets.get(operand.name, (operand.name,))
-            if name in self.labels
-        ]
-        return any(own in live for at in places for own in range(min(index + 1, at), max(index, at)))
+        return any(
+            own in live for at in self._goals(self.body[index]) for own in range(min(index + 1, at), max(index, at))
+        )

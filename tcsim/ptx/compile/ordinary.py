@@ -14,6 +14,7 @@ from tcsim.isa.ordinary.catalog import of_stem
 from tcsim.isa.ordinary.table import Ordinary
 from tcsim.isa.scalar.catalog import scalar
 from tcsim.model.row import Row
+from tcsim.model.statement import Instruction
 
 
 @cache
@@ -38,6 +39,11 @@ def moves(opcode: str) -> bool:
     """
     row = row_of(opcode)
     return row is not None and not row.dropped and catalog.instruction(row.mnemonic, row.first_arch.name).moves
+
+
+def computes(item: Instruction) -> bool:
+    """Whether an instruction is scalar: it computes registers from registers, and does nothing else."""
+    return scalar(item.opcode, len(item.operands) - 1) is not None
 
 
 @cache

@@ -10,11 +10,10 @@ from collections.abc import Iterator
 
 from tcsim.isa.barrier_cta import BarrierRow
 from tcsim.isa.ordinary.table import space_in
-from tcsim.isa.scalar.catalog import scalar
 from tcsim.model.statement import registers_in
 from tcsim.ptx.compile.flow import BEFORE, Flow, parts, read, written
 from tcsim.ptx.compile.known import moves
-from tcsim.ptx.compile.ordinary import ordinary, row_of
+from tcsim.ptx.compile.ordinary import computes, ordinary, row_of
 from tcsim.ptx.text.syntax import Address, Function, Instruction, Symbol
 
 
@@ -40,7 +39,11 @@ class Spins:
         """Branches back of loops that may wait, for what loads, calls and barriers tell."""
         self.visible = frozenset(end for start, end in loops if self._polling(start, end) and self._seen(start, end))
         """Branches back of loops that wait of which it can be seen how often they turned."""
-        self.told = frozenset(index for index, item in enumerate(self.body) if asks(item) and self._used(index, set()))
+        self.told = frozenset(
+            index
+            for index, item in enumerate(self.body)
+            if asks(item) and self._behind(index, 0, len(self.body), set())
+        )
         """Questions to barriers whose answers go further than to a branch."""
 
     def _loops(self) -> Iterator[tuple[int, int]]:
@@ -132,15 +135,15 @@ class Spins:
         sources = self._sources({index}, start, end) - {index}
         items = [self.body[own] for own in sources]
         loads = [own for own in items if ordinary(own.opcode).path == "load" and own.operands[-1] == where]
-        computed = any(scalar(own.opcode, len(own.operands) - 1) is not None for own in items)
-        return bool(loads) and computed
+        return bool(loads) and any(map(computes, items))
 
     def _counts(self, index: int) -> bool:
         """Whether an instruction computes a register from what it had the turn before."""
         item = self.body[index]
-        arithmetic = scalar(item.opcode, len(item.operands) - 1) is not None
         names = set(written(item))
-        return arithmetic and any(index in self.flow.reaching(name, index) for name in names.intersection(read(item)))
+        return computes(item) and any(
+            index in self.flow.reaching(name, index) for name in names.intersection(read(item))
+        )
 
     def _behind(self, index: int, start: int, end: int, seen: set[int]) -> bool:
         """Whether what an instruction computes is needed outside of a loop, or stored in it."""
@@ -150,22 +153,9 @@ class Spins:
                     continue
                 seen.add(place)
                 item = self.body[place]
-                passes = scalar(item.opcode, len(item.operands) - 1) is not None or moves(item)
+                passes = computes(item) or moves(item)
                 if not start <= place <= end or not (passes or _turns(item)):
                     return True
                 if passes and self._behind(place, start, end, seen):
-                    return True
-        return False
-
-    def _used(self, index: int, seen: set[int]) -> bool:
-        """Whether an answer is needed for more than branches."""
-        for name in written(self.body[index]):
-            for place in self.flow.uses(index, name):
-                item = self.body[place]
-                if place in seen or place not in self.flow.live or _turns(item):
-                    continue
-                seen.add(place)
-                passes = scalar(item.opcode, len(item.operands) - 1) is not None or moves(item)
-                if not passes or self._used(place, seen):
                     return True
         return False

@@ -6,7 +6,6 @@ No text of PTX reaches the generated source: registers are r0, r1, ...; everythi
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -96,6 +95,7 @@ class Writer:
         self.choices = choices(function, context.handed) if context.optimized else Choices()
         # By register that may hold a product: the two registers that keep its factors, and the one that says whether it does.
         self.factors: dict[str, tuple[int, int, int]] = {}
+        self.demand = Demand(function)
         self.narrowest = 4  # bytes of the narrowest load, store or atomic that may be one of shared memory, at most 4
         self.narrowest_global = 4  # the same of global memory
         self.tells_order = False
@@ -167,12 +167,8 @@ class Writer:
         """The bits that matter of what the instruction writes to an operand, of any of its registers."""
         needed = 0
         for name in registers_in(to):
-            needed |= self._demand.bits(self.index, name)
+            needed |= self.demand.bits(self.index, name)
         return needed
-
-    @cached_property
-    def _demand(self) -> Demand:
-        return Demand(self.function)
 
     # --- errors
 
@@ -200,12 +196,17 @@ class Writer:
                 return name
             if own.itemsize > container.itemsize:
                 return f"{name}.astype({self.constant(container)})"
-            raise self._too_narrow(operand, type)
+            raise self.error(f"{operand.name} is a .{self.type_of(operand)}, too narrow for .{type}")
         if isinstance(operand, Negated):
             return f"~{self.register(operand.register)}"
-        if self.places.framed and isinstance(operand, Symbol) and operand.name in self.places.local:
-            return f"{self.stacked(self._address(operand))}.astype({self.constant(container)})"
-        return self.constant(self._number(operand, type))
+        if isinstance(operand, Immediate):
+            return self.constant(code_of(operand, type))
+        if not isinstance(operand, Symbol):
+            raise self.error(f"an operand of type .{type} is a {operand.__class__.__name__.lower()}")
+        address = self._address(operand)
+        if self.places.framed and operand.name in self.places.local:
+            return f"{self.stacked(address)}.astype({self.constant(container)})"
+        return self.constant(container.type(address & ((1 << 8 * container.itemsize) - 1)))
 
     def put(self, operand: Operand, source: str, type: str, calls_machine: bool = False) -> Line:
         """The statement that assigns codes of a type to a destination."""
@@ -214,30 +215,8 @@ class Writer:
         if not isinstance(operand, Register):
             raise self.error("a destination is a register")
         if CONTAINERS[self.type_of(operand)].itemsize < CONTAINERS[type].itemsize:
-            raise self._too_narrow(operand, type)
+            raise self.error(f"{operand.name} is a .{self.type_of(operand)}, too narrow for .{type}")
         return Line(f"copyto({self.register(operand)}, {source}, where=w, casting='unsafe')", calls_machine)
-
-    def _too_narrow(self, operand: Register, type: str) -> PtxError:
-        return self.error(f"{operand.name} is a .{self.type_of(operand)}, too narrow for .{type}")
-
-    def _number(self, operand: Operand, type: str) -> Any:
-        """An immediate or an address known now, as a code of a type."""
-        container = CONTAINERS[type]
-        if isinstance(operand, Immediate):
-            if type == "pred":
-                return np.bool_(operand.value != 0)
-            if operand.kind == "f64" and type == "f32":
-                with np.errstate(over="ignore"):
-                    return np.uint64(operand.value).view(np.float64).astype(np.float32).view(np.uint32)
-            if operand.kind == "f32" and type == "f64":
-                return np.uint32(operand.value).view(np.float32).astype(np.float64).view(np.uint64)
-            if operand.kind == "int" and type in ("f32", "f64"):
-                return np.array(operand.value, np.float32 if type == "f32" else np.float64).view(container)[()]
-            return container.type(operand.value & ((1 << 8 * container.itemsize) - 1))
-        if isinstance(operand, Symbol):
-            return container.type(self._address(operand) & ((1 << 8 * container.itemsize) - 1))
-        kind = operand.__class__.__name__.lower()
-        raise self.error(f"an operand of type .{type} is a {kind}")
 
     # --- places in memory
 
@@ -299,3 +278,18 @@ class Writer:
             if space.startswith("shared") and CONTAINERS[self.type_of(base)].itemsize == 4 and offset < 0:
                 pointed = f"({pointed}&{self.constant(np.uint64(0xFFFFFFFF))})"
         return pointed
+
+
+def code_of(operand: Immediate, type: str) -> Any:
+    """An immediate as a code of a type."""
+    container = CONTAINERS[type]
+    if type == "pred":
+        return np.bool_(operand.value != 0)
+    if operand.kind == "f64" and type == "f32":
+        with np.errstate(over="ignore"):
+            return np.uint64(operand.value).view(np.float64).astype(np.float32).view(np.uint32)
+    if operand.kind == "f32" and type == "f64":
+        return np.uint32(operand.value).view(np.float32).astype(np.float64).view(np.uint64)
+    if operand.kind == "int" and type in ("f32", "f64"):
+        return np.array(operand.value, np.float32 if type == "f32" else np.float64).view(container)[()]
+    return container.type(operand.value & ((1 << 8 * container.itemsize) - 1))
