@@ -16,7 +16,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -95,23 +95,16 @@ class _Products:
             index for index, row in rows.items()
             if row.factors is not None and "sat" not in _words(self.body[index].opcode)[0] and not self._all_numbers(index)
         }  # fmt: skip
-        self._passes: dict[int, tuple[str, int] | None] = {}
-        self._users: dict[int, list[int]] = {}
-        self._stays: dict[int, bool] = {}
-        self._far: dict[int, bool] = {}
+        self.passes, self.users = cache(self._passes), cache(self._users)
+        self.stays, self.far = cache(self._stays), cache(self._far)
 
     # --- what hands a value on
 
     def _all_numbers(self, index: int) -> bool:
         return all(self.known.constant(own, index) == "number" for own in self.body[index].operands[1:])
 
-    def passes(self, index: int) -> tuple[str, int] | None:
+    def _passes(self, index: int) -> tuple[str, int] | None:
         """The register whose value an instruction gives, and 1, or -1 if negated; None if it gives something else."""
-        if index not in self._passes:
-            self._passes[index] = self._passed(index)
-        return self._passes[index]
-
-    def _passed(self, index: int) -> tuple[str, int] | None:
         item, row = self.body[index], self.rows.get(index)
         if moves(item):
             return (item.operands[1].name, 1) if isinstance(item.operands[1], Register) else None
@@ -217,28 +210,24 @@ class _Products:
         found = [[(own, to) for to in written(self.body[own]) if self._unpacked(to, own) is not None] for own in users]
         return [own for each in found for own in each if self._unpacked(own[1], own[0]) == name] if all(found) else []
 
-    def users(self, product: int) -> list[int]:
+    def _users(self, product: int) -> list[int]:
         """The instructions that need a product, looking through what hands it on."""
-        if product not in self._users:
-            self._users[product] = [
-                place
-                for name in set(written(self.body[product]))
-                for place in dict.fromkeys(self._goes(product, name, set()))
-                if place in self.flow.live
-            ]
-        return self._users[product]
+        return [
+            place
+            for name in set(written(self.body[product]))
+            for place in dict.fromkeys(self._goes(product, name, set()))
+            if place in self.flow.live
+        ]
 
-    def stays(self, product: int) -> bool:
+    def _stays(self, product: int) -> bool:
         """Whether a product is fused with nothing: something else than sums needs it as it is.
 
         Of parameters and numbers alone the assembler makes it again where it is needed.
         """
-        if product not in self._stays:
-            known = all(self.known.maybe(own, product) for own in self.body[product].operands[1:])
-            self._stays[product] = not known and any(
-                self._needs(place, product) and self._surely(product, place) for place in self.users(product)
-            )
-        return self._stays[product]
+        known = all(self.known.maybe(own, product) for own in self.body[product].operands[1:])
+        return not known and any(
+            self._needs(place, product) and self._surely(product, place) for place in self.users(product)
+        )
 
     def _surely(self, product: int, place: int) -> bool:
         """Whether an instruction needs a product where it is, for all that the assembler can know: arithmetic it moves past the cuts of a block."""
@@ -250,10 +239,6 @@ class _Products:
         end = starts[block + 1] if block + 1 < len(starts) else len(self.body)
         return bisect_right(self._cuts, product) == bisect_left(self._cuts, end)
 
-    def needed(self, product: int) -> bool:
-        """Whether something else than sums needs a product."""
-        return any(self._needs(place, product) for place in self.users(product))
-
     def _needs(self, place: int, product: int) -> bool:
         item = self.body[place]
         if place in self.sums and self.like(product, place):
@@ -263,13 +248,10 @@ class _Products:
             )  # x + x
         return not _keeps(item)
 
-    def far(self, product: int) -> bool:
+    def _far(self, product: int) -> bool:
         """Whether a product has no constant factor and a basic block of the assembler ends between it and a sum."""
-        if product not in self._far:
-            self._far[product] = not self._by_constant(product) and any(
-                not self._together(product, place) for place in self.users(product)
-            )
-        return self._far[product]
+        constant = self._by_constant(product)
+        return not constant and any(not self._together(product, place) for place in self.users(product))
 
     def _by_constant(self, product: int) -> bool:
         """Whether what a product multiplies by is a constant: of a quotient the reciprocal of a number."""
@@ -300,9 +282,8 @@ class _Products:
 
     def _only_summed(self, product: int) -> bool:
         """Whether a product goes into sums alone that the assembler may fuse it with."""
-        return (
-            not self.far(product) and not self.needed(product) and all(own in self.sums for own in self.users(product))
-        )
+        users = self.users(product)
+        return not self.far(product) and all(own in self.sums and not self._needs(own, product) for own in users)
 
     def places(self, found: Mapping[int, Sequence[Source]]) -> dict[int, int]:
         """Which source each sum takes as a product, of those that are one for certain.
@@ -390,11 +371,8 @@ class _Products:
     def handed_out(self) -> Iterator[str]:
         """The types of products that go to local memory, to parameters, to other functions."""
         for index in self.products:
-            for place in self.users(index):
-                item = self.body[place]
-                if _keeps(item):
-                    yield _words(self.body[index].opcode)[1]
-            if not self.function.entry and set(written(self.body[index])) & {own.name for own in self.function.returns}:
+            returned = not self.function.entry and set(written(self.body[index])).intersection(self.flow.returns)
+            if returned or any(_keeps(self.body[place]) for place in self.users(index)):
                 yield _words(self.body[index].opcode)[1]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cache, cached_property
 
 from tcsim.model.statement import registers_in
 from tcsim.ptx.compile.ordinary import computes, ordinary, row_of
@@ -63,7 +63,7 @@ class Flow:
                 self.writes.setdefault(name, []).append(index)
             for name in read(item):
                 self.reads.setdefault(name, []).append(index)
-        self._reaching: dict[tuple[str, int], frozenset[int]] = {}
+        self.reaching = cache(self._reaching)
 
     def block(self, index: int) -> int:
         """The number of an instruction's basic block."""
@@ -86,14 +86,8 @@ class Flow:
                 found.append(self.block(end))
             yield found
 
-    def reaching(self, name: str, index: int) -> frozenset[int]:
+    def _reaching(self, name: str, index: int) -> frozenset[int]:
         """The instructions whose value a register may have before an instruction, and BEFORE."""
-        key = name, index
-        if key not in self._reaching:
-            self._reaching[key] = frozenset(self._definitions(name, index))
-        return self._reaching[key]
-
-    def _definitions(self, name: str, index: int) -> set[int]:
         places, found = self.writes.get(name, []), set[int]()
         block = self.block(index)
         pending, seen = [(block, index)], set[int]()
@@ -114,7 +108,7 @@ class Flow:
                     seen.add(own)
                     last = self.starts[own + 1] if own + 1 < len(self.starts) else len(self.body)
                     pending.append((own, last))
-        return found
+        return frozenset(found)
 
     def surely(self, index: int, place: int) -> bool:
         """Whether some thread may come from an instruction to another one, as far as an assembler can know.
