@@ -233,11 +233,10 @@ class _Products:
         """Whether an instruction needs a product where it is, for all that the assembler can know: arithmetic it moves past the cuts of a block."""
         if not self.flow.surely(product, place):
             return False
-        block, starts = self.flow.block(product), self.flow.starts
+        block = self.flow.block(product)
         if place not in self.rows:
             return block != self.flow.block(place) or self._together(product, place)
-        end = starts[block + 1] if block + 1 < len(starts) else len(self.body)
-        return bisect_right(self._cuts, product) == bisect_left(self._cuts, end)
+        return bisect_right(self._cuts, product) == bisect_left(self._cuts, self.flow.end(block))
 
     def _needs(self, place: int, product: int) -> bool:
         item = self.body[place]

@@ -69,6 +69,10 @@ class Flow:
         """The number of an instruction's basic block."""
         return bisect_right(self.starts, index) - 1
 
+    def end(self, block: int) -> int:
+        """The instruction behind a basic block."""
+        return self.starts[block + 1] if block + 1 < len(self.starts) else len(self.body)
+
     def _goals(self, item: Instruction) -> list[int]:
         """The instructions at the labels that a branch names, itself or in a list."""
         tables = (own.name for own in item.operands if isinstance(own, Symbol))
@@ -106,8 +110,7 @@ class Flow:
             for own in self.before[block]:
                 if own not in seen:
                     seen.add(own)
-                    last = self.starts[own + 1] if own + 1 < len(self.starts) else len(self.body)
-                    pending.append((own, last))
+                    pending.append((own, self.end(own)))
         return frozenset(found)
 
     def surely(self, index: int, place: int) -> bool:
@@ -134,8 +137,7 @@ class Flow:
         pending, seen = [first], {first}
         while pending:
             block = pending.pop()
-            end = self.starts[block + 1] if block + 1 < len(self.starts) else len(self.body)
-            if len(self.after[block]) > 1 and not self._undecided(end - 1):
+            if len(self.after[block]) > 1 and not self._undecided(self.end(block) - 1):
                 continue
             if last in self.after[block]:
                 return True
