@@ -43,11 +43,11 @@ def atomic(opcode: str) -> Atomic | None:
     return None if found is None or (found.returns_only and stem == "red") else found
 
 
-def _exists(opcode: tuple[str, ...]) -> str:
+def _refusal(spelling: tuple[str, ...]) -> str:
     """That there is no such operation, and which is nearest."""
-    if atomic(".".join(opcode)) is not None:
+    if atomic(".".join(spelling)) is not None:
         return ""
-    stem, *words = opcode
+    stem, *words = spelling
     choices = [name for name, own in atomics().items() if stem == "atom" or not own.returns_only]
     asked = ".".join(word for word in words if word in _CHOOSING)
     return f"no operation {asked}; nearest: {listing(nearest(asked, choices))}"
@@ -102,7 +102,7 @@ ROWS = (
             some("relaxed acquire release acq_rel"), SCOPE, _SPACE, _OPERATIONS, some("noftz"), HINT, VECTOR, _TYPES,
             operands=(3,), rules=(_OUTSIDE, apart("L2::cache_hint", "cas")), since=_SINCE, vectors=(0, 2),
         ),
-        exists=_exists,
+        refusal=_refusal,
         emit=_emit,
         heard=True,
         polls=True,
@@ -116,7 +116,7 @@ ROWS = (
             Slot(True, _TYPES.words - words_of("b16 b128")),
             operands=(2,), rules=(_OUTSIDE,), since=_SINCE, vectors=(1,),
         ),
-        exists=_exists,
+        refusal=_refusal,
         emit=_emit,
         path="atomic",
         declared=True,

@@ -27,15 +27,13 @@ class Ordinary:
 
     stem: str
     grammar: Grammar | None = None  # its modifiers, versions and operands; None: other tables have them
-    exists: Callable[[tuple[str, ...]], str] | None = None  # what is wrong with modifiers that the grammar takes; ""
+    refusal: Callable[[tuple[str, ...]], str] | None = (
+        None  # why a spelling that the grammar takes is none; "" if it is
+    )
     emit: Emit | None = None  # None: it is scalar, or a call, which is linked
     instead: bool = False  # whether it is written so where the catalog has it too, which else runs through its effects
-    catalogued: bool = (
-        False  # whether the catalog has all of its instructions, and says everything but how they are written
-    )
-    waits: Callable[[Instruction], bool] | None = (
-        None  # whether threads may wait at it, so that a basic block ends there
-    )
+    catalogued: bool = False  # whether the rows of the catalog say all but how it is written
+    waits: Callable[[Instruction], bool] | None = None  # whether threads may wait at one: a basic block ends there
     control: Control = ""
     heard: bool = False  # whether another thread may wait for what it does
     polls: bool = False  # whether it may tell what another thread did: a loop that asks it may wait

@@ -82,7 +82,7 @@ def known(opcode: str, sources: int | None = None, pair: bool = False) -> Known:
     if row is not None and row.grammar is not None:
         try:
             ordered = row.grammar.ordered(words)
-            complaint = row.exists((stem, *ordered)) if row.exists is not None else ""
+            complaint = row.refusal((stem, *ordered)) if row.refusal is not None else ""
         except ValueError as error:
             complaint = str(error)
         if not complaint:
