@@ -49,6 +49,11 @@ class OrderInstruction(Instruction):
     changes_nothing = True
 
     @property
+    def cuts(self) -> bool:  # type: ignore[override]
+        """Of fences those of memory."""
+        return self.row.family == NAME and self.row.order in ("fence", "fence.sc")
+
+    @property
     def orders(self) -> str:
         """Which accesses come before which."""
         return self.row.orders

@@ -80,6 +80,7 @@ class MoveRegisters(Instruction):
     """setmaxnreg, by the four warps of a warpgroup together."""
 
     row: PoolRow
+    cuts = True
 
     @property
     def executed_by(self) -> tuple[str, ...]:

@@ -36,6 +36,7 @@ class Instruction(Shown):
     """
 
     changes_nothing: ClassVar[bool] = False  # whether all that it does is to order what others do
+    cuts: ClassVar[bool] = False  # whether the assembler begins a basic block behind it
     heard: ClassVar[bool] = True  # whether a thread may wait for what another one does with it
     moves: ClassVar[bool] = (
         False  # whether elements of its registers go elsewhere as they are, to memory or to other lanes

@@ -19,9 +19,6 @@ from tcsim.ptx.check.checker import Checker
 from tcsim.ptx.check.dependents import Ledger, starts_others
 from tcsim.ptx.check.races import Races
 from tcsim.ptx.compile.compiled import SHARED_START, Compiled, layout
-from tcsim.ptx.compile.control import STACK
-from tcsim.ptx.compile.families import Binder
-from tcsim.ptx.compile.handlers import HANDLERS
 from tcsim.ptx.compile.linking import function_addresses, link, reach, symbols_of
 from tcsim.ptx.hazards.hazard import Hazard, merged
 from tcsim.ptx.hazards.sarif import Checked, sarif
@@ -218,10 +215,7 @@ class Kernel(Shown):
             function.name: {key: place for (owner, key), place in places.items() if owner in ("", function.name)}
             for function in self._functions
         }
-        made = link(
-            self.module.syntax, self.function, memory.place(self.module), seen, {**HANDLERS, **STACK},
-            Binder(arch), arch, watched, stepped, traced,
-        )  # fmt: skip
+        made = link(self.module.syntax, self.function, memory.place(self.module), seen, arch, watched, stepped, traced)
         made.shared_bytes = dynamic if self.dynamic_smem else end
         made.shared_names = [
             (offsets[str(place)], own.size, own.element_bytes, key)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tcsim.core.errors import listing
+from tcsim.memory.windows import SHARED_WINDOW
 from tcsim.model.effects import Access, Order
 from tcsim.ptx.check.clocks import ORDERED
 from tcsim.ptx.check.naming import Use
@@ -21,7 +22,6 @@ from tcsim.ptx.check.places import accessors
 from tcsim.ptx.check.races import FAR, WEAK, Party, Races
 from tcsim.ptx.check.words import LANE_BITS, Conflict, Words
 from tcsim.ptx.compile.convergence import row_of
-from tcsim.ptx.compile.windows import SHARED_WINDOW
 from tcsim.ptx.machine.arrays import Array
 from tcsim.ptx.machine.memory import Segment
 

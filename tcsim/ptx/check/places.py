@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tcsim.memory.windows import SHARED_WINDOW
 from tcsim.model.effects import Access
-from tcsim.ptx.compile.windows import SHARED_WINDOW
 from tcsim.ptx.machine.arrays import LANES, Array, distinct
 
 if TYPE_CHECKING:

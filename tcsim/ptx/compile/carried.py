@@ -7,15 +7,17 @@ store to shared memory and no operand of a product have none, so that address ar
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from tcsim.isa.ordinary.table import Carries
 from tcsim.isa.scalar.table import Array
-from tcsim.ptx.compile.emit import Emitter
-from tcsim.ptx.compile.landing import registers_in
-from tcsim.ptx.compile.ordinary import Carries, moves, ordinary, row_of
+from tcsim.model.emit import Lines, machine
+from tcsim.model.statement import registers_in
+from tcsim.ptx.compile.ordinary import moves, ordinary, row_of
+from tcsim.ptx.compile.writer import Writer
 from tcsim.ptx.text.syntax import TYPE_BYTES, Address, Function, Immediate, Instruction, Operand, Pair, Register, Vector
 
 HALF = 2
@@ -68,37 +70,37 @@ class Carriers:
                 rows[numbers[name]] = following, count
                 following += count
 
-    def lines(self, compiler: Emitter, item: Instruction, lines: list[str]) -> list[str]:
+    def lines(self, writer: Writer, item: Instruction, lines: Lines) -> Lines:
         """The source of an instruction with what it does to the rows."""
         row = ordinary(item.opcode)
         if not item.operands or (not row.carries and row_of(item.opcode) is not None):
             return lines
         if row.path == "store":
             found = self._transfer(item, item.operands[1], True)
-            return self._around(compiler, lines, found) if found is not None else lines
+            return self._around(writer, lines, found) if found is not None else lines
         if isinstance(item.operands[0], Address) or not self._any(item.operands[0]):
             return lines
         if row.path == "load":
             found = self._transfer(item, item.operands[0], False)
-            return self._around(compiler, lines, found) if found is not None else lines
+            return self._around(writer, lines, found) if found is not None else lines
         if row.carries == "lanes":
             mode, (_, value, *named) = item.opcode.split(".")[2], item.operands
-            asked = ", ".join(compiler.value(own, "u32") for own in named[:2])
-            moved = f"tell.moved({compiler.constant(self._move(item, value))}, w, z_)"
-            return [f"z_ = warp.partners({compiler.constant(mode)}, {asked})", *lines, moved]
+            asked = ", ".join(writer.value(own, "u32") for own in named[:2])
+            moved = machine(f"tell.moved({writer.constant(self._move(item, value))}, w, z_)")
+            return [machine(f"z_ = warp.partners({writer.constant(mode)}, {asked})"), *lines, moved]
         if row.carries == "either":
             one, other, which = item.operands[1:4]
-            chosen = compiler.value(which, "pred")
+            chosen = writer.value(which, "pred")
             return [
                 *lines,
-                f"tell.moved({compiler.constant(self._move(item, one))}, T.narrow(w, {chosen}))",
-                f"tell.moved({compiler.constant(self._move(item, other))}, T.narrow(w, ~{chosen}))",
+                machine(f"tell.moved({writer.constant(self._move(item, one))}, T.narrow(w, {chosen}))"),
+                machine(f"tell.moved({writer.constant(self._move(item, other))}, T.narrow(w, ~{chosen}))"),
             ]
-        return [*lines, f"tell.moved({compiler.constant(self._moved(item, row.carries))}, w)"]
+        return [*lines, machine(f"tell.moved({writer.constant(self._moved(item, row.carries))}, w)")]
 
     @staticmethod
-    def _around(compiler: Emitter, lines: list[str], found: Transfer) -> list[str]:
-        return ["tell.recent = []", *lines, f"tell.moved({compiler.constant(found)}, w)"]
+    def _around(writer: Writer, lines: Lines, found: Transfer) -> Lines:
+        return [machine("tell.recent = []"), *lines, machine(f"tell.moved({writer.constant(found)}, w)")]
 
     def _any(self, operand: Operand) -> bool:
         return any(name in self.names for name in registers_in(operand))
@@ -195,7 +197,7 @@ def _followed(function: Function) -> frozenset[str]:
         row = ordinary(item.opcode)
         if row.carries and item.operands:
             for name in registers_in(item.operands[0]):
-                sources.setdefault(name, set()).update(_sources(item))
+                sources.setdefault(name, set()).update(registers_in(item.operands[1:]))
         elif row_of(item.opcode) is not None:
             kinds = (Vector, Register) if moves(item.opcode) else Vector
             found |= {name for own in item.operands if isinstance(own, kinds) for name in registers_in(own)}
@@ -207,8 +209,3 @@ def _followed(function: Function) -> frozenset[str]:
         found |= new
         left += new
     return frozenset(name for name in found if halves(function.registers[name][0]))
-
-
-def _sources(item: Instruction) -> Iterator[str]:
-    for operand in item.operands[1:]:
-        yield from registers_in(operand)

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from tcsim.isa.scalar.table import CONTAINERS
+from tcsim.model.emit import Line
 from tcsim.ptx.text.syntax import Function, Instruction, Module, Variable
 
 SHARED_START = 1024
@@ -21,17 +23,11 @@ COLLECTIVE = -1
 REGISTERS = 1 << 16
 """Registers of a multiprocessor, since sm_70 (CUDA C++ Programming Guide, Technical Specifications)."""
 
-
 PARTS = {
     "block": "B", "registers": "R", "threads": "T", "accesses": "mem", "warps": "warp", "performer": "fx", "barriers": "bar",
     "stack": "stack", "calls": "calls", "inexact": "inexact", "reports": "tell",
 }  # fmt: skip
 """The parts of a block that generated source is handed, in order, and what it calls them; the last parameter is the mask."""
-
-
-def head_of(block: int) -> str:
-    """The first line of a basic block's source."""
-    return f"def b{block}({', '.join(PARTS.values())}, w):"
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,21 +39,42 @@ class Site:
     numbers: Mapping[str, int]  # of the function's registers, by name: which of the program's they are
 
 
+@dataclass(frozen=True)
+class Block:
+    """A basic block: the source of one Python function."""
+
+    number: int
+    head: tuple[str, ...]  # what it fetches before its first line
+    lines: Sequence[Line]
+    items: Sequence[Instruction | None]  # that each line belongs to
+    size: int = 1  # its instructions
+    gathers: int = 0  # lanes of a warp (32) or warpgroup (128) that have to be there, or COLLECTIVE
+
+    @property
+    def text(self) -> str:
+        """The source."""
+        within = (*self.head, *(line.source for line in self.lines))
+        return "\n".join([f"def b{self.number}({', '.join(PARTS.values())}, w):", *(f"    {line}" for line in within)])
+
+
 @dataclass
 class Compiled:
     """A kernel and the functions that it may call, as the machine runs them."""
 
     function: Function  # the entry
     registers: list[tuple[str, np.dtype[Any], int]]  # of all functions: type, container, length of a vector
-    blocks: list[Callable[..., Any]]  # (parts of a block, mask) -> where to go
     entry: int  # the block in which threads start
     functions: dict[int, int]  # first blocks, by the address of the function
     local_bytes: int  # of a thread, the stack apart
-    gathers: list[int]  # of each block: lanes of a warp (32) or warpgroup (128) that have to be there, 0, or COLLECTIVE
-    sizes: list[int]  # of each block: its instructions
-    lines: list[list[Instruction | None]] = field(repr=False)  # of each block: the instruction of every source line
-    texts: list[str] = field(repr=False)  # of each block: its source
     names: dict[str, Any] = field(repr=False)  # what the source may name
+    sources: list[Block] = field(repr=False, default_factory=list)
+    blocks: list[Callable[..., Any]] = field(
+        repr=False, default_factory=list
+    )  # (parts of a block, mask) -> where to go
+    gathers: list[int] = field(repr=False, default_factory=list)  # of each block: what its source says of lanes
+    lines: list[list[Instruction | None]] = field(
+        repr=False, default_factory=list
+    )  # of each block: the instruction of every source line
     shared_bytes: int = 0  # of the static ones, from SHARED_START
     shared_names: list[tuple[int, int, int, str]] = field(
         repr=False, default_factory=list
@@ -73,10 +90,19 @@ class Compiled:
         repr=False, default_factory=dict
     )  # of blocks that were cut again: the first piece, or 0
 
+    def add(self, sources: Sequence[Block]) -> None:
+        """Make functions of blocks, which are numbered on from those that there are."""
+        exec(compile("\n".join(own.text for own in sources), SOURCE_NAME, "exec"), self.names)
+        for own in sources:
+            self.sources.append(own)
+            self.blocks.append(self.names[f"b{own.number}"])
+            self.gathers.append(own.gathers)
+            self.lines.append([own.items[0] if own.items else None] * (1 + len(own.head)) + [*own.items])
+
     @property
     def source(self) -> str:
         """The generated source of all blocks."""
-        return "\n".join(self.texts)
+        return "\n".join(own.text for own in self.sources)
 
     @property
     def registers_at_launch(self) -> int:
@@ -115,7 +141,7 @@ class Compiled:
 
     def size_of(self, block: int) -> int:
         """The instructions of a block."""
-        return self.sizes[block]
+        return self.sources[block].size
 
 
 @dataclass
@@ -130,7 +156,6 @@ class Context:
     stepped: bool = False  # whether blocks tell the machine of every instruction before they execute it
     traced: bool = False  # whether registers say where their elements come from
     carried: dict[int, tuple[int, int]] = field(default_factory=dict)
-    tells_order: bool = False  # whether atomics tell or leave what may depend on the order of threads
     optimized: bool = True  # whether the assembler fuses products with sums, and computes functions of constants
     handed: frozenset[str] = frozenset()  # types of products that functions hand to each other, or to local memory
     constants: list[Any] = field(default_factory=list)
@@ -142,15 +167,39 @@ class Context:
     results: int = 0
     enters: dict[str, int] = field(default_factory=dict)  # the first block of each function that can be called
 
+    def constant(self, value: Any) -> str:
+        """The name of a constant in generated source."""
+        key = (type(value), value) if isinstance(value, (int, str, np.generic)) else id(value)
+        if key not in self.known:
+            self.known[key] = f"k{len(self.constants)}"
+            self.constants.append(value)
+        return self.known[key]
 
-def layout(variables: Sequence[Variable], start: int = 0) -> tuple[dict[str, int], int]:
+    def new_register(self, type: str, length: int = 1) -> int:
+        """The number of one more register."""
+        self.registers.append((type, CONTAINERS.get(type, np.dtype(np.uint64)), length))
+        return len(self.registers) - 1
+
+    def new_block(self) -> int:
+        """The number of one more basic block."""
+        self.blocks += 1
+        return self.blocks - 1
+
+
+def offsets(variables: Sequence[Variable], start: int = 0) -> tuple[list[int], int]:
     """Offsets of variables one after the other, each aligned as it asks, and where they end."""
-    places, at = {}, start
+    places, at = [], start
     for variable in variables:
         at = -(-at // max(variable.align, 1)) * max(variable.align, 1)
-        places[variable.name] = at
+        places.append(at)
         at += variable.size
     return places, at
+
+
+def layout(variables: Sequence[Variable], start: int = 0) -> tuple[dict[str, int], int]:
+    """The same, by name."""
+    places, end = offsets(variables, start)
+    return {variable.name: place for variable, place in zip(variables, places, strict=True)}, end
 
 
 def plain_name(name: str) -> str:

@@ -16,20 +16,20 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
 
+from tcsim.isa.ordinary.table import Path, space_in
 from tcsim.isa.scalar.catalog import scalar
 from tcsim.isa.scalar.table import CONTAINERS, Scalar
 from tcsim.ptx.compile.flow import BEFORE, Flow, written
 from tcsim.ptx.compile.identities import EXPONENTS, SIGNS, identity
 from tcsim.ptx.compile.known import Known, moves
+from tcsim.ptx.compile.ordinary import ordinary
 from tcsim.ptx.text.syntax import Function, Instruction, Register, Vector
 
-_CUTS = frozenset(("membar", "fence", "setmaxnreg", "pmevent", "call", "alloca", "stacksave", "stackrestore"))
-"""Stems behind which the assembler begins a basic block, besides branches and subroutines; of fences those of memory."""
 _AWAY = ("local", "param")
 """State spaces through which the assembler follows values, as it does through calls: a product may come back from there."""
 
@@ -95,23 +95,16 @@ class _Products:
             index for index, row in rows.items()
             if row.factors is not None and "sat" not in _words(self.body[index].opcode)[0] and not self._all_numbers(index)
         }  # fmt: skip
-        self._passes: dict[int, tuple[str, int] | None] = {}
-        self._users: dict[int, list[int]] = {}
-        self._stays: dict[int, bool] = {}
-        self._far: dict[int, bool] = {}
+        self.passes, self.users = cache(self._passes), cache(self._users)
+        self.stays, self.far = cache(self._stays), cache(self._far)
 
     # --- what hands a value on
 
     def _all_numbers(self, index: int) -> bool:
         return all(self.known.constant(own, index) == "number" for own in self.body[index].operands[1:])
 
-    def passes(self, index: int) -> tuple[str, int] | None:
+    def _passes(self, index: int) -> tuple[str, int] | None:
         """The register whose value an instruction gives, and 1, or -1 if negated; None if it gives something else."""
-        if index not in self._passes:
-            self._passes[index] = self._passed(index)
-        return self._passes[index]
-
-    def _passed(self, index: int) -> tuple[str, int] | None:
         item, row = self.body[index], self.rows.get(index)
         if moves(item):
             return (item.operands[1].name, 1) if isinstance(item.operands[1], Register) else None
@@ -165,7 +158,7 @@ class _Products:
         """Of a vector that a mov takes apart just as another one put it together: the register that one of its parts was."""
         item = self.body[index]
         if (
-            not item.opcode.startswith("mov")
+            ordinary(item.opcode).path != "move"
             or not isinstance(item.operands[0], Vector)
             or not isinstance(item.operands[1], Register)
         ):
@@ -176,7 +169,7 @@ class _Products:
             first is None
             or first.predicate is not None
             or not isinstance(first.operands[-1], Vector)
-            or not first.opcode.startswith("mov")
+            or ordinary(first.opcode).path != "move"
         ):
             return None
         parts = [own.name if isinstance(own, Register) else "" for own in item.operands[0].items]
@@ -211,48 +204,39 @@ class _Products:
     def _parts(self, place: int, name: str) -> list[tuple[int, str]]:
         """Where a register comes out again that a mov puts into a vector, if that vector is only taken apart."""
         item = self.body[place]
-        if not item.opcode.startswith("mov") or not isinstance(item.operands[1], Vector):
+        if ordinary(item.opcode).path != "move" or not isinstance(item.operands[1], Vector):
             return []
         users = [own for to in written(item) for own in self.flow.uses(place, to)]
         found = [[(own, to) for to in written(self.body[own]) if self._unpacked(to, own) is not None] for own in users]
         return [own for each in found for own in each if self._unpacked(own[1], own[0]) == name] if all(found) else []
 
-    def users(self, product: int) -> list[int]:
+    def _users(self, product: int) -> list[int]:
         """The instructions that need a product, looking through what hands it on."""
-        if product not in self._users:
-            self._users[product] = [
-                place
-                for name in set(written(self.body[product]))
-                for place in dict.fromkeys(self._goes(product, name, set()))
-                if place in self.flow.live
-            ]
-        return self._users[product]
+        return [
+            place
+            for name in set(written(self.body[product]))
+            for place in dict.fromkeys(self._goes(product, name, set()))
+            if place in self.flow.live
+        ]
 
-    def stays(self, product: int) -> bool:
+    def _stays(self, product: int) -> bool:
         """Whether a product is fused with nothing: something else than sums needs it as it is.
 
         Of parameters and numbers alone the assembler makes it again where it is needed.
         """
-        if product not in self._stays:
-            known = all(self.known.maybe(own, product) for own in self.body[product].operands[1:])
-            self._stays[product] = not known and any(
-                self._needs(place, product) and self._surely(product, place) for place in self.users(product)
-            )
-        return self._stays[product]
+        known = all(self.known.maybe(own, product) for own in self.body[product].operands[1:])
+        return not known and any(
+            self._needs(place, product) and self._surely(product, place) for place in self.users(product)
+        )
 
     def _surely(self, product: int, place: int) -> bool:
         """Whether an instruction needs a product where it is, for all that the assembler can know: arithmetic it moves past the cuts of a block."""
         if not self.flow.surely(product, place):
             return False
-        block, starts = self.flow.block(product), self.flow.starts
+        block = self.flow.block(product)
         if place not in self.rows:
             return block != self.flow.block(place) or self._together(product, place)
-        end = starts[block + 1] if block + 1 < len(starts) else len(self.body)
-        return bisect_right(self._cuts, product) == bisect_left(self._cuts, end)
-
-    def needed(self, product: int) -> bool:
-        """Whether something else than sums needs a product."""
-        return any(self._needs(place, product) for place in self.users(product))
+        return bisect_right(self._cuts, product) == bisect_left(self._cuts, self.flow.end(block))
 
     def _needs(self, place: int, product: int) -> bool:
         item = self.body[place]
@@ -263,13 +247,10 @@ class _Products:
             )  # x + x
         return not _keeps(item)
 
-    def far(self, product: int) -> bool:
+    def _far(self, product: int) -> bool:
         """Whether a product has no constant factor and a basic block of the assembler ends between it and a sum."""
-        if product not in self._far:
-            self._far[product] = not self._by_constant(product) and any(
-                not self._together(product, place) for place in self.users(product)
-            )
-        return self._far[product]
+        constant = self._by_constant(product)
+        return not constant and any(not self._together(product, place) for place in self.users(product))
 
     def _by_constant(self, product: int) -> bool:
         """Whether what a product multiplies by is a constant: of a quotient the reciprocal of a number."""
@@ -283,7 +264,6 @@ class _Products:
         return [index for index, item in enumerate(self.body) if self._cut(index, item)]
 
     def _cut(self, index: int, item: Instruction) -> bool:
-        stem, *words = item.opcode.split(".")
         row = self.rows.get(index)
         if item.predicate is not None and (row is None or row.subroutine) and not moves(item):
             return True
@@ -292,7 +272,7 @@ class _Products:
                 row.subroutine and len(row.sources) == 1 and self.known.constant(item.operands[1], index) == "number"
             )
             return row.subroutine and not constant
-        return stem in _CUTS and not (stem == "fence" and (words[0] in ("proxy", "mbarrier_init")))
+        return ordinary(item.opcode).cuts
 
     def _together(self, product: int, place: int) -> bool:
         if not product < place or self.flow.block(product) != self.flow.block(place):
@@ -301,9 +281,8 @@ class _Products:
 
     def _only_summed(self, product: int) -> bool:
         """Whether a product goes into sums alone that the assembler may fuse it with."""
-        return (
-            not self.far(product) and not self.needed(product) and all(own in self.sums for own in self.users(product))
-        )
+        users = self.users(product)
+        return not self.far(product) and all(own in self.sums and not self._needs(own, product) for own in users)
 
     def places(self, found: Mapping[int, Sequence[Source]]) -> dict[int, int]:
         """Which source each sum takes as a product, of those that are one for certain.
@@ -391,26 +370,24 @@ class _Products:
     def handed_out(self) -> Iterator[str]:
         """The types of products that go to local memory, to parameters, to other functions."""
         for index in self.products:
-            for place in self.users(index):
-                item = self.body[place]
-                if _keeps(item):
-                    yield _words(self.body[index].opcode)[1]
-            if not self.function.entry and set(written(self.body[index])) & {own.name for own in self.function.returns}:
+            returned = not self.function.entry and set(written(self.body[index])).intersection(self.flow.returns)
+            if returned or any(_keeps(self.body[place]) for place in self.users(index)):
                 yield _words(self.body[index].opcode)[1]
 
 
 def _keeps(item: Instruction) -> bool:
     """Whether an instruction puts something where the assembler follows it: into a thread's own memory, or a call."""
-    return item.opcode.startswith("call") or (item.opcode.startswith("st.") and _by_thread(item.opcode))
+    return _passes(item, "store")
 
 
 def _gives(item: Instruction) -> bool:
     """Whether an instruction takes something from there."""
-    return item.opcode.startswith("call") or (item.opcode.startswith("ld.") and _by_thread(item.opcode))
+    return _passes(item, "load")
 
 
-def _by_thread(opcode: str) -> bool:
-    return any(word.split("::")[0] in _AWAY for word in opcode.split("."))
+def _passes(item: Instruction, path: Path) -> bool:
+    row = ordinary(item.opcode)
+    return row.control == "call" or (row.path == path and space_in(item.opcode).partition("::")[0] in _AWAY)
 
 
 def choices(function: Function, handed: frozenset[str] = frozenset()) -> Choices:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from tcsim.isa.scalar.table import CONTAINERS
 from tcsim.ptx.compile.flow import Flow, written
 from tcsim.ptx.compile.known import moves
@@ -16,15 +18,19 @@ class Demand:
     """The bits of a function's registers that something depends on."""
 
     def __init__(self, function: Function) -> None:
-        self.flow = Flow(function)
-        self.registers = function.registers
+        self.function = function
         self.found: dict[tuple[int, str], int] = {}
+
+    @cached_property
+    def flow(self) -> Flow:
+        """Where values go."""
+        return Flow(self.function)
 
     def bits(self, index: int, name: str) -> int:
         """Those of what an instruction writes to a register; 0 if nothing needs it."""
-        key = index, name
+        key, registers = (index, name), self.function.registers
         if key not in self.found:
-            every = (1 << 8 * CONTAINERS[self.registers[name][0]].itemsize) - 1 if name in self.registers else -1
+            every = (1 << 8 * CONTAINERS[registers[name][0]].itemsize) - 1 if name in registers else -1
             self.found[key] = every  # of what depends on itself
             found = every if name in self.flow.returns else 0
             for place in self.flow.uses(index, name):

@@ -12,12 +12,13 @@ import numpy as np
 from tcsim import catalog
 from tcsim.core.errors import InstructionError
 from tcsim.isa.scalar.table import CONTAINERS, Array
+from tcsim.model.emit import Line, Lines, machine
 from tcsim.model.form import Form
 from tcsim.model.instruction import Instruction as Model
 from tcsim.model.operand import Operand as Slot
 from tcsim.model.registers import RegisterInstruction
 from tcsim.ptx.compile.convergence import lanes_of, waits
-from tcsim.ptx.compile.emit import Emitter
+from tcsim.ptx.compile.writer import Writer
 from tcsim.ptx.text.fitting import apart, fitting
 from tcsim.ptx.text.syntax import (
     Address,
@@ -72,9 +73,7 @@ class Bound:
         for (name, own), (other, numbers) in zip(self.sources, first.sources, strict=True):
             if name != other or (not isinstance(own, Rows) and own != numbers):
                 return False
-        written = {number for bound in earlier for _, numbers in bound.results for number in numbers.tolist()}
-        read = {number for _, own in self.sources if isinstance(own, Rows) for number in own.numbers.tolist()}
-        return not written & (read | {number for _, numbers in self.results for number in numbers.tolist()})
+        return all(bound.written.isdisjoint(self.held | self.written) for bound in earlier)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,19 +103,20 @@ class Together:
         return cls(first, sources, results)
 
 
-def _grouped(compiler: Emitter, lines: list[str]) -> list[str]:
-    found: list[str] = []
+def grouped(writer: Writer, lines: Lines) -> Lines:
+    """Lines of a basic block, with runs of independent instructions on registers alone as one; the others of a run are empty."""
+    found: Lines = []
     run: list[Bound] = []
     start = 0
 
     def close() -> None:
         if len(run) > 1:
-            found[start] = f"fx.perform_together({compiler.constant(Together.of(run))}, w)"
-            found[start + 1 :] = [""] * (len(run) - 1)
+            found[start] = machine(f"fx.perform_together({writer.constant(Together.of(run))}, w)")
+            found[start + 1 :] = [Line("")] * (len(run) - 1)
         run.clear()
 
     for line in lines:
-        bound = compiler.bounds.get(line)
+        bound = line.bound
         if bound is None or not bound.static:
             close()
         elif not run or not bound.follows(run):
@@ -129,37 +129,23 @@ def _grouped(compiler: Emitter, lines: list[str]) -> list[str]:
     return found
 
 
-@dataclass(frozen=True)
-class Binder:
-    """Binds the instructions of programs to the catalog's on an arch."""
-
-    arch: str
-
-    def __call__(self, compiler: Emitter, item: Instruction) -> list[str]:
-        """The source line that runs an instruction of the catalog."""
-        return _bind(compiler, item, self.arch)
-
-    def grouped(self, compiler: Emitter, lines: list[str]) -> list[str]:
-        """Lines of a basic block, with runs of independent instructions on registers alone as one; the others of a run are empty."""
-        return _grouped(compiler, lines)
-
-
-def _bind(compiler: Emitter, item: Instruction, arch: str) -> list[str]:
+def bind(writer: Writer, item: Instruction) -> Lines:
+    """The source line that runs an instruction of the catalog."""
     try:
-        model = catalog.instruction(item.opcode, arch)
+        model = catalog.instruction(item.opcode, writer.context.arch)
     except InstructionError as error:
-        raise compiler.error(str(error)) from None
-    found = fitting(model.row.forms, item.operands, compiler.function.registers)
+        raise writer.error(str(error)) from None
+    found = fitting(model.row.forms, item.operands, writer.function.registers)
     if found:
-        compiler.require(frozenset().union(*(form.targets for form in found)))
+        writer.require(frozenset().union(*(form.targets for form in found)))
         operands = [operand for operand, _ in apart(item.operands)]
-        return [_line(compiler, item, model, found[0], operands)]
+        return [_line(writer, item, model, found[0], operands)]
     valid = " or ".join(form.statement(item.opcode) for form in model.row.forms[:3])
-    raise compiler.error(f"no form takes these operands; valid: {valid}")
+    raise writer.error(f"no form takes these operands; valid: {valid}")
 
 
-def _line(compiler: Emitter, item: Instruction, model: Model, form: Form, operands: list[Operand]) -> str:
-    given, results = [], []
+def _line(writer: Writer, item: Instruction, model: Model, form: Form, operands: list[Operand]) -> Line:
+    given, results, head = [], [], writer.head.copy()
     sources: list[tuple[str, Any]] = []
     for slot, operand in zip(form.operands, operands, strict=False):
         if slot.kind == "sink":
@@ -169,67 +155,64 @@ def _line(compiler: Emitter, item: Instruction, model: Model, form: Form, operan
         type = slot.type.removeprefix(".")
         if slot.role != "source" and slot.kind in ("vector", "register", "predicate"):
             registers = operand.items if isinstance(operand, Vector) else (operand,)
-            numbers = tuple(compiler.numbers[own.name] if isinstance(own, Register) else -1 for own in registers)
+            numbers = tuple(writer.numbers[own.name] if isinstance(own, Register) else -1 for own in registers)
             results.append((slot.name, np.array(numbers)))
             if slot.role == "destination":
                 continue
-        rows = _rows(compiler, operand, type) if slot.kind == "vector" else None
+        rows = _rows(writer, operand, type) if slot.kind == "vector" else None
         if (
             model.moves
             and slot.role == "source"
             and isinstance(operand, Register)
             and slot.kind in ("vector", "register")
         ):
-            sources.append((slot.name, Rows(np.array([compiler.numbers[operand.name]]))))
+            sources.append((slot.name, Rows(np.array([writer.numbers[operand.name]]))))
         if rows is not None or slot.kind == "immediate":
             assert isinstance(operand, (Immediate, Vector))
             sources.append((slot.name, rows or operand.value))  # type: ignore[union-attr]
-        source = compiler.constant(rows) if rows else _source(compiler, slot, operand, type)
-        given.append(f"{compiler.constant(slot.name)}: {source}")
-    if model.changes_nothing and not compiler.context.watched:
-        return "pass"
+        source = writer.constant(rows) if rows else _source(writer, slot, operand, type)
+        given.append(f"{writer.constant(slot.name)}: {source}")
+    if model.changes_nothing and not writer.context.watched:
+        writer.head = head  # nothing is fetched for it
+        return Line("pass")
     lanes = lanes_of(model.row)
     bound = Bound(model, form, tuple(results), lanes, item, tuple(sources), model.inexact)
-    call = f"{compiler.constant(bound)}, {{{', '.join(given)}}}, w"
+    call = f"{writer.constant(bound)}, {{{', '.join(given)}}}, w"
     if waits(item):
-        here, after = compiler.block_of[compiler.index], compiler.after(compiler.index + 1)
-        return f"return fx.attempt({call}, {here}, {after})"
-    line = f"fx.perform({call})"
-    if item.predicate is None:
-        compiler.bounds[line] = bound
-    return line
+        return machine(f"fx.attempt({call}, {writer.after(writer.index)}, {writer.following})", ends=True)
+    return Line(f"fx.perform({call})", calls_machine=True, bound=bound if item.predicate is None else None)
 
 
-def _rows(compiler: Emitter, operand: Operand, type: str) -> Rows | None:
+def _rows(writer: Writer, operand: Operand, type: str) -> Rows | None:
     """The registers of a vector that has nothing else, all as wide as the type says."""
     if not isinstance(operand, Vector):
         return None
     width = CONTAINERS[type].itemsize
     for own in operand.items:
-        if not isinstance(own, Register) or CONTAINERS[compiler.type_of(own)].itemsize != width:
+        if not isinstance(own, Register) or CONTAINERS[writer.type_of(own)].itemsize != width:
             return None
-    return Rows(np.array([compiler.numbers[own.name] for own in operand.items if isinstance(own, Register)]))
+    return Rows(np.array([writer.numbers[own.name] for own in operand.items if isinstance(own, Register)]))
 
 
-def _source(compiler: Emitter, slot: Slot, operand: Operand, type: str) -> str:
+def _source(writer: Writer, slot: Slot, operand: Operand, type: str) -> str:
     if isinstance(operand, Vector):
-        return "(" + ", ".join(compiler.value(own, type) for own in operand.items) + ",)"
+        return "(" + ", ".join(writer.value(own, type) for own in operand.items) + ",)"
     if slot.kind == "vector":
-        return f"({compiler.value(operand, type)},)"
+        return f"({writer.value(operand, type)},)"
     if slot.kind == "address":
-        return compiler.place(
+        return writer.place(
             operand, slot.space.split("::")[0] if slot.space not in ("generic", "shared::cluster") else ""
         )[0]
     if slot.kind == "tensor":
         assert isinstance(operand, Tensor)
-        base = compiler.place(Address(operand.base), "")[0]
-        return "(" + ", ".join([base, *(compiler.value(own, "b32") for own in operand.coordinates)]) + ",)"
+        base = writer.place(Address(operand.base), "")[0]
+        return "(" + ", ".join([base, *(writer.value(own, "b32") for own in operand.coordinates)]) + ",)"
     if slot.kind == "immediate":
         assert isinstance(operand, Immediate)
-        return compiler.constant(operand.value)
+        return writer.constant(operand.value)
     if slot.kind == "predicate":
-        return compiler.value(operand, "pred")
-    return compiler.value(operand, type)
+        return writer.value(operand, "pred")
+    return writer.value(operand, type)
 
 
 def gathered(bound: Bound, slot: Slot, value: Any, machine: Any, taken: Array, active: Array | None) -> Any:

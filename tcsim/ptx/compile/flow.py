@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cache, cached_property
 
-from tcsim.isa.scalar.catalog import scalar
-from tcsim.ptx.compile.landing import registers_in
-from tcsim.ptx.compile.ordinary import ordinary, row_of
+from tcsim.model.statement import registers_in
+from tcsim.ptx.compile.ordinary import computes, ordinary, row_of
 from tcsim.ptx.text.syntax import Function, Group, Instruction, Pair, Register, Symbol, Vector
 
 BEFORE = -1
 """In place of the index of an instruction: what a register has where the function begins."""
-ENDS = frozenset(("bra", "brx", "ret", "exit", "trap", "brkpt"))
-"""Stems after which another instruction than the next may follow."""
+
+
+def parts(item: Instruction) -> bool:
+    """Whether another instruction than the next may follow, calls apart."""
+    return ordinary(item.opcode).control not in ("", "call")
 
 
 def written(item: Instruction) -> Iterator[str]:
@@ -31,8 +33,7 @@ def read(item: Instruction) -> Iterator[str]:
     if item.predicate is not None:
         yield item.predicate.name
     only_writes = any(True for _ in written(item)) and not _accumulates(item)
-    for operand in item.operands[1 if only_writes else 0 :]:
-        yield from registers_in(operand)
+    yield from registers_in(item.operands[1 if only_writes else 0 :])
 
 
 def _accumulates(item: Instruction) -> bool:
@@ -45,19 +46,10 @@ class Flow:
 
     def __init__(self, function: Function) -> None:
         self.body = function.body
-        used = {
-            name
-            for item in self.body
-            if item.opcode.partition(".")[0] in ENDS
-            for operand in item.operands
-            if isinstance(operand, Symbol)
-            for name in function.targets.get(operand.name, (operand.name,))
-        }
-        starts = {0, *(at for name, at in function.labels.items() if name in used)}
-        starts |= {index + 1 for index, item in enumerate(self.body) if item.opcode.partition(".")[0] in ENDS}
+        self.labels, self.targets = function.labels, function.targets
+        starts = {0, *(at for item in self.body if parts(item) for at in self._goals(item))}
+        starts |= {index + 1 for index, item in enumerate(self.body) if parts(item)}
         self.starts = sorted(start for start in starts if start < len(self.body))
-        self.labels = function.labels
-        self.targets = function.targets
         self.returns = [own.name for own in function.returns]
         self.before: list[list[int]] = [[] for _ in self.starts]  # of each block: those that it may follow
         self.after = list(self._followers())  # of each block: those that may follow it
@@ -71,38 +63,35 @@ class Flow:
                 self.writes.setdefault(name, []).append(index)
             for name in read(item):
                 self.reads.setdefault(name, []).append(index)
-        self._reaching: dict[tuple[str, int], frozenset[int]] = {}
+        self.reaching = cache(self._reaching)
 
     def block(self, index: int) -> int:
         """The number of an instruction's basic block."""
         return bisect_right(self.starts, index) - 1
 
+    def end(self, block: int) -> int:
+        """The instruction behind a basic block."""
+        return self.starts[block + 1] if block + 1 < len(self.starts) else len(self.body)
+
+    def _goals(self, item: Instruction) -> list[int]:
+        """The instructions at the labels that a branch names, itself or in a list."""
+        tables = (own.name for own in item.operands if isinstance(own, Symbol))
+        names = (name for table in tables for name in self.targets.get(table, (table,)))
+        return [self.labels[name] for name in names if name in self.labels]
+
     def _followers(self) -> Iterator[list[int]]:
         for end in (*self.starts[1:], len(self.body)):
             item = self.body[end - 1]
-            stem = item.opcode.partition(".")[0]
-            found = []
-            if stem in ("bra", "brx"):
-                for operand in item.operands:
-                    names = self.targets.get(operand.name, (operand.name,)) if isinstance(operand, Symbol) else ()
-                    found += [
-                        self.block(self.labels[name])
-                        for name in names
-                        if self.labels.get(name, end) < len(self.body) and name in self.labels
-                    ]
-            falls = stem not in ENDS or stem in ("trap", "brkpt") or item.predicate is not None
+            control = ordinary(item.opcode).control
+            goals = self._goals(item) if control == "branch" else []
+            found = [self.block(at) for at in goals if at < len(self.body)]
+            falls = control not in ("branch", "leave") or item.predicate is not None
             if falls and end < len(self.body):
                 found.append(self.block(end))
             yield found
 
-    def reaching(self, name: str, index: int) -> frozenset[int]:
+    def _reaching(self, name: str, index: int) -> frozenset[int]:
         """The instructions whose value a register may have before an instruction, and BEFORE."""
-        key = name, index
-        if key not in self._reaching:
-            self._reaching[key] = frozenset(self._definitions(name, index))
-        return self._reaching[key]
-
-    def _definitions(self, name: str, index: int) -> set[int]:
         places, found = self.writes.get(name, []), set[int]()
         block = self.block(index)
         pending, seen = [(block, index)], set[int]()
@@ -121,9 +110,8 @@ class Flow:
             for own in self.before[block]:
                 if own not in seen:
                     seen.add(own)
-                    last = self.starts[own + 1] if own + 1 < len(self.starts) else len(self.body)
-                    pending.append((own, last))
-        return found
+                    pending.append((own, self.end(own)))
+        return frozenset(found)
 
     def surely(self, index: int, place: int) -> bool:
         """Whether some thread may come from an instruction to another one, as far as an assembler can know.
@@ -149,8 +137,7 @@ class Flow:
         pending, seen = [first], {first}
         while pending:
             block = pending.pop()
-            end = self.starts[block + 1] if block + 1 < len(self.starts) else len(self.body)
-            if len(self.after[block]) > 1 and not self._undecided(end - 1):
+            if len(self.after[block]) > 1 and not self._undecided(self.end(block) - 1):
                 continue
             if last in self.after[block]:
                 return True
@@ -176,13 +163,11 @@ class Flow:
     @cached_property
     def live(self) -> frozenset[int]:
         """The instructions that something depends on: those that do more than arithmetic, what they are computed from, branches around them."""
-        branches = {index for index, item in enumerate(self.body) if item.opcode.partition(".")[0] in ("bra", "brx")}
+        branches = {index for index, item in enumerate(self.body) if ordinary(item.opcode).control == "branch"}
         pending = [
             index
             for index, item in enumerate(self.body)
-            if index not in branches
-            and scalar(item.opcode, len(item.operands) - 1) is None
-            and ordinary(item.opcode).path not in ("move", "load")
+            if index not in branches and not computes(item) and ordinary(item.opcode).path not in ("move", "load")
         ]
         pending += [at for own in self.returns for at in self.writes.get(own, ())]
         found = set(pending)
@@ -201,11 +186,6 @@ class Flow:
 
     def _around(self, index: int, live: set[int]) -> bool:
         """Whether something that matters lies between a branch and where it goes."""
-        places = [
-            self.labels[name]
-            for operand in self.body[index].operands
-            if isinstance(operand, Symbol)
-            for name in self.targets.get(operand.name, (operand.name,))
-            if name in self.labels
-        ]
-        return any(own in live for at in places for own in range(min(index + 1, at), max(index, at)))
+        return any(
+            own in live for at in self._goals(self.body[index]) for own in range(min(index + 1, at), max(index, at))
+        )

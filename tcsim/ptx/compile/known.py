@@ -6,15 +6,14 @@ from collections.abc import Mapping
 
 from tcsim.isa.scalar.table import Scalar
 from tcsim.ptx.compile.flow import BEFORE, Flow
-from tcsim.ptx.compile.ordinary import ROWS as ORDINARY
+from tcsim.ptx.compile.ordinary import ordinary
 from tcsim.ptx.text.syntax import Address, Function, Immediate, Instruction, Operand, Register, Symbol, Vector
 
 
 def moves(item: Instruction) -> bool:
     """Whether an instruction gives a register what another operand is."""
-    own = ORDINARY.get(item.opcode.partition(".")[0])
     vectors = any(isinstance(operand, Vector) for operand in item.operands)
-    return own is not None and own.path == "move" and len(item.operands) == 2 and not vectors
+    return ordinary(item.opcode).path == "move" and len(item.operands) == 2 and not vectors
 
 
 class Known:
@@ -36,14 +35,14 @@ class Known:
         if self.body[at].predicate is not None:
             return ""
         item = self.body[at]
-        stem, *words = item.opcode.split(".")
-        if stem == "ld" and "volatile" not in words and self.fixed(item):
+        path = ordinary(item.opcode).path
+        if path == "load" and "volatile" not in item.opcode.split(".") and self.fixed(item):
             return "parameter"
         if moves(item) or (at in self.rows and self.rows[at].passes):
             return self.constant(item.operands[1], at, depth - 1)
-        if stem == "mov" and isinstance(item.operands[0], Vector):
+        if path == "move" and isinstance(item.operands[0], Vector):
             return self.constant(item.operands[1], at, depth - 1)
-        if stem == "mov" and isinstance(item.operands[1], Vector):
+        if path == "move" and isinstance(item.operands[1], Vector):
             found = {self.constant(own, at, depth - 1) for own in item.operands[1].items}
             return "" if "" in found else "parameter" if "parameter" in found else "number"
         return ""
@@ -63,7 +62,7 @@ class Known:
         places = self.flow.reaching(operand.name, index) - {BEFORE}
         for at in places if depth else ():
             item = self.body[at]
-            arithmetic = at in self.rows or item.opcode.startswith(("mov.", "cvta"))
+            arithmetic = at in self.rows or ordinary(item.opcode).path in ("move", "address")
             if not arithmetic and not self.fixed(item):
                 return False
             if arithmetic and not all(self._parts_known(own, at, depth - 1) for own in item.operands[1:]):

@@ -8,39 +8,9 @@ program's order says. Either orders nothing but these registers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
+from tcsim.model.statement import registers_in
 from tcsim.ptx.compile.ordinary import row_of
-from tcsim.ptx.text.syntax import (
-    Address,
-    Function,
-    Group,
-    Instruction,
-    Negated,
-    Operand,
-    Pair,
-    Register,
-    Tensor,
-    Vector,
-)
-
-
-def registers_in(operand: Operand) -> Iterator[str]:
-    """The names of the registers that an operand mentions."""
-    if isinstance(operand, Register):
-        yield operand.name
-    elif isinstance(operand, Negated):
-        yield operand.register.name
-    elif isinstance(operand, (Vector, Group)):
-        for item in operand.items:
-            yield from registers_in(item)
-    elif isinstance(operand, Pair):
-        yield from registers_in(operand.first)
-        yield from registers_in(operand.second)
-    elif isinstance(operand, (Address, Tensor)):
-        yield from registers_in(operand.base)
-        for item in operand.coordinates if isinstance(operand, Tensor) else ():
-            yield from registers_in(item)
+from tcsim.ptx.text.syntax import Function, Instruction, Pair, Register, Vector
 
 
 class Landings:
@@ -58,9 +28,9 @@ class Landings:
         """The registers that have to be there before an instruction; `landed`: the writers that are known to be done in its block."""
         if not self.writers:
             return set()
-        names = [*mentioned(item), *([item.predicate.name] if item.predicate is not None else [])]
+        names = [*registers_in(item.operands), *([item.predicate.name] if item.predicate is not None else [])]
         if _of_warpgroup(item):  # products add to an accumulator in their order
-            names = [name for operand in item.operands[1:] for name in registers_in(operand)]
+            names = [*registers_in(item.operands[1:])]
         found = {name for name in names if self.writers.get(name, set()) - landed}
         for name in found if item.predicate is None else ():  # threads that a predicate leaves out have not waited
             landed |= self.writers[name]
@@ -81,23 +51,14 @@ class Held:
 
     def touched(self, item: Instruction) -> tuple[set[str], set[str]] | None:
         """Those that another instruction reads, and writes; None for none."""
-        if not self.names or self.names.isdisjoint(mentioned(item)) or _of_warpgroup(item):
+        if not self.names or self.names.isdisjoint(registers_in(item.operands)) or _of_warpgroup(item):
             return None
         first, rest = item.operands[:1], item.operands
         written: set[str] = set()
         if first and isinstance(first[0], (Register, Vector, Pair)):
             written, rest = set(registers_in(first[0])) & self.names, item.operands[1:]
-        read = {name for operand in rest for name in registers_in(operand)} & self.names
+        read = set(registers_in(rest)) & self.names
         return (read, written) if read or written else None
-
-
-def mentioned(item: Instruction) -> Iterator[str]:
-    """The names of the registers in an instruction's operands."""
-    for operand in item.operands:
-        if isinstance(operand, Register):
-            yield operand.name
-        else:
-            yield from registers_in(operand)
 
 
 def _of_warpgroup(item: Instruction) -> bool:

@@ -7,16 +7,17 @@ variables lie on the thread's stack. Arguments and results pass through two plac
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from tcsim.ptx.compile.compiled import SOURCE_NAME, Compiled, Context
+from tcsim.model.statement import leaves
+from tcsim.ptx.compile.calls import Signature
+from tcsim.ptx.compile.compiled import Compiled, Context, offsets
 from tcsim.ptx.compile.contraction import handed_over
-from tcsim.ptx.compile.control import Signature, room
 from tcsim.ptx.compile.guarded import branched
+from tcsim.ptx.compile.ordinary import ordinary
 from tcsim.ptx.compile.program import NAMES, Compiler
-from tcsim.ptx.text.syntax import Address, Function, Group, Instruction, Module, Operand, Symbol, Tensor, Vector
+from tcsim.ptx.text.syntax import Function, Group, Instruction, Module, Operand, Symbol, Variable
 
 FUNCTION_ADDRESSES = 0x00F4_0000_0000_0000
 """Where the addresses of functions begin: 16 bytes for each, in the order of the module. Nothing is mapped there."""
@@ -56,13 +57,9 @@ def reach(module: Module, entry: Function) -> Reach:
     groups = _components(edges, entry.name)
     order = [name for group in groups for name in group if module.functions[name].defined]
     framed = {name for group in groups for name in group if len(group) > 1 or name in edges.get(name, ())}
-    framed |= {name for name in order if any(_stem(item) == "alloca" for item in module.functions[name].body)}
+    framed |= {name for name in order if any(ordinary(item.opcode).frames for item in module.functions[name].body)}
     defined = tuple(module.functions[name] for name in order)
     return Reach(defined, frozenset(framed - {entry.name}), taken)
-
-
-def _stem(item: Instruction) -> str:
-    return item.opcode.partition(".")[0]
 
 
 def _taken(module: Module) -> Iterator[str]:
@@ -73,21 +70,19 @@ def _taken(module: Module) -> Iterator[str]:
                 yield resolved(module, place.symbol)
     for function in module.functions.values():
         for item in function.body:
-            called = callee(item) if _stem(item) == "call" else None
+            called = callee(item) if _calls(item) else None
             for name in symbols_of(item.operands):
                 if name != called and resolved(module, name) in module.functions and name not in function.variables:
                     yield resolved(module, name)
 
 
-def symbols_of(operands: Iterable[Operand]) -> Iterator[str]:
+def symbols_of(operands: tuple[Operand, ...]) -> Iterator[str]:
     """The names of variables, functions and labels in operands."""
-    for operand in operands:
-        if isinstance(operand, Symbol):
-            yield operand.name
-        elif isinstance(operand, (Address, Tensor)):
-            yield from symbols_of((operand.base,))
-        elif isinstance(operand, (Vector, Group)):
-            yield from symbols_of(operand.items)
+    return (own.name for own in leaves(operands) if isinstance(own, Symbol))
+
+
+def _calls(item: Instruction) -> bool:
+    return ordinary(item.opcode).control == "call"
 
 
 def callee(item: Instruction) -> str | None:
@@ -98,7 +93,7 @@ def callee(item: Instruction) -> str | None:
 
 def _callees(module: Module, function: Function, taken: tuple[str, ...]) -> Iterator[str]:
     for item in function.body:
-        if _stem(item) != "call":
+        if not _calls(item):
             continue
         name = callee(item)
         if name is None:
@@ -145,7 +140,7 @@ def _components(edges: dict[str, tuple[str, ...]], root: str) -> list[list[str]]
 
 
 def link(
-    module: Module, entry: Function, addresses: dict[str, int], shared: dict[str, dict[str, int]], handlers: dict[str, Any], families: Any,
+    module: Module, entry: Function, addresses: dict[str, int], shared: dict[str, dict[str, int]],
     arch: str, watched: bool = False, stepped: bool = False, traced: bool = False,
 ) -> Compiled:  # fmt: skip
     """One program of an entry and all that it may call.
@@ -157,28 +152,37 @@ def link(
     found = reach(module, entry)
     signatures = [own for function in found.order for own in _signatures(module, function)]
     context = Context(module, addresses, found.framed, arch, watched, stepped, traced)
-    context.results = -(-max((room(params) for _, params in signatures), default=0) // 16) * 16
-    context.local_bytes = (
-        context.results + -(-max((room(returned) for returned, _ in signatures), default=0) // 16) * 16
-    )
+    context.results = _room(params for _, params in signatures)
+    context.local_bytes = context.results + _room(returned for returned, _ in signatures)
     functions = [branched(function) for function in found.order]
     context.optimized = "debug" not in module.target_options
     context.handed = handed_over(functions) if context.optimized else frozenset()
-    compilers = [Compiler(function, context, shared[function.name], handlers, families) for function in functions]
+    compilers = [Compiler(function, context, shared[function.name]) for function in functions]
     for compiler in compilers:
         compiler.partition()
-    parts = [part for compiler in compilers for part in compiler.generate()]
-    texts = [text for text, _, _, _ in parts]
-    names: dict[str, Any] = {f"k{index}": value for index, value in enumerate(context.constants)} | NAMES
-    exec(compile("\n".join(texts), SOURCE_NAME, "exec"), names)
-    return Compiled(
-        entry, context.registers, [names[f"b{number}"] for number in range(len(parts))], compilers[-1].block_of[0],
-        {addresses[name]: block for name, block in context.enters.items() if name in addresses}, context.local_bytes,
-        [lanes for _, _, _, lanes in parts], [size for _, _, size, _ in parts], [lines for _, lines, _, _ in parts],
-        texts, names,
-        tells_order=context.tells_order, carried=context.carried, traced=traced, narrowest=min(compiler.narrowest for compiler in compilers),
-        narrowest_global=min(compiler.narrowest_global for compiler in compilers),
-    )  # fmt: skip
+    blocks = [block for compiler in compilers for block in compiler.generate()]
+    writers = [compiler.writer for compiler in compilers]
+    names = {f"k{index}": value for index, value in enumerate(context.constants)} | NAMES
+    program = Compiled(
+        entry,
+        context.registers,
+        writers[-1].block_of[0],
+        {addresses[name]: block for name, block in context.enters.items() if name in addresses},
+        context.local_bytes,
+        names,
+        tells_order=any(writer.tells_order for writer in writers),
+        carried=context.carried,
+        traced=traced,
+        narrowest=min(writer.narrowest for writer in writers),
+        narrowest_global=min(writer.narrowest_global for writer in writers),
+    )
+    program.add(blocks)
+    return program
+
+
+def _room(lists: Iterable[Sequence[Variable]]) -> int:
+    """The bytes that the largest of some lists of arguments or results needs."""
+    return -(-max((offsets(variables)[1] for variables in lists), default=0) // 16) * 16
 
 
 def _signatures(module: Module, function: Function) -> Iterator[Signature]:
@@ -187,7 +191,7 @@ def _signatures(module: Module, function: Function) -> Iterator[Signature]:
         yield function.returns, function.params
     yield from function.prototypes.values()
     for item in function.body:
-        name = callee(item) if _stem(item) == "call" else None
+        name = callee(item) if _calls(item) else None
         called = module.functions.get(resolved(module, name)) if name else None
         if called is not None:
             yield called.returns, called.params

@@ -7,50 +7,51 @@ cut into pieces, which are basic blocks like others.
 
 from __future__ import annotations
 
-import re
-from itertools import groupby, takewhile
+from itertools import groupby
 
-from tcsim.ptx.compile.compiled import COLLECTIVE, SOURCE_NAME, Compiled, head_of
+from tcsim.model.emit import Line
+from tcsim.ptx.compile.compiled import COLLECTIVE, Block, Compiled
 from tcsim.ptx.compile.convergence import collective, together
-
-_HEAD = re.compile(r"def b\d+\(|    (?:r\d+ = R\[|m_own = |m_all = )")
 
 
 def first_piece(program: Compiled, block: int) -> int:
     """The number of the block that is the first piece of another; 0 where that has no collective instruction."""
     if block not in program.pieces:
-        program.pieces[block] = _cut(program, block)
+        program.pieces[block] = _cut(program, program.sources[block])
     return program.pieces[block]
 
 
-def _cut(program: Compiled, block: int) -> int:
-    items = program.lines[block]
+def _cut(program: Compiled, block: Block) -> int:
+    items = block.items
     if not any(item is not None and collective(item) for item in items):
         return 0
-    text = program.texts[block].split("\n")
-    head = list(takewhile(_HEAD.match, text))
-    found: list[tuple[int, list[int]]] = [(0, [])]  # of each piece: the lanes it needs, and its lines
-    for _, group in groupby(range(len(head), len(text)), key=lambda line: id(items[line])):
+    pieces: list[tuple[int, list[int]]] = [(0, [])]  # of each: the lanes it needs, and its lines
+    for _, group in groupby(range(len(block.lines)), key=lambda line: id(items[line])):
         lines = list(group)
         item = items[lines[0]]
         if item is not None and collective(item):
-            found += [(COLLECTIVE, lines), (0, [])]
+            pieces += [(COLLECTIVE, lines), (0, [])]
         elif item is not None and (lanes := together(item.opcode)):
-            found.append((lanes, lines))
+            pieces.append((lanes, lines))
         else:
-            found[-1][1].extend(lines)
-    found = [own for own in found if own[1]]
+            pieces[-1][1].extend(lines)
+    pieces = [own for own in pieces if own[1]]
     first = len(program.blocks)
-    texts = []
-    for number, (lanes, lines) in enumerate(found, first):
-        own = [head_of(number), *head[1:], *(text[line] for line in lines)]
-        if number < first + len(found) - 1:
-            own.append(f"    return {number + 1}")
-        texts.append("\n".join(own))
-        program.gathers.append(lanes)
-        program.sizes.append(len({id(items[line]) for line in lines}))
-        program.lines.append([items[lines[0]]] * len(head) + [items[line] for line in (*lines, lines[-1])])
-    program.texts += texts
-    exec(compile("\n".join(texts), SOURCE_NAME, "exec"), program.names)
-    program.blocks += [program.names[f"b{number}"] for number in range(first, first + len(found))]
+    last = first + len(pieces) - 1
+    program.add(
+        [
+            Block(
+                number,
+                block.head,
+                [
+                    *(block.lines[line] for line in lines),
+                    *([Line(str(number + 1), ends=True)] if number < last else []),
+                ],
+                [items[line] for line in (*lines, lines[-1])],
+                len({id(items[line]) for line in lines}),
+                lanes,
+            )
+            for number, (lanes, lines) in enumerate(pieces, first)
+        ]
+    )
     return first

@@ -1,55 +1,31 @@
 """A function compiled: basic blocks of PTX as Python functions on NumPy arrays, one entry of an array for each thread of a block.
 
-No text of PTX reaches the generated source: registers are r0, r1, ...; everything else that an instruction needs is a constant
-k0, k1, ... A line of source is one PTX instruction. `w` is the mask of the threads that execute: True for all, else an array.
+A line of source is one PTX instruction, or a part of one. `w` is the mask of the threads that execute: True for all, else an array.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from tcsim.core.errors import listing, nearest, shortened
-from tcsim.core.targets import TARGETS
-from tcsim.isa.scalar.catalog import scalars as spelled
-from tcsim.isa.scalar.table import CONTAINERS
-from tcsim.ptx.compile import contractions, scalars
+from tcsim.core.errors import shortened
+from tcsim.isa.ordinary.catalog import of_stem
+from tcsim.isa.ordinary.special_registers import VARYING
+from tcsim.model.emit import Line, Lines, machine
+from tcsim.model.statement import Instruction, Special
+from tcsim.ptx.compile import calls, contractions, families, scalars
 from tcsim.ptx.compile.carried import Carriers
-from tcsim.ptx.compile.compiled import PARTS, SHARED_START, Compiled, Context, Site, head_of, layout
-from tcsim.ptx.compile.contraction import Choices, choices
-from tcsim.ptx.compile.control import TERMINATORS, begin, end_of, returns_values, site
-from tcsim.ptx.compile.convergence import MEMBERS, meeting, meetings, row_of, set_once, waits
-from tcsim.ptx.compile.demand import Demand
-from tcsim.ptx.compile.exactness import VARYING
-from tcsim.ptx.compile.landing import Held, Landings, registers_in
+from tcsim.ptx.compile.compiled import Block, Context, Site
+from tcsim.ptx.compile.convergence import MEMBERS, meeting, meetings, set_once, waits
+from tcsim.ptx.compile.landing import Held, Landings
+from tcsim.ptx.compile.ordinary import ordinary, row_of
 from tcsim.ptx.compile.spins import Spins
-from tcsim.ptx.compile.windows import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
+from tcsim.ptx.compile.writer import Head, Writer
 from tcsim.ptx.text.spellings import known
-from tcsim.ptx.text.syntax import (
-    TYPE_BYTES,
-    Address,
-    Function,
-    Immediate,
-    Instruction,
-    Negated,
-    Operand,
-    PtxError,
-    Register,
-    Sink,
-    Special,
-    Symbol,
-    Variable,
-    Vector,
-)
-
-Array = npt.NDArray[Any]
-_CALLS = re.compile(rf"\b({'|'.join(PARTS.values())})\.")
+from tcsim.ptx.text.syntax import Function, PtxError
 
 NAMES: dict[str, Any] = {"np": np, "copyto": np.copyto, **{name: ufunc for ufunc, name in scalars.UFUNCS.items()}}
 """What generated source may call besides the machine and its constants."""
@@ -58,413 +34,176 @@ NAMES: dict[str, Any] = {"np": np, "copyto": np.copyto, **{name: ufunc for ufunc
 class Compiler:
     """Makes the Python source of one function."""
 
-    def __init__(
-        self, function: Function, context: Context, shared: dict[str, int], handlers: dict[str, Any], families: Any = None
-    ) -> None:  # fmt: skip
-        self.function, self.context = function, context
-        self.families = families  # binds instructions of the catalog
-        self.handlers = handlers
-        self.symbols, self.shared = context.addresses, shared
-        self.constants, self.known = context.constants, context.known
-        first = len(context.registers)
-        self.numbers = {name: first + index for index, name in enumerate(function.registers)}
-        context.registers += [
-            (type, CONTAINERS.get(type, np.dtype(np.uint64)), length) for type, length in function.registers.values()
-        ]
-        self.framed = function.name in context.framed
-        self.carriers = Carriers(function, self.numbers, context.carried) if context.traced else None
-        self.base = ""  # the register that holds where the frame begins
-        if self.framed:
-            self.base = f"r{len(context.registers)}"
-            context.registers.append(("u64", np.dtype(np.uint64), 1))
-        self.params, _ = layout(function.params if function.entry else ())
-        passed = [] if function.entry else [own for own in (*function.params, *function.returns) if own.space != "reg"]
-        pieces = [_named(own, name) for name, own in function.variables.items() if own.space in ("local", "param")]
-        self.local, end = layout([*passed, *pieces], 0 if self.framed else context.local_bytes)
-        self.frame_bytes = end if self.framed else 0
-        context.local_bytes = context.local_bytes if self.framed else end
-        self.instruction: Instruction | None = None
-        self.index = 0
-        self.number_of_block = 0
-        self.bounds: dict[
-            str, Any
-        ] = {}  # of lines of source: the instruction of the catalog that they run, and nothing else
-        self.block_of: dict[int, int] = {}
-        self.choices = choices(function, context.handed) if context.optimized else Choices()
-        self.factors = contractions.registers(self)
-        self.sites: dict[int, int] = {}  # of calls with results, by instruction: the block that takes them
-        self.narrowest = 4  # bytes of the narrowest load, store or atomic that may be one of shared memory, at most 4
-        self.narrowest_global = 4  # the same of global memory
-
-    def narrow(self, space: str, size: int) -> None:
-        """Count the bytes of an ordinary access, in a state space or, without one, in any."""
-        if space.startswith("shared") or not space:
-            self.narrowest = min(self.narrowest, size)
-        if space == "global" or not space:
-            self.narrowest_global = min(self.narrowest_global, size)
-
-    # --- names in the source
-
-    def constant(self, value: Any) -> str:
-        """The name of a constant."""
-        key = (type(value), value) if isinstance(value, (int, str, np.generic)) else id(value)
-        if key not in self.known:
-            self.known[key] = f"k{len(self.constants)}"
-            self.constants.append(value)
-        return self.known[key]
-
-    def register(self, operand: Register) -> str:
-        """The array of a register."""
-        return f"r{self.numbers[operand.name]}"
-
-    def type_of(self, operand: Register) -> str:
-        """The declared type of a register."""
-        return self.function.registers[operand.name][0]
-
-    def error(self, message: str) -> PtxError:
-        """An error at the instruction that is compiled."""
-        at = self.instruction
-        return PtxError(f"{at.opcode if at else ''}: {message}", at.line if at else 0, at.column if at else 0)
-
-    def require(self, targets: frozenset[str], number: int = 0) -> None:
-        """Raise PtxError if the module's target is not one of those that have an instruction, or, before sm_70, is older than a compute capability."""
-        target = self.context.module.target
-        has = target in targets if target in TARGETS else int(target.removeprefix("sm_")) >= number
-        if not has:
-            valid = listing(name for name in TARGETS if name in targets)
-            raise self.error(f".target {target} does not have this instruction; valid: {valid}")
-
-    def value(self, operand: Operand, type: str) -> str:
-        """The source of an operand's codes as a type."""
-        container = CONTAINERS[type]
-        if isinstance(operand, Register):
-            name, own = self.register(operand), CONTAINERS[self.type_of(operand)]
-            if own.itemsize == container.itemsize or type == "pred":
-                return name
-            if own.itemsize > container.itemsize:
-                return f"{name}.astype({self.constant(container)})"
-            raise self.error(f"{operand.name} is a .{self.type_of(operand)}, too narrow for .{type}")
-        if isinstance(operand, Negated):
-            return f"~{self.register(operand.register)}"
-        if self.framed and isinstance(operand, Symbol) and operand.name in self.local:
-            return f"({self.base}+{self.constant(np.uint64(self.address(operand)))}).astype({self.constant(container)})"
-        return self.constant(self.number(operand, type))
+    def __init__(self, function: Function, context: Context, shared: dict[str, int]) -> None:
+        self.function, self.body, self.context = function, function.body, context
+        self.writer = Writer(function, context, shared)
+        self.carriers = Carriers(function, self.writer.numbers, context.carried) if context.traced else None
+        self.writer.factors = contractions.registers(self.writer)
+        self.numbers = set_once(function)
+        self.landings, self.held = Landings(function), Held(function)
 
     @cached_property
     def spins(self) -> Spins:
         """The loops that wait."""
         return Spins(self.function)
 
-    @cached_property
-    def demand(self) -> Demand:
-        """Which bits of registers matter."""
-        return Demand(self.function)
-
-    def needed(self, to: Operand) -> int:
-        """The bits that matter of what an instruction writes to an operand, of any of its registers."""
-        found = 0
-        for name in registers_in(to):
-            found |= self.demand.bits(self.index, name)
-        return found
-
-    def number(self, operand: Operand, type: str) -> Any:
-        """An immediate or an address known now, as a code of a type."""
-        container = CONTAINERS[type]
-        if isinstance(operand, Immediate):
-            if type == "pred":
-                return np.bool_(operand.value != 0)
-            if operand.kind == "f64" and type == "f32":
-                with np.errstate(over="ignore"):
-                    return np.uint64(operand.value).view(np.float64).astype(np.float32).view(np.uint32)
-            if operand.kind == "f32" and type == "f64":
-                return np.uint32(operand.value).view(np.float32).astype(np.float64).view(np.uint64)
-            if operand.kind == "int" and type in ("f32", "f64"):
-                return np.array(operand.value, np.float32 if type == "f32" else np.float64).view(container)[()]
-            return container.type(operand.value & ((1 << 8 * container.itemsize) - 1))
-        if isinstance(operand, Symbol):
-            return container.type(self.address(operand) & ((1 << 8 * container.itemsize) - 1))
-        raise self.error(f"an operand of type .{type} is a {_kind(operand)}")
-
-    def address(self, symbol: Symbol) -> int:
-        """The address of a variable in its state space."""
-        name = symbol.name
-        for places in (self.shared, self.local, self.params, self.symbols):
-            if name in places:
-                return places[name] + symbol.offset
-        raise self.error(
-            f"no variable {shortened(name)} with a place in memory; nearest: "
-            f"{listing(nearest(name, [*self.shared, *self.symbols, *self.params, *self.local]))}"
-        )
-
-    def space_of(self, name: str) -> str:
-        """The state space of a variable."""
-        for space, places in (
-            ("shared", self.shared),
-            ("local", self.local),
-            ("param", self.params),
-        ):
-            if name in places:
-                return space
-        return "global"
-
-    def place(self, operand: Operand, space: str) -> tuple[str, str]:
-        """The source of an address as 64 bits, and its state space."""
-        if not isinstance(operand, Address):
-            raise self.error("an address stands in brackets")
-        base = operand.base
-        if not self.function.entry and space in ("param", "param::func"):
-            space = "local"  # the parameters of a function lie there
-        if isinstance(base, Register):
-            name = self.register(base)
-            wide = (
-                name
-                if CONTAINERS[self.type_of(base)].itemsize == 8
-                else f"{name}.astype({self.constant(np.dtype(np.uint64))})"
-            )
-            if operand.offset:
-                narrow = space.startswith("shared") and CONTAINERS[self.type_of(base)].itemsize == 4
-                wide = f"({wide}+{self.constant(np.uint64(operand.offset & (1 << 64) - 1))})"
-                if narrow and operand.offset < 0:
-                    wide = f"({wide}&{self.constant(np.uint64(0xFFFFFFFF))})"
-            return wide, space
-        if isinstance(base, Immediate):
-            own = "m_own" if space in ("shared", "shared::cta") else "m_all"
-            return f"{own}({self.constant(np.uint64(base.value + operand.offset))})", space
-        if isinstance(base, Symbol):
-            own = self.space_of(base.name)
-            address = self.address(base) + operand.offset
-            if not space and own == "shared":
-                address += SHARED_WINDOW
-            elif not space and own == "local":
-                address += LOCAL_WINDOW
-            elif own == "local":
-                space = "local"
-            elif own == "shared":
-                space = space or "shared"
-            if self.framed and own == "local":
-                return f"({self.base}+{self.constant(np.uint64(address))})", space
-            return f"{'m_own' if own == 'shared' else 'm_all'}({self.constant(np.uint64(address))})", space
-        raise self.error("this cannot be an address")
-
-    def put(self, operand: Operand, source: str, type: str) -> str:
-        """The statement that assigns codes of a type to a destination."""
-        if isinstance(operand, Sink):
-            return source
-        if not isinstance(operand, Register):
-            raise self.error("a destination is a register")
-        own, container = CONTAINERS[self.type_of(operand)], CONTAINERS[type]
-        if own.itemsize != container.itemsize and not (own.itemsize > container.itemsize):
-            raise self.error(f"{operand.name} is a .{self.type_of(operand)}, too narrow for .{type}")
-        return f"copyto({self.register(operand)}, {source}, where=w, casting='unsafe')"
-
     # --- basic blocks
 
     def partition(self) -> None:
         """Cut the body into basic blocks and give them numbers."""
-        body, context = self.function.body, self.context
-        self.constants_of = set_once(self.function)
-        self.landings = Landings(self.function)
-        self.held = Held(self.function)
-        starts = {0, *self.function.labels.values()}
-        for index, item in enumerate(body):
-            stem = item.opcode.partition(".")[0]
-            if stem in TERMINATORS or ((ends := self.handler(item.opcode, "ends")) and ends(item)):
+        starts, sites = {0, *self.function.labels.values()}, list[int]()
+        for index, item in enumerate(self.body):
+            row = of_stem(item.opcode)
+            if row is not None and (row.control or (row.waits is not None and row.waits(item))):
                 starts.add(index + 1)
             if waits(item):
                 starts |= {index, index + 1}
-            if stem == "call" and returns_values(item):
-                self.sites[index] = -1
+            if row is not None and row.control == "call" and calls.returns_values(item):
+                sites.append(index)
         if not self.function.entry:
-            starts.add(len(body))  # where it returns
-            context.enters[self.function.name] = context.blocks
-            context.blocks += 1
-        starts, self.gathers = meetings(self.function, starts, self.constants_of)
-        order = sorted(start for start in starts if start <= len(body))
-        self.block_of = {start: context.blocks + number for number, start in enumerate(order)}
-        context.blocks += len(order)
-        self.sites = {index: context.blocks + number for number, index in enumerate(self.sites)}
-        context.blocks += len(self.sites)
+            starts.add(len(self.body))  # where it returns
+            self.context.enters[self.function.name] = self.context.new_block()
+        starts, self.gathers = meetings(self.function, starts, self.numbers)
+        order = sorted(start for start in starts if start <= len(self.body))
+        self.writer.block_of = {start: self.context.new_block() for start in order}
+        self.writer.sites = {index: self.context.new_block() for index in sites}
 
-    def generate(self) -> Iterator[tuple[str, list[Instruction | None], int, int]]:
-        """Of each block, in order: its source, the instruction of every line, its instructions and the lanes it needs."""
-        body = self.function.body
+    def generate(self) -> Iterator[Block]:
+        """The blocks, in order."""
+        writer = self.writer
         if not self.function.entry:
-            self.instruction = None
-            yield self._function(self.context.enters[self.function.name], begin(self), None)
-        order = list(self.block_of)
-        for start, end in zip(order, [*order[1:], len(body)], strict=True):
-            yield self._block(self.block_of[start], start, end)
-        for index, number in self.sites.items():
-            self.instruction = body[index]
-            yield self._function(number, site(self, body[index], index), body[index])
+            self._begin(self.context.enters[self.function.name])
+            lines = calls.begin(writer)
+            yield self._finished(lines, [None] * len(lines))
+        order = list(writer.block_of)
+        for start, end in zip(order, [*order[1:], len(self.body)], strict=True):
+            yield self._block(start, end)
+        for index, number in writer.sites.items():
+            self._begin(number)
+            item = writer.instruction = self.body[index]
+            lines = calls.site(writer, item, index)
+            yield self._finished(lines, [item] * len(lines))
 
-    def _function(
-        self, number: int, lines: list[str], item: Instruction | None
-    ) -> tuple[str, list[Instruction | None], int, int]:
-        """A block that belongs to no instruction, or only to a call."""
-        text, places = self._framed(number, lines, [item] * len(lines))
-        return text, places, 1, 0
+    def _begin(self, number: int) -> None:
+        """Begin a block."""
+        self.writer.block, self.writer.head = number, Head()
 
-    def handler(self, opcode: str, kind: str) -> Any:
-        """What a family of instructions does at compile time, or None."""
-        found = self.handlers.get(opcode.split(".")[0])
-        return getattr(found, kind, None) if found else None
+    def _finished(self, lines: Lines, items: Sequence[Instruction | None], size: int = 1, gathers: int = 0) -> Block:
+        """The block that was begun; items: that its lines belong to."""
+        if self.carriers is None:
+            lines = families.grouped(self.writer, lines)
+        return Block(self.writer.block, self.writer.head.lines, lines, items, size, gathers)
 
-    def _block(self, number: int, start: int, end: int) -> tuple[str, list[Instruction | None], int, int]:
+    def _block(self, start: int, end: int) -> Block:
         """A basic block."""
-        lines: list[str] = []
-        own: list[Instruction | None] = []
-        terminated = False
+        lines, items = Lines(), list[Instruction | None]()
         landed: set[int] = set()
-        self.number_of_block = number
+        self._begin(self.writer.block_of[start])
         for index in range(start, end):
-            self.index, self.instruction = index, self.function.body[index]
-            late = self.landings.before(index, self.instruction, landed)
-            try:
-                found = self._statement(self.instruction, index)
-            except PtxError:
-                raise
-            except (ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
-                raise self.error(f"its operands do not fit: {shortened(str(error), 120)}") from error
-            if self.context.watched:
-                found = self._told(self.instruction, found)
-            if late:
-                numbers = frozenset(self.numbers[name] for name in late)
-                found = [f"fx.land({self.constant(numbers)}, {self._who(self.instruction)})", *found]
-            if self.context.stepped:
-                found = [
-                    f"tell.executing({self.constant(Site(self.instruction, self.function, self.numbers))}, w)",
-                    *found,
-                ]
-            if index == start and (members := self._members(self.instruction)):
-                found = [f"x_ = warp.missing({members}, w, {number})", "if x_ is not None: return x_", *found]
+            item = self.writer.instruction = self.body[index]
+            self.writer.index = index
+            found = self._instruction(item, landed)
+            if index == start and (members := self._members(item)):
+                missing = machine(f"x_ = warp.missing({members}, w, {self.writer.block})")
+                found = [missing, Line("if x_ is not None: return x_"), *found]
             lines += found
-            own += [self.instruction] * len(found)
-            terminated = lines[-1].startswith("return ") if lines else False
-        if not terminated:
-            found = end_of(self) if start == len(self.function.body) else [f"return {self.after(end)}"]
+            items += [item] * len(found)
+        if not lines or not lines[-1].ends:
+            found = (
+                calls.end_of(self.writer) if start == len(self.body) else [Line(str(self.writer.after(end)), ends=True)]
+            )
             lines += found
-            own += [self.instruction] * len(found)
-        text, places = self._framed(number, lines, own)
-        return text, places, max(end - start, 1), self.gathers.get(start, 0)
-
-    def _framed(
-        self, number: int, lines: list[str], own: list[Instruction | None]
-    ) -> tuple[str, list[Instruction | None]]:
-        """The source of a block's function, and of each of its lines the instruction that it belongs to."""
-        if self.families is not None and self.carriers is None:
-            lines = self.families.grouped(self, lines)
-        body = "\n".join(lines)
-        head = [head_of(number)]
-        used = set(re.findall(r"\br(\d+)\b", body))
-        if used:
-            head.append("    " + "; ".join(f"r{name} = R[{name}]" for name in sorted(used, key=int)))
-        if "m_own(" in body:
-            head.append("    m_own = T.own_everywhere")
-        if "m_all(" in body:
-            head.append("    m_all = T.everywhere")
-        first = own[0] if own else None
-        return "\n".join([*head, *(f"    {line}" for line in lines)]), [first] * len(head) + own
+            items += [self.writer.instruction] * len(found)
+        return self._finished(lines, items, max(end - start, 1), self.gathers.get(start, 0))
 
     def _members(self, item: Instruction) -> str:
         """The source of the lanes that have to be there, where only running can tell."""
-        if meeting(item, self.constants_of) != MEMBERS:
+        if meeting(item, self.numbers) != MEMBERS:
             return ""
-        mask = self.value(item.operands[-1], "b32")
-        return (
-            mask
-            if item.predicate is None
-            else f"np.where({'~' if item.negated else ''}{self.register(item.predicate)}, {mask}, 0)"
-        )
+        mask, guard = self.writer.value(item.operands[-1], "b32"), self.writer.guard
+        return f"np.where({guard}, {mask}, 0)" if guard else mask
 
-    def _told(self, item: Instruction, lines: list[str]) -> list[str]:
+    # --- instructions
+
+    def _instruction(self, item: Instruction, landed: set[int]) -> Lines:
+        """An instruction with what is told of it, and what has to land before it."""
+        writer = self.writer
+        late = self.landings.before(writer.index, item, landed)
+        try:
+            lines = self._statement(item)
+        except PtxError:
+            raise
+        except (ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
+            raise writer.error(f"its operands do not fit: {shortened(str(error), 120)}") from error
+        if self.context.watched:
+            lines = self._told(item, lines)
+        if late:
+            who = f"T.narrow(w, {writer.guard})" if item.predicate is not None else "w"
+            numbers = frozenset(writer.numbers[name] for name in late)
+            lines = [machine(f"fx.land({writer.constant(numbers)}, {who})"), *lines]
+        if self.context.stepped:
+            site = Site(item, self.function, writer.numbers)
+            lines = [machine(f"tell.executing({writer.constant(site)}, w)"), *lines]
+        return lines
+
+    def _told(self, item: Instruction, lines: Lines) -> Lines:
         """The source of an instruction that is reported to an observer."""
         touched = self.held.touched(item)
         if touched is not None:
-            numbers = [self.constant(frozenset(self.numbers[name] for name in names)) for names in touched]
-            lines = [f"tell.touched({', '.join(numbers)}, w)", *lines]
-        return [f"tell.here = {self.constant(item)}", *lines] if touched or self._says(item, lines) else lines
+            numbers = (frozenset(self.writer.numbers[name] for name in names) for names in touched)
+            lines = [machine(f"tell.touched({', '.join(map(self.writer.constant, numbers))}, w)"), *lines]
+        if touched is None and not self._says(item, lines):
+            return lines
+        return [machine(f"tell.here = {self.writer.constant(item)}"), *lines]
 
-    def _says(self, item: Instruction, lines: list[str]) -> bool:
+    def _says(self, item: Instruction, lines: Lines) -> bool:
         """Whether an instruction is reported to an observer: it asks the machine, and is not one of several that may be computed together."""
-        together = (
-            self.carriers is None
-            and len(lines) == 1
-            and (bound := self.bounds.get(lines[0])) is not None
-            and bound.static
-        )
-        return (
-            not together and item.opcode.split(".")[0] not in TERMINATORS and any(_CALLS.search(line) for line in lines)
-        )
+        bound = lines[0].bound if self.carriers is None and len(lines) == 1 else None
+        together = bound is not None and bound.static
+        return not together and not ordinary(item.opcode).control and any(line.calls_machine for line in lines)
 
-    def after(self, index: int) -> int:
-        """The block that begins with an instruction; -1 for none."""
-        return self.block_of.get(index, -1)
-
-    def _guard(self, item: Instruction) -> str:
-        """An instruction's predicate; empty for none."""
-        if item.predicate is None:
-            return ""
-        return ("~" if item.negated else "") + self.register(item.predicate)
-
-    def _who(self, item: Instruction) -> str:
-        """The threads that execute an instruction."""
-        guard = self._guard(item)
-        return f"T.narrow(w, {guard})" if guard else "w"
-
-    def _statement(self, item: Instruction, index: int) -> list[str]:
-        stem = item.opcode.split(".")[0]
+    def _statement(self, item: Instruction) -> Lines:
+        """An instruction for the threads that its predicate leaves."""
+        writer, index = self.writer, self.writer.index
         spelled = known(item.opcode)
-        self.require(spelled.targets, spelled.number)
-        guard = self._guard(item)
-        if stem in TERMINATORS:
-            turns = ["B.turned()"] if index in self.spins.waiting else []
-            if index in self.spins.visible:
-                turns.append(f"inexact.note({self.constant(f'{stem} of a loop that waits')}, w)")
-            return [*turns, *TERMINATORS[stem](self, item, guard, index)]
-        lines = [*contractions.followed(self, item, index), *self._plain(item, index)]
+        writer.require(spelled.targets, spelled.number)
+        if ordinary(item.opcode).control:
+            return [*self._turns(item), *self._plain(item)]
+        guard = writer.guard
+        lines = [*contractions.followed(writer, item, index), *self._plain(item)]
         if self.carriers is not None:
-            lines = self.carriers.lines(self, item, lines)
-        if any(isinstance(own, Special) and own.name in VARYING for own in item.operands):
-            lines.insert(0, f"inexact.note({self.constant(f'{item.opcode} %{self._varying(item)}')}, w)")
+            lines = self.carriers.lines(writer, item, lines)
+        varying = next((own.name for own in item.operands if isinstance(own, Special) and own.name in VARYING), "")
+        if varying:
+            lines.insert(0, self._note(f"{item.opcode} %{varying}"))
         if index in self.spins.told:
-            lines.insert(0, f"inexact.note({self.constant(item.opcode)}, w)")
-        if guard and lines[-1].startswith("return "):
-            after = self.after(index + 1)
-            return [
-                *lines[:-1],
-                f"return B.guarded(w, {guard}, {after}, lambda w: {lines[-1].removeprefix('return ')})",
-            ]
+            lines.insert(0, self._note(item.opcode))
+        if guard and lines[-1].ends:
+            guarded = f"B.guarded(w, {guard}, {writer.following}, lambda w: {lines[-1].text})"
+            return [*lines[:-1], machine(guarded, ends=True)]
         if guard:
-            return [f"w_ = w; w = T.narrow(w, {guard})", *lines, "w = w_"]
+            return [machine(f"w_ = w; w = T.narrow(w, {guard})"), *lines, Line("w = w_")]
         return lines
 
-    @staticmethod
-    def _varying(item: Instruction) -> str:
-        return next(own.name for own in item.operands if isinstance(own, Special) and own.name in VARYING)
+    def _turns(self, item: Instruction) -> Iterator[Line]:
+        """What is told of the loops that an instruction ends."""
+        index = self.writer.index
+        if index in self.spins.waiting:
+            yield machine("B.turned()")
+        if index in self.spins.visible:
+            yield self._note(f"{item.opcode.partition('.')[0]} of a loop that waits")
 
-    def _plain(self, item: Instruction, index: int) -> list[str]:
-        line = scalars.statement(self, item)
+    def _note(self, text: str) -> Line:
+        """That bits may not be those of the hardware."""
+        return machine(f"inexact.note({self.writer.constant(text)}, w)")
+
+    def _plain(self, item: Instruction) -> Lines:
+        """An instruction, whoever executes it."""
+        line = scalars.statement(self.writer, item)
         if line is not None:
             return [line]
-        stem = item.opcode.split(".")[0]
-        own = self.handlers.get(stem)
-        if self.families is not None and not getattr(own, "instead", False) and row_of(item.opcode) is not None:
-            found_lines: list[str] = self.families(self, item)
-            return found_lines
-        if own is None:
-            close = nearest(item.opcode, [*spelled(), *self.handlers])
-            raise self.error(f"this instruction is not known; nearest: {listing(close)}")
-        lines: list[str] = own(self, item)
-        return lines
-
-
-def _kind(operand: Operand) -> str:
-    return type(operand).__name__.lower()
-
-
-def _named(variable: Variable, name: str) -> Variable:
-    return replace(variable, name=name)
-
-
-__all__ = ["PARAM_WINDOW", "SHARED_START", "TYPE_BYTES", "Compiled", "Compiler", "Special", "Vector", "layout"]
+        row = of_stem(item.opcode)
+        if row is None or row.emit is None or (not row.instead and row_of(item.opcode) is not None):
+            call = row is not None and row.control == "call"
+            return calls.call(self.writer, item) if call else families.bind(self.writer, item)
+        return row.emit(self.writer, item)

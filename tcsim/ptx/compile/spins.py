@@ -9,20 +9,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tcsim.isa.barrier_cta import BarrierRow
-from tcsim.isa.scalar.catalog import scalar
-from tcsim.ptx.compile.flow import BEFORE, ENDS, Flow, read, written
+from tcsim.isa.ordinary.table import space_in
+from tcsim.model.statement import registers_in
+from tcsim.ptx.compile.flow import BEFORE, Flow, parts, read, written
 from tcsim.ptx.compile.known import moves
-from tcsim.ptx.compile.landing import registers_in
-from tcsim.ptx.compile.ordinary import row_of
+from tcsim.ptx.compile.ordinary import computes, ordinary, row_of
 from tcsim.ptx.text.syntax import Address, Function, Instruction, Symbol
-
-_BRANCHES = ("bra", "brx", "trap")
 
 
 def asks(item: Instruction) -> bool:
     """Whether an instruction tells whether a phase of a barrier is complete."""
     row = row_of(item.opcode)
     return row is not None and row.family == "mbarrier" and "_wait" in item.opcode
+
+
+def _turns(item: Instruction) -> bool:
+    """Whether an instruction takes a register only to say where threads go on, or whether they do."""
+    return ordinary(item.opcode).control in ("branch", "trap")
 
 
 class Spins:
@@ -36,14 +39,19 @@ class Spins:
         """Branches back of loops that may wait, for what loads, calls and barriers tell."""
         self.visible = frozenset(end for start, end in loops if self._polling(start, end) and self._seen(start, end))
         """Branches back of loops that wait of which it can be seen how often they turned."""
-        self.told = frozenset(index for index, item in enumerate(self.body) if asks(item) and self._used(index, set()))
+        self.told = frozenset(
+            index
+            for index, item in enumerate(self.body)
+            if asks(item) and self._behind(index, 0, len(self.body), set())
+        )
         """Questions to barriers whose answers go further than to a branch."""
 
     def _loops(self) -> Iterator[tuple[int, int]]:
         """Where loops begin, and where their branches back are."""
         for index, item in enumerate(self.body):
-            if item.opcode.partition(".")[0] == "bra" and isinstance(item.operands[0], Symbol):
-                start = self.labels.get(item.operands[0].name, index + 1)
+            first = item.operands[0] if item.operands else None
+            if ordinary(item.opcode).control == "branch" and isinstance(first, Symbol):
+                start = self.labels.get(first.name, index + 1)
                 if start <= index:
                     yield start, index
 
@@ -52,11 +60,14 @@ class Spins:
         found = set()
         for index in range(start, end + 1):
             item = self.body[index]
-            stem = item.opcode.partition(".")[0]
-            if item.predicate is None or stem not in ENDS:
+            if item.predicate is None or not parts(item):
                 continue
             targets = [self.labels.get(own.name, 0) for own in item.operands if isinstance(own, Symbol)]
-            if index == end or stem in ("ret", "exit") or any(not start <= at <= end for at in targets):
+            if (
+                index == end
+                or ordinary(item.opcode).control == "leave"
+                or any(not start <= at <= end for at in targets)
+            ):
                 found.add(index)
         return found
 
@@ -78,8 +89,7 @@ class Spins:
 
     def _waits(self, start: int, end: int) -> bool:
         return any(
-            asks(self.body[index]) or self.body[index].opcode.startswith(("ld.", "atom.", "call"))
-            for index in self._asked(start, end)
+            asks(self.body[index]) or ordinary(self.body[index].opcode).polls for index in self._asked(start, end)
         )
 
     def _polling(self, start: int, end: int) -> bool:
@@ -91,11 +101,10 @@ class Spins:
         A block that meets at a barrier in each turn asks shared memory for what it has agreed on: that is no wait.
         """
         item = self.body[index]
-        stem, *words = item.opcode.split(".")
-        own = stem in ("ld", "atom") and not {"param", "local", "const"} & {word.split("::")[0] for word in words}
-        if not asks(item) and not own:
+        row, space = ordinary(item.opcode), space_in(item.opcode).partition("::")[0]
+        if not asks(item) and not (row.polls and not row.control and space not in ("param", "local", "const")):
             return False
-        if stem == "ld" and "shared" in {word.split("::")[0] for word in words} and self._meets(start, end):
+        if row.path == "load" and space == "shared" and self._meets(start, end):
             return False
         bases = [name for operand in item.operands if isinstance(operand, Address) for name in registers_in(operand)]
         return not any(start <= at <= end for name in bases for at in self.flow.writes.get(name, ()))
@@ -111,9 +120,10 @@ class Spins:
         asked = self._asked(start, end)
         for index in inside:
             item = self.body[index]
-            if item.opcode.startswith(("red.", "atom.")) and index not in asked:
+            path = ordinary(item.opcode).path
+            if path == "atomic" and index not in asked:
                 return True
-            if item.opcode.startswith("st.") and self._adds(index, start, end):
+            if path == "store" and self._adds(index, start, end):
                 return True
             if self._counts(index) and self._behind(index, start, end, set()):
                 return True
@@ -123,18 +133,17 @@ class Spins:
         """Whether a store changes what a load of the same turn found there."""
         where = self.body[index].operands[0]
         sources = self._sources({index}, start, end) - {index}
-        loads = [
-            own for own in sources if self.body[own].opcode.startswith("ld.") and self.body[own].operands[-1] == where
-        ]
-        computed = any(scalar(self.body[own].opcode, len(self.body[own].operands) - 1) is not None for own in sources)
-        return bool(loads) and computed
+        items = [self.body[own] for own in sources]
+        loads = [own for own in items if ordinary(own.opcode).path == "load" and own.operands[-1] == where]
+        return bool(loads) and any(map(computes, items))
 
     def _counts(self, index: int) -> bool:
         """Whether an instruction computes a register from what it had the turn before."""
         item = self.body[index]
-        arithmetic = scalar(item.opcode, len(item.operands) - 1) is not None
         names = set(written(item))
-        return arithmetic and any(index in self.flow.reaching(name, index) for name in names.intersection(read(item)))
+        return computes(item) and any(
+            index in self.flow.reaching(name, index) for name in names.intersection(read(item))
+        )
 
     def _behind(self, index: int, start: int, end: int, seen: set[int]) -> bool:
         """Whether what an instruction computes is needed outside of a loop, or stored in it."""
@@ -144,22 +153,9 @@ class Spins:
                     continue
                 seen.add(place)
                 item = self.body[place]
-                passes = scalar(item.opcode, len(item.operands) - 1) is not None or moves(item)
-                if not start <= place <= end or not (passes or item.opcode.partition(".")[0] in _BRANCHES):
+                passes = computes(item) or moves(item)
+                if not start <= place <= end or not (passes or _turns(item)):
                     return True
                 if passes and self._behind(place, start, end, seen):
-                    return True
-        return False
-
-    def _used(self, index: int, seen: set[int]) -> bool:
-        """Whether an answer is needed for more than branches."""
-        for name in written(self.body[index]):
-            for place in self.flow.uses(index, name):
-                item = self.body[place]
-                if place in seen or place not in self.flow.live or item.opcode.partition(".")[0] in _BRANCHES:
-                    continue
-                seen.add(place)
-                passes = scalar(item.opcode, len(item.operands) - 1) is not None or moves(item)
-                if not passes or self._used(place, seen):
                     return True
         return False

@@ -9,7 +9,7 @@ import numpy as np
 from tcsim.core.arguments import spread
 from tcsim.isa.scalar.atomic import Atomic, combination
 from tcsim.isa.scalar.table import CONTAINERS, Compute
-from tcsim.ptx.compile.windows import SHARED_WINDOW
+from tcsim.memory.windows import SHARED_WINDOW
 from tcsim.ptx.machine.arrays import LANES, TYPED, Array, Mask
 from tcsim.ptx.machine.events import Events
 from tcsim.ptx.machine.inexact import Inexact

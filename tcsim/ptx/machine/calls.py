@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tcsim.ptx.compile.control import PROVIDED
+from tcsim.ptx.compile.calls import PROVIDED
 from tcsim.ptx.machine.accesses import Accesses
 from tcsim.ptx.machine.arrays import Array, Mask
 from tcsim.ptx.machine.faults import Stop

@@ -9,9 +9,9 @@ import numpy as np
 
 from tcsim.isa.scalar.atomic import Atomic
 from tcsim.isa.scalar.table import CONTAINERS
+from tcsim.memory.windows import SHARED_WINDOW
 from tcsim.model.effects import Access
 from tcsim.ptx.compile.contraction import differ
-from tcsim.ptx.compile.windows import SHARED_WINDOW
 from tcsim.ptx.machine.arrays import Array, Mask
 from tcsim.ptx.machine.ledger import Sums, halves
 from tcsim.ptx.machine.threads import Threads

@@ -11,7 +11,7 @@ from fractions import Fraction
 import numpy as np
 
 from tcsim.isa.scalar.table import Array
-from tcsim.ptx.compile.windows import SHARED_WINDOW
+from tcsim.memory.windows import SHARED_WINDOW
 from tcsim.ptx.machine.turns import Turns
 
 _PRECISION = {"f32": 24, "f64": 53, "f16": 11, "bf16": 8}

@@ -10,8 +10,8 @@ from tcsim.core.arguments import spread
 from tcsim.core.errors import TcsimError
 from tcsim.memory import mbarrier_bits
 from tcsim.memory.mbarrier import MBarrier
+from tcsim.memory.windows import SHARED_WINDOW
 from tcsim.model.effects import Access, Signal
-from tcsim.ptx.compile.windows import SHARED_WINDOW
 from tcsim.ptx.machine.arrays import LANES, Array
 from tcsim.ptx.machine.events import Events
 from tcsim.ptx.machine.faults import Stop, rule_for

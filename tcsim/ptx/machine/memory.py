@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.core.errors import OperandError, TcsimError, listing, nearest, shortened
-from tcsim.ptx.compile.windows import CONST_WINDOW
+from tcsim.memory.windows import CONST_WINDOW
 from tcsim.ptx.machine.polling import Watches
 
 Bytes = npt.NDArray[np.uint8]

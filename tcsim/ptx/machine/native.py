@@ -158,4 +158,4 @@ Native = Callable[[Any, tuple[int, ...], int], int]
 NATIVE: MappingProxyType[str, Native] = MappingProxyType(
     {"vprintf": vprintf, "malloc": malloc, "free": free, "__assertfail": assertfail}
 )
-"""By name; their arguments and results are those of `tcsim.ptx.compile.control.PROVIDED`."""
+"""By name; their arguments and results are those of `tcsim.ptx.compile.calls.PROVIDED`."""

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tcsim.ptx.compile.windows import CONST_WINDOW, LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
+from tcsim.memory.windows import CONST_WINDOW, LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
 from tcsim.ptx.machine.arrays import Array
 from tcsim.ptx.machine.faults import Stop
 from tcsim.ptx.machine.memory import Memory, MemoryFault, Segment

@@ -15,7 +15,7 @@ import numpy as np
 
 from tcsim.isa.scalar.atomic import COMMUTING, Atomic
 from tcsim.isa.scalar.table import CONTAINERS, Array
-from tcsim.ptx.compile.windows import SHARED_WINDOW
+from tcsim.memory.windows import SHARED_WINDOW
 
 Thread = tuple[object, int]  # a block's index, and a thread of it
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from tcsim.model.effects import Effects, Pending
+from tcsim.model.statement import registers_in
 from tcsim.ptx.compile.compiled import Site
 from tcsim.ptx.compile.families import Bound
-from tcsim.ptx.compile.landing import registers_in
 from tcsim.ptx.compile.ordinary import ordinary
 from tcsim.ptx.machine.arrays import Array
 from tcsim.ptx.text.syntax import Address

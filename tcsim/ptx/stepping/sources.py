@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tcsim.isa.matrix.semantics import MatrixMove
 from tcsim.isa.wmma.tile import FragmentMove
-from tcsim.ptx.compile.landing import registers_in
+from tcsim.model.statement import registers_in
 from tcsim.ptx.compile.ordinary import ordinary
 from tcsim.ptx.machine.arrays import LANES
 from tcsim.ptx.stepping.log import Asked, Event, Record

@@ -6,9 +6,10 @@ import re
 from dataclasses import dataclass, field
 
 from tcsim.core.errors import listing, nearest, shortened
+from tcsim.isa.ordinary.special_registers import since
 from tcsim.ptx.text.expressions import CONSTANTS
 from tcsim.ptx.text.fitting import misplaced
-from tcsim.ptx.text.operands import read_operand, since, split
+from tcsim.ptx.text.operands import read_operand, split
 from tcsim.ptx.text.scanner import (
     BODY_DIRECTIVES,
     DECLARED,

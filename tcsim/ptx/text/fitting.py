@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from tcsim.isa.ordinary.catalog import of_stem
+from tcsim.isa.ordinary.table import space_in
 from tcsim.isa.scalar.table import CONTAINERS
 from tcsim.model.form import Form
 from tcsim.model.operand import Operand as Slot
-from tcsim.ptx.text.grammar import SPACES
 from tcsim.ptx.text.syntax import (
     Address,
     Function,
@@ -23,10 +24,6 @@ from tcsim.ptx.text.syntax import (
     Tensor,
     Vector,
 )
-
-ACCESSES = ("ld", "st", "atom", "red")
-"""The instructions whose state space must be that of the variable that they name."""
-
 
 Registers = Mapping[str, tuple[str, int]]
 """The registers of a function by name: their type, and the length of a vector."""
@@ -104,11 +101,10 @@ def _unlike(form: Form, operands: Sequence[tuple[Operand, bool]], registers: Reg
 
 def misplaced(item: Instruction, function: Function, module: Module) -> str:
     """What is wrong with the state space of an access and the variable that it names; "" if nothing is."""
-    stem, *words = item.opcode.split(".")
-    address = next((own for own in item.operands if isinstance(own, Address)), None)
-    if address is None or stem not in ACCESSES:
+    address, row = next((own for own in item.operands if isinstance(own, Address)), None), of_stem(item.opcode)
+    if address is None or row is None or not row.declared:
         return ""
-    space = next((word for word in words if word in SPACES), "")
+    space = space_in(item.opcode)
     passed = function.variables.get(address.base.name) if isinstance(address.base, Symbol) else None
     if space == "param::func" and function.entry and (passed is None or passed.space != "param"):
         return ".param::func in an entry; valid: a parameter of a call, by its name"
@@ -119,8 +115,10 @@ def misplaced(item: Instruction, function: Function, module: Module) -> str:
     variable = passed or module.variables.get(name)
     if passed is None and name in inputs | results:
         declared = "param"
-        if (stem == "st" and name in inputs) or (stem == "ld" and name in results):
-            return f"{name} is {'a parameter, which is read' if stem == 'st' else 'a result, which is written'}"
+        if row.path == "store" and name in inputs:
+            return f"{name} is a parameter, which is read"
+        if row.path == "load" and name in results:
+            return f"{name} is a result, which is written"
     elif variable is None:
         return ""
     else:
@@ -131,6 +129,6 @@ def misplaced(item: Instruction, function: Function, module: Module) -> str:
         return (
             f"{name} lies in .{declared}, not in .{space}"
             if space
-            else f"{name} lies in .{declared}; valid: {stem}.{declared}"
+            else f"{name} lies in .{declared}; valid: {row.stem}.{declared}"
         )
     return ""

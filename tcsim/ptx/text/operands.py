@@ -7,6 +7,7 @@ import struct
 from collections.abc import Callable
 
 from tcsim.core.errors import shortened
+from tcsim.isa.ordinary.special_registers import SPECIAL_REGISTERS
 from tcsim.ptx.text.expressions import CONSTANTS, constant
 from tcsim.ptx.text.syntax import (
     Address,
@@ -23,41 +24,6 @@ from tcsim.ptx.text.syntax import (
     Tensor,
     Vector,
 )
-
-DIMENSIONED = ("tid", "ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid")
-SPECIAL_REGISTERS = frozenset(
-    [
-        *(f"{name}{axis}" for name in DIMENSIONED for axis in ("", ".x", ".y", ".z")),
-        "laneid", "warpid", "nwarpid", "smid", "nsmid", "gridid", "is_explicit_cluster", "cluster_ctarank", "cluster_nctarank",
-        "lanemask_eq", "lanemask_le", "lanemask_lt", "lanemask_ge", "lanemask_gt",
-        "clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi",
-        "total_smem_size", "aggr_smem_size", "dynamic_smem_size", "current_graph_exec", "reserved_smem_offset_begin",
-        "reserved_smem_offset_end", "reserved_smem_offset_cap", "reserved_smem_offset_0", "reserved_smem_offset_1",
-        *(f"pm{index}" for index in range(8)), *(f"pm{index}_64" for index in range(8)), *(f"envreg{index}" for index in range(32)),
-    ]
-)  # fmt: skip
-"""Special registers, without the percent sign (PTX ISA 9.4, section Special Registers)."""
-
-
-_SINCE = {
-    "aggr_smem_size": "8.1",
-    "clock_hi": "5.0",
-    "current_graph_exec": "8.0",
-    "dynamic_smem_size": "4.1",
-    "total_smem_size": "4.1",
-}
-_SINCE_PREFIX = {"cluster": "7.8", "ncluster": "7.8", "is_explicit": "7.8", "reserved_smem": "7.6"}
-
-
-def since(special: str) -> str | None:
-    """The version of PTX ISA that a special register came with, if it came after 4.0 (read off with ptxas 13.5.37).
-
-    >>> since("cluster_ctaid.x"), since("tid.x")
-    ('7.8', None)
-    """
-    group = next((own for start, own in _SINCE_PREFIX.items() if special.startswith(start)), None)
-    return _SINCE.get(special, group)
-
 
 _NAME = r"(?:[A-Za-z][\w$]*+|[_$%][\w$]++)"
 _REGISTER = re.compile(rf"({_NAME})(?:\.(x|y|z|w|r|g|b|a))?", re.ASCII)

@@ -14,13 +14,14 @@ from tcsim import catalog
 from tcsim.core.errors import listing, nearest, shortened
 from tcsim.core.targets import TARGETS, at_least
 from tcsim.core.versions import earliest
-from tcsim.isa.scalar.atomic import Atomic, atomics
+from tcsim.isa.ordinary.catalog import ORDINARY, of_stem
+from tcsim.isa.ordinary.table import VECTOR, Ordinary
 from tcsim.isa.scalar.catalog import scalar, scalars
 from tcsim.isa.scalar.table import Scalar
 from tcsim.isa.scalar.versions import version_of
 from tcsim.model.form import Form
+from tcsim.model.grammar import Grammar
 from tcsim.ptx.text.fitting import Registers, fitting
-from tcsim.ptx.text.grammar import ATOMIC, GRAMMARS
 from tcsim.ptx.text.syntax import Operand, Sink, Special, Vector
 
 _TEXTURES = "textures and surfaces are not modelled"
@@ -56,18 +57,6 @@ class Known(NamedTuple):
         return earliest(*found) if found else self.version
 
 
-@cache
-def _atomics() -> dict[frozenset[str], Atomic]:
-    return {frozenset(item.mnemonic.split(".")): item for item in atomics().values()}
-
-
-def atomic(opcode: str) -> Atomic | None:
-    """The row of an atomic or reduction: order, scope, state space and cache do not choose it."""
-    stem, *words = opcode.split(".")
-    found = _atomics().get(ATOMIC & frozenset(words))
-    return None if found is None or (found.returns_only and stem == "red") else found
-
-
 @lru_cache(maxsize=1 << 14)
 def known(opcode: str, sources: int | None = None, pair: bool = False) -> Known:
     """A spelling with its modifiers in any order that the assembler takes; of several lists of operands that with a number of sources.
@@ -89,35 +78,34 @@ def known(opcode: str, sources: int | None = None, pair: bool = False) -> Known:
             _check(item, sources, pair)
         version, number = version_of(item.mnemonic)
         return Known(item.mnemonic.rstrip("|").removesuffix("/3"), version, item.targets, number)
-    complaint, found = "", None
-    if stem in GRAMMARS:
-        grammar = GRAMMARS[stem]
+    complaint, row = "", of_stem(opcode)
+    if row is not None and row.grammar is not None:
         try:
-            ordered = grammar.ordered(words)
-            version, number = grammar.needs(ordered)
-            if stem not in ("atom", "red") or atomic(opcode) is not None:
-                width = next((int(word[1:]) for word in ordered if word in ("v2", "v4", "v8")), 1)
-                vectors = grammar.vectors if width > 1 else ()
-                found = Known(".".join((stem, *ordered)), version, at_least(number), number, (), vectors, width)
-            else:
-                choices = [name for name, own in atomics().items() if stem == "atom" or not own.returns_only]
-                asked = ".".join(word for word in ordered if word in ATOMIC)
-                complaint = f"no operation {asked}; nearest: {listing(nearest(asked, choices))}"
+            ordered = row.grammar.ordered(words)
+            complaint = row.refusal((stem, *ordered)) if row.refusal is not None else ""
         except ValueError as error:
             complaint = str(error)
-        if found is not None:
+        if not complaint:
             if sources is not None:
-                grammar.check(words, sources + 1)
-            return found
-    row = catalog.row_of(opcode)
-    if row is not None:
-        first = min(TARGETS[name].number for name in row.targets)
-        forms = row.forms if len({form.ptx_version for form in row.forms}) > 1 else ()
-        return Known(row.mnemonic, row.ptx_version, frozenset(row.targets), first, forms)
+                row.grammar.check(words, sources + 1)
+            return _ordinary(row, row.grammar, ordered)
+    listed = catalog.row_of(opcode)
+    if listed is not None:
+        first = min(TARGETS[name].number for name in listed.targets)
+        forms = listed.forms if len({form.ptx_version for form in listed.forms}) > 1 else ()
+        return Known(listed.mnemonic, listed.ptx_version, frozenset(listed.targets), first, forms)
     complaint = complaint or _OUTSIDE.get(stem, "")
     if complaint:
         raise ValueError(f"{shortened(opcode)} is not known: {complaint}")
     raise ValueError(f"{shortened(opcode)} is not known; nearest: {listing(nearest(opcode, _known()))}")
+
+
+def _ordinary(row: Ordinary, grammar: Grammar, ordered: tuple[str, ...]) -> Known:
+    """A spelling of an ordinary instruction, with its modifiers in the manual's order."""
+    version, number = grammar.needs(ordered)
+    width = next((int(word[1:]) for word in ordered if word in VECTOR.words), 1)
+    vectors = grammar.vectors if width > 1 else ()
+    return Known(".".join((row.stem, *ordered)), version, at_least(number), number, (), vectors, width)
 
 
 def _check(item: Scalar, sources: int, pair: bool) -> None:
@@ -143,4 +131,8 @@ def refusal(opcode: str) -> str | None:
 
 @cache
 def _known() -> tuple[str, ...]:
-    return (*(name.rstrip("|").removesuffix("/3") for name in scalars()), *catalog.rows(), *GRAMMARS)
+    return (
+        *(name.rstrip("|").removesuffix("/3") for name in scalars()),
+        *catalog.rows(),
+        *(own.stem for own in ORDINARY.values() if own.grammar),
+    )

@@ -91,8 +91,8 @@ def _source(kernel: Kernel, memory: Memory, arch: str, variant: str) -> str:
         first_piece(program, block)
     lines = (" ".join(str(item.line) if item else "-" for item in own) for own in program.lines)
     return "\n".join(
-        f"{text}\n# lines {of}; {lanes} lanes, {size} instructions"
-        for text, of, lanes, size in zip(program.texts, lines, program.gathers, program.sizes, strict=True)
+        f"{block.text}\n# lines {of}; {block.gathers} lanes, {block.size} instructions"
+        for block, of in zip(program.sources, lines, strict=True)
     )
 
 

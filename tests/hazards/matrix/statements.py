@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tcsim.ptx.compile.landing import registers_in
+from tcsim.model.statement import registers_in
 from tcsim.ptx.text.syntax import Function, Instruction
 
 _ENDS = re.compile(r"(bra|brx|ret|exit|trap|call)\b")

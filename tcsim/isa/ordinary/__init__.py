@@ -1,0 +1,1 @@
+"""Ordinary PTX: instructions that move data, order threads, or say where they go; one row each."""
