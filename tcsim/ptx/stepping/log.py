@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -51,6 +51,10 @@ class Event:
     def high(self) -> int:
         """The byte behind the last."""
         return int(self.numbers.max()) + self.size
+
+    def bytes(self) -> Iterator[int]:
+        """Every byte, access by access."""
+        return (byte for first in self.numbers.tolist() for byte in range(first, first + self.size))
 
     def pages(self) -> list[int]:
         """The pieces of memory that are touched."""

@@ -310,14 +310,14 @@ class Node:
         lines = sorted({own.site.item.line for own in self.made})
         what = f" {self._sources[0]}" if self._sources[0] else ""
         shown = f"lines {lines[0]}-{lines[-1]}" if len(lines) > 1 else f"line {lines[0]}"
-        return f"{shown}{times}{source}:{what} {text.statement(item)}"
+        return f"{shown}{times}{source}:{what} {item.statement}"
 
     def as_dict(self, depth: int = 4) -> dict[str, Any]:
         """As plain data; children down to a depth."""
         record = next(reversed(self.made)) if self.made else None
         return {
             "path": self.path, "label": self.label, "bytes": self.trail.bytes_text(self.bytes), "origin": self.origin or None,
-            "instruction": text.statement(record.site.item) if record else None, "line": record.site.item.line if record else None,
+            "instruction": record.site.item.statement if record else None, "line": record.site.item.line if record else None,
             "lines": sorted({own.site.item.line for own in self.made}) if record else [],
             "source": record.site.item.source.places[0] if record and record.site.item.source else None,
             "block": list(self.trail.blocks[record.block]) if record else None,

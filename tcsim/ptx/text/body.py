@@ -28,9 +28,7 @@ from tcsim.ptx.text.scanner import (
 )
 from tcsim.ptx.text.spellings import known, refusal
 from tcsim.ptx.text.syntax import (
-    Address,
     Function,
-    Group,
     Instruction,
     Location,
     Module,
@@ -40,8 +38,9 @@ from tcsim.ptx.text.syntax import (
     Register,
     Special,
     Symbol,
-    Tensor,
     Vector,
+    leaves,
+    rebuilt,
 )
 
 AXES = (".x", ".y", ".z", ".w")
@@ -114,6 +113,10 @@ class Scope:
                 return scope.symbols[name]
             scope = scope.parent
         return name
+
+    def resolved(self, operand: Operand) -> Operand:
+        """A symbol with its unique name; anything else as it is."""
+        return operand._replace(name=self.symbol(operand.name)) if isinstance(operand, Symbol) else operand
 
 
 class BodyReader:
@@ -332,21 +335,16 @@ class BodyReader:
             if operand is None:
                 operand = known[part] = read_operand(part, scope.register)
             listed.append(operand)
-        operands = tuple([self._apart(operand) for operand in listed] if self.vectors else listed)
-        found = operands, any(_names_symbol(operand) for operand in operands if type(operand) is not Register)
+        operands = rebuilt(tuple(listed), self._apart) if self.vectors else tuple(listed)
+        found = operands, any(isinstance(own, Symbol) for own in leaves(operands))
         scope.operands[rest] = found
         return found
 
     def _apart(self, operand: Operand) -> Operand:
         """An operand in which a register declared as a vector is its components."""
-        if isinstance(operand, Register) and operand.name in self.vectors:
-            axes = AXES[: self.vectors[operand.name]]
-            return Vector(tuple(Register(operand.name + axis) for axis in axes))
-        if isinstance(operand, (Vector, Group)):
-            return type(operand)(tuple(self._apart(item) for item in operand.items))
-        if isinstance(operand, Address):
-            return Address(self._apart(operand.base), operand.offset)
-        return operand
+        if not isinstance(operand, Register) or operand.name not in self.vectors:
+            return operand
+        return Vector(tuple(Register(operand.name + axis) for axis in AXES[: self.vectors[operand.name]]))
 
     def _finish(self) -> None:
         """Give symbols their unique names, now that all labels are known."""
@@ -363,32 +361,9 @@ class BodyReader:
                 continue
             found = self.made.body[index]
             if scope.parent is not None or self.made.labels:
-                operands = tuple(_resolved(operand, scope) for operand in found.operands)
-                found = self.made.body[index] = found._replace(operands=operands)
+                found = self.made.body[index] = found._replace(operands=rebuilt(found.operands, scope.resolved))
             self._placed(found)
 
     def _placed(self, item: Instruction) -> None:
         if complaint := misplaced(item, self.made, self.module):
             raise PtxError(f"{item.opcode}: {complaint}", item.line, item.column)
-
-
-def _names_symbol(operand: Operand) -> bool:
-    if isinstance(operand, (Address, Tensor)):
-        return isinstance(operand.base, Symbol)
-    if isinstance(operand, (Vector, Group)):
-        return any(_names_symbol(item) for item in operand.items)
-    return isinstance(operand, Symbol)
-
-
-def _resolved(operand: Operand, scope: Scope) -> Operand:
-    if isinstance(operand, Symbol):
-        return operand._replace(name=scope.symbol(operand.name))
-    if isinstance(operand, Vector):
-        return Vector(tuple(_resolved(item, scope) for item in operand.items))
-    if isinstance(operand, Group):
-        return Group(tuple(_resolved(item, scope) for item in operand.items))
-    if isinstance(operand, Address):
-        return Address(_resolved(operand.base, scope), operand.offset)
-    if isinstance(operand, Tensor):
-        return Tensor(_resolved(operand.base, scope), operand.coordinates)
-    return operand
