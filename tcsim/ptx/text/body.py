@@ -5,23 +5,17 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from tcsim.core.errors import listing, nearest, shortened
+from tcsim.core.errors import listing, shortened
 from tcsim.ptx.text.expressions import CONSTANTS
 from tcsim.ptx.text.fitting import misplaced
 from tcsim.ptx.text.operands import read_operand, since, split
 from tcsim.ptx.text.scanner import (
-    BODY_DIRECTIVES,
     DECLARED,
-    INSTRUCTION,
-    LABEL,
-    LOC,
-    MOST_REGISTERS,
+    NAME,
     NUMBERS,
     PRAGMA,
-    REGISTERS,
     SINCE,
     SPACES,
-    TARGETS,
     WORD,
     Scanner,
     parameters,
@@ -44,6 +38,29 @@ from tcsim.ptx.text.syntax import (
 )
 
 AXES = (".x", ".y", ".z", ".w")
+DIRECTIVES = [
+    "reg",
+    "local",
+    "shared",
+    "param",
+    "global",
+    "const",
+    "loc",
+    "pragma",
+    "branchtargets",
+    "calltargets",
+    "callprototype",
+]
+MOST_REGISTERS = 1 << 20  # of one declaration
+LABEL = re.compile(rf"({NAME})\s*:(?!:)", re.ASCII)
+INSTRUCTION = re.compile(rf"(?:@(!?)\s*({NAME})\s+)?([a-z]\w*+(?:\s*+(?:\.|::)\w++(?::\d++)?)*+)\s*+([^;]*);", re.ASCII)
+LOC = re.compile(
+    rf"\.loc\s+(\d{{1,9}})\s+(\d{{1,9}})(?:\s+(\d{{1,9}}))?"
+    rf"(?:\s*,\s*function_name\s+{NAME}(?:\s*\+\s*\d+)?\s*,\s*inlined_at\s+(\d{{1,9}})\s+(\d{{1,9}})\s+(\d{{1,9}}))?",
+    re.ASCII,
+)
+REGISTERS = re.compile(rf"({NAME})(?:<\s*(\d{{1,10}})\s*>)?", re.ASCII)
+TARGETS = re.compile(r"\.(branchtargets|calltargets)\s+([^;]*);")
 
 
 @dataclass
@@ -171,15 +188,18 @@ class BodyReader:
                 self._instruction()
         raise reader.error(f"the body of {self.made.name} does not end")
 
+    def _declared(self, name: str, start: int, shown: str = "") -> str:
+        """The unique name of what a block declares."""
+        if not self.scope.declare(name):
+            raise self.reader.error(f"{shown or shortened(name)[1:-1]} is declared twice in one block", start)
+        return self.scope.unique(name)
+
     def _label(self, match: re.Match[str]) -> None:
         name, reader = match[1], self.reader
         start, reader.at = reader.at, match.end()
         reader.skip()
         targets = TARGETS.match(reader.text, reader.at)
-        own = self.scope.unique(name)
-        if not self.scope.declare(name):
-            raise reader.error(f"{shortened(name)[1:-1]} is declared twice in one block", start)
-        self.scope.symbols[name] = own
+        own = self.scope.symbols[name] = self._declared(name, start)
         if targets:
             reader.require(f".{targets[1]}", SINCE.get(targets[1]), start)
             reader.at = targets.end()
@@ -216,23 +236,18 @@ class BodyReader:
             reader.at = match.end()
             self.source = self._located(match)
             return
-        word = reader.take(WORD, "a directive")[1]
-        reader.at -= len(word) + 1
+        word = reader.word()
         if word == "reg":
             self._registers()
         elif word in SPACES:
             start = reader.at
             variable = reader.declaration()
-            own = self.scope.unique(variable.name)
-            if not self.scope.declare(variable.name):
-                raise reader.error(f"{shortened(variable.name)} is declared twice in one block", start)
-            self.scope.symbols[variable.name] = own
+            own = self.scope.symbols[variable.name] = self._declared(variable.name, start, shortened(variable.name))
             self.made.variables[own] = reader.initial(variable)
         elif word == "pragma":
             reader.take(PRAGMA, "a pragma")
         else:
-            close = listing(nearest(word, BODY_DIRECTIVES))
-            raise reader.error(f"no directive .{word} in a function; nearest: {close}")
+            raise reader.unknown(f"no directive .{word} in a function", word, DIRECTIVES)
 
     def _registers(self) -> None:
         reader = self.reader
@@ -247,7 +262,7 @@ class BodyReader:
                 type = word
                 reader.require(f".{word}", SINCE.get(word), start)
             else:
-                raise reader.error(f"no type .{word}; nearest: {listing(nearest(word, DECLARED))}", start)
+                raise reader.unknown(f"no type .{word}", word, DECLARED, start)
         if not type:
             raise reader.error(f"registers without a type; valid: {listing(DECLARED)}", start)
         while True:
@@ -263,9 +278,7 @@ class BodyReader:
                 if not self.scope.declare_list(name, type, int(count)):
                     raise reader.error(f"a register of {name[:40]}<{count}> is declared twice in one block", start)
             else:
-                own = self.scope.unique(name)
-                if not self.scope.declare(name):
-                    raise reader.error(f"{shortened(name)[1:-1]} is declared twice in one block", start)
+                own = self._declared(name, start)
                 if name in CONSTANTS:
                     raise reader.error(f"{name} is a constant", start)
                 self.scope.names[name] = own

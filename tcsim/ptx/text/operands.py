@@ -7,7 +7,7 @@ import struct
 from collections.abc import Callable
 
 from tcsim.core.errors import shortened
-from tcsim.ptx.text.expressions import CONSTANTS, constant
+from tcsim.ptx.text.expressions import CONSTANTS, constant, unsigned
 from tcsim.ptx.text.syntax import (
     Address,
     Group,
@@ -40,13 +40,10 @@ SPECIAL_REGISTERS = frozenset(
 
 
 _SINCE = {
-    "aggr_smem_size": "8.1",
-    "clock_hi": "5.0",
-    "current_graph_exec": "8.0",
-    "dynamic_smem_size": "4.1",
-    "total_smem_size": "4.1",
-}
-_SINCE_PREFIX = {"cluster": "7.8", "ncluster": "7.8", "is_explicit": "7.8", "reserved_smem": "7.6"}
+    "cluster": "7.8", "ncluster": "7.8", "is_explicit": "7.8", "reserved_smem": "7.6", "aggr_smem_size": "8.1", "clock_hi": "5.0",
+    "current_graph_exec": "8.0", "dynamic_smem_size": "4.1", "total_smem_size": "4.1",
+}  # fmt: skip
+"""By how their names begin."""
 
 
 def since(special: str) -> str | None:
@@ -55,8 +52,7 @@ def since(special: str) -> str | None:
     >>> since("cluster_ctaid.x"), since("tid.x")
     ('7.8', None)
     """
-    group = next((own for start, own in _SINCE_PREFIX.items() if special.startswith(start)), None)
-    return _SINCE.get(special, group)
+    return next((own for start, own in _SINCE.items() if special.startswith(start)), None)
 
 
 _NAME = r"(?:[A-Za-z][\w$]*+|[_$%][\w$]++)"
@@ -85,9 +81,8 @@ def integer(text: str) -> int:
     digits = digits.removesuffix("U")
     if len(digits) > _LONGEST_INTEGER:
         raise PtxError(f"the integer {shortened(text)} has more than 64 bits")
-    base = {"0x": 16, "0b": 2}.get(digits[:2].lower(), 8 if len(digits) > 1 and digits[0] == "0" else 10)
     try:
-        found = int(digits[2:] if base in (16, 2) else digits, base)
+        found = unsigned(digits)
     except ValueError:
         raise PtxError(f"{shortened(text)} is not an octal integer") from None
     if found >> 64:
