@@ -57,7 +57,7 @@ class Session(Stopped):
         def ours(own: SteppedBlock, site: Site, mask: Array) -> str | None:
             if block is not None and own.index != tuple(block):
                 return None
-            return "stepped" if warp is None or _executes(own, site, mask, warp) else None
+            return "stepped" if warp is None or mask[warp * LANES : (warp + 1) * LANES].any() else None
 
         for _ in range(count):
             self._go(ours)
@@ -74,8 +74,7 @@ class Session(Stopped):
             same = own is block and bool(np.isin(np.flatnonzero(mask) // LANES, warps).any())
             return "another source line" if same and _line(site) != now else None
 
-        self._go(another)
-        return self.where()
+        return self._go(another)
 
     def run(self, until: Until | None = None) -> state.Where:
         """Go on until a breakpoint, `until`, or the end.
@@ -93,11 +92,11 @@ class Session(Stopped):
                     return f"{own}" if not number else f"breakpoint {number}: {own}"
             return None
 
-        self._go(stopping)
-        return self.where()
+        return self._go(stopping)
 
-    def _go(self, stops: Callable[[SteppedBlock, Site, Array], str | None]) -> None:
+    def _go(self, stops: Callable[[SteppedBlock, Site, Array], str | None]) -> state.Where:
         self.stepper.go(stops)
+        return self.where()
 
     def restart(self) -> state.Where:
         """Begin again: global memory is what it was before the launch."""
@@ -193,12 +192,6 @@ def _breakpoint(place: Until, block: Any = None, warp: int | None = None) -> Bre
     )
 
 
-def _executes(block: SteppedBlock, site: Site, mask: Array, warp: int) -> bool:
-    """Whether threads of a warp come to an instruction, executing it or not."""
-    return bool(mask[warp * LANES : (warp + 1) * LANES].any())
-
-
 def _line(site: Site) -> str:
     """The line of the kernel's source; of the PTX, where there is none."""
-    source = site.item.source
-    return source.places[0] if source is not None else str(site.item.line)
+    return site.item.place or str(site.item.line)

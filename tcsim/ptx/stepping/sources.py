@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tcsim.isa.matrix.semantics import MatrixMove
@@ -11,7 +11,7 @@ from tcsim.ptx.compile.landing import registers_in
 from tcsim.ptx.compile.ordinary import ordinary
 from tcsim.ptx.machine.arrays import LANES
 from tcsim.ptx.stepping.log import Asked, Event, Record
-from tcsim.ptx.stepping.moves import Byte, moved_by
+from tcsim.ptx.stepping.moves import Byte, Moved, moved_by
 from tcsim.ptx.stepping.products import factors, is_product
 from tcsim.ptx.text.syntax import TYPE_BYTES, Address, Operand, Register, Vector
 
@@ -85,27 +85,20 @@ def _asked_for(asked: Asked, byte: Byte) -> bool:
 def _moved(record: Record, asked: Asked, bytes: list[Byte], before: int) -> Sources:
     found, moved = list[Byte](), moved_by(record.site, asked, record.block, record.work)
     for byte in bytes:
-        if isinstance(byte, int):
-            source, combined = moved.memory(byte)
-            found += [source] if source is not None else []
-            found += [byte] if combined else []
-        else:
-            source = _of_register(record, asked, moved, byte)
-            found += [source] if source is not None else []
+        source, combined = moved.memory(byte) if isinstance(byte, int) else (_of_register(asked, moved, byte), False)
+        found += [own for own in (source, byte if combined else None) if own is not None]
     return Sources("", (_group("", ((own,) for own in found), before),) if found else (), True)
 
 
-def _of_register(record: Record, asked: Asked, moved: object, byte: tuple[int, int, int, int]) -> Byte | None:
+def _of_register(asked: Asked, moved: Moved, byte: tuple[int, int, int, int]) -> Byte | None:
     _, number, thread, at = byte
     for name, numbers in asked.bound.results:
         own = numbers.tolist()
         if number in own and thread in asked.threads:
-            place = asked.threads.tolist().index(thread)
-            table = moved.registers.get(name)  # type: ignore[attr-defined]
+            table = moved.registers.get(name)
             width = 0 if table is None else table.shape[1] // len(own)
             if at < width:
-                source: Byte | None = moved.register(name, place, own.index(number) * width + at)  # type: ignore[attr-defined]
-                return source
+                return moved.register(name, asked.threads.tolist().index(thread), own.index(number) * width + at)
     return None
 
 
@@ -143,11 +136,8 @@ def _of_memory(record: Record, byte: int) -> tuple[list[Byte], bool]:
     path = ordinary(item.opcode).path
     if path == "call":  # an argument or a result: it was loaded before it was stored
         source = record.reads[found[0]] if found[0] < len(record.reads) else None
-        return (
-            ([int(source.numbers[found[1]]) + at], True)
-            if source is not None and found[1] < len(source.numbers)
-            else ([], False)
-        )
+        known = source is not None and found[1] < len(source.numbers)
+        return ([int(source.numbers[found[1]]) + at], True) if source is not None and known else ([], False)
     if path == "store" and len(item.operands) > 1:
         parts = item.operands[1].items if isinstance(item.operands[1], Vector) else (item.operands[1],)
         width = max(event.size // len(parts), 1)
@@ -170,7 +160,7 @@ def _of_thread(record: Record, byte: tuple[int, int, int, int]) -> tuple[list[By
     given = item.operands[1:]
     if path == "move" and given:
         return _unpacked(record, item.operands[0], given[0], thread, place, at), True
-    width = TYPE_BYTES.get(record.site.function.registers.get(_name(record, number), ("b32",))[0], 4)
+    width = TYPE_BYTES.get(record.site.type_of(number), 4)
     halves = [word for word in words if word.endswith("x2") and word[0] in "fbe"]
     if path == "convert" and halves and len(given) == 2:  # the first source goes into the upper half
         return _bytes(record, given[0 if at >= width // 2 else 1], thread), False
@@ -214,20 +204,11 @@ def _unpacked(record: Record, to: Operand, what: Operand, thread: int, place: in
     return _bytes(record, what, thread, (at,))
 
 
-def _name(record: Record, number: int) -> str:
-    return next((name for name, own in record.site.numbers.items() if own == number), "")
-
-
 def _bytes(record: Record, operand: Operand, thread: int, which: Iterable[int] | None = None) -> list[Byte]:
     """The bytes of the registers of an operand; none of a number."""
-    return list(_of_operand(record, operand, thread, None if which is None else list(which)))
-
-
-def _of_operand(record: Record, operand: Operand, thread: int, which: list[int] | None) -> Iterator[Byte]:
-    if isinstance(operand, Address):
-        return
-    for name in registers_in(operand):
+    found = list[Byte]()
+    for name in () if isinstance(operand, Address) else registers_in(operand):
         width = TYPE_BYTES.get(record.site.function.registers[name][0], 4)
-        for at in range(width) if which is None else which:
-            if at < width:
-                yield record.block, record.site.numbers[name], thread, at
+        wanted = range(width) if which is None else which
+        found += [(record.block, record.site.numbers[name], thread, at) for at in wanted if at < width]
+    return found

@@ -7,9 +7,10 @@ tree has about as many nodes as the kernel has instructions on the way, not as m
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 from tcsim.core.errors import OperandError, shortened
@@ -21,6 +22,7 @@ from tcsim.ptx.stepping.moves import Byte
 from tcsim.ptx.stepping.places import taken_apart
 from tcsim.ptx.stepping.sources import Group, Sources, joined, sources
 from tcsim.ptx.stepping.state import bytes_in_words, valued
+from tcsim.ptx.text.syntax import unscoped
 
 SCREEN = 22
 """Lines of a tree that are shown at once."""
@@ -118,21 +120,16 @@ class Trail:
 
     def register_name(self, block: int, number: int) -> str:
         """The name of a register in the function that wrote it last."""
-        for record in reversed(self.log.writers.get((block, number), ())):
-            for name, own in record.site.numbers.items():
-                if own == number:
-                    return name.partition("#")[0]
-        return f"register {number}"
+        names = (own.site.name_of(number) for own in reversed(self.log.writers.get((block, number), ())))
+        return next((unscoped(name) for name in names if name), f"register {number}")
 
     def value(self, record: Record, byte: tuple[int, int, int, int]) -> str:
         """What a register held after a record."""
         _, number, thread, _ = byte
         if number not in record.values:
             return ""
-        name = next((own for own, place in record.site.numbers.items() if place == number), None)
-        type = record.site.function.registers[name][0] if name is not None else "b32"
-        code = record.values[number][thread : thread + 1]
-        (value,) = valued(code, type)
+        type = record.site.type_of(number)
+        (value,) = valued(record.values[number][thread : thread + 1], type)
         return f"{value:#x}" if type[0] == "b" and isinstance(value, int) else text.number(value)
 
 
@@ -143,11 +140,7 @@ def threads_text(threads: Iterable[int]) -> str:
     'warp 1 lanes 1-2'
     """
     own = sorted(set(threads))
-    warps = sorted({thread // LANES for thread in own})
-    if len(warps) > 1:
-        return f"threads {text.ranges(own)}"
-    lanes = [thread % LANES for thread in own]
-    return f"warp {warps[0]} lane{'s' if len(lanes) > 1 else ''} {text.ranges(lanes)}"
+    return text.lanes(own) if own[0] // LANES == own[-1] // LANES else f"threads {text.ranges(own)}"
 
 
 Reads = tuple[tuple[tuple[Byte, ...], int], ...]
@@ -191,6 +184,16 @@ class Node:
         for record in list(found):
             found.update(self._earlier(record, found))
         return dict(sorted(found.items(), key=lambda item: item[0].time))
+
+    @property
+    def last(self) -> Record | None:
+        """The execution that made them last."""
+        return next(reversed(self.made)) if self.made else None
+
+    @property
+    def lines(self) -> list[int]:
+        """The lines of the instructions that made them."""
+        return sorted({own.site.item.line for own in self.made})
 
     def _earlier(self, record: Record, known: Mapping[Record, list[Byte]]) -> dict[Record, list[Byte]]:
         """The products that an accumulator went through before one, of the same spelling."""
@@ -265,9 +268,8 @@ class Node:
                     found.setdefault(
                         f"line {work.record.site.item.line} was in flight to these bytes: nothing waited for it"
                     )
-        last = next(reversed(self.made)) if self.made else None
-        if last is not None and last.work is not None and not self._sources[1]:
-            found.setdefault(f"line {last.site.item.line} filled these bytes: what it copies ends before them")
+        if self.last is not None and self.last.work is not None and not self._sources[1]:
+            found.setdefault(f"line {self.last.site.item.line} filled these bytes: what it copies ends before them")
         if not self.several and not self.part.records and self.bytes and _kind(self.bytes[0]) in _FRESH:
             lost = "nothing that the log still has wrote these bytes: Kernel.session(log=) keeps more"
             found.setdefault(lost if self.trail.log.first else "nothing wrote these bytes before: zeros")
@@ -301,27 +303,24 @@ class Node:
     @property
     def instruction(self) -> str:
         """The instruction that wrote the bytes, with its line."""
-        if not self.made:
+        if self.last is None:
             return ""
-        record = next(reversed(self.made))
-        item, count = record.site.item, len(self.made)
-        source = f" {text.place(item.source.places[0])}" if item.source else ""
+        item, count, lines = self.last.site.item, len(self.made), self.lines
+        source = f" {text.place(item.place)}" if item.place else ""
         times = f" x{count}" if count > 1 else ""
-        lines = sorted({own.site.item.line for own in self.made})
         what = f" {self._sources[0]}" if self._sources[0] else ""
         shown = f"lines {lines[0]}-{lines[-1]}" if len(lines) > 1 else f"line {lines[0]}"
         return f"{shown}{times}{source}:{what} {item.statement}"
 
     def as_dict(self, depth: int = 4) -> dict[str, Any]:
         """As plain data; children down to a depth."""
-        record = next(reversed(self.made)) if self.made else None
+        record = self.last
+        item = record.site.item if record else None
         return {
             "path": self.path, "label": self.label, "bytes": self.trail.bytes_text(self.bytes), "origin": self.origin or None,
-            "instruction": record.site.item.statement if record else None, "line": record.site.item.line if record else None,
-            "lines": sorted({own.site.item.line for own in self.made}) if record else [],
-            "source": record.site.item.source.places[0] if record and record.site.item.source else None,
-            "block": list(self.trail.blocks[record.block]) if record else None,
-            "executions": len(self.made) if record else 0, "notes": list(self.notes), "text": self.head(),
+            "instruction": item.statement if item else None, "line": item.line if item else None, "lines": self.lines,
+            "source": item.place if item else None, "block": list(self.trail.blocks[record.block]) if record else None,
+            "executions": len(self.made), "notes": list(self.notes), "text": self.head(),
             "children": [own.as_dict(depth - 1) for own in self.children] if depth > 0 else [],
             "more": len(self.children) if depth <= 0 else 0,
         }  # fmt: skip
@@ -348,6 +347,15 @@ def nodes(trail: Trail, path: str, reads: Reads) -> tuple[Node, ...]:
     return tuple(Node(trail, f"{below}{number}", "", part) for number, part in enumerate(parts(trail, reads), 1))
 
 
+def _nearest_first(nodes: Iterable[Node]) -> Iterator[Node]:
+    """Nodes, then those below them, as far as they are asked for."""
+    pending = deque(nodes)
+    while pending:
+        node = pending.popleft()
+        yield node
+        pending.extend(node.children)
+
+
 def _kind(byte: Byte) -> str:
     return taken_apart(byte).space if isinstance(byte, int) else "register"
 
@@ -363,14 +371,9 @@ class Why:
     def remarks(self) -> tuple[tuple[str, str], ...]:
         """(path, what is suspicious there), of the nodes nearest to the root."""
         found: dict[str, str] = {}
-        pending = deque(self.nodes)
-        for _ in range(_WALK):
-            if not pending:
-                break
-            node = pending.popleft()
+        for node in islice(_nearest_first(self.nodes), _WALK):
             for note in node.notes:
                 found.setdefault(note, node.path)
-            pending.extend(node.children)
         return tuple((path, note) for note, path in found.items())
 
     def node(self, path: str) -> Node:
@@ -403,16 +406,12 @@ class Why:
 
     def _shown(self, most: int) -> set[Node]:
         """The nodes that are drawn: those nearest to the root."""
-        found: set[Node] = set()
-        left, pending = most, deque(self.nodes)
-        while pending:
-            node = pending.popleft()
-            cost = 2 if node.made else 1
-            if left < cost:
+        found, left = set[Node](), most
+        for node in _nearest_first(self.nodes):
+            left -= 2 if node.made else 1
+            if left < 0:
                 break
-            left -= cost
             found.add(node)
-            pending.extend(node.children)
         return found
 
     def as_dict(self, depth: int = 12) -> dict[str, Any]:
