@@ -131,7 +131,7 @@ class Moved:
 
 def moved_by(site: Site, asked: Asked, block: int, work: Work | None) -> Moved:
     """What an instruction, or its work in flight, moved. It is found once."""
-    holder: Any = asked if work is None else work
+    holder = asked if work is None else work
     if holder.moved is None:
         holder.moved = _moved(site, asked, block, work)
     found: Moved = holder.moved
@@ -163,23 +163,35 @@ def _moved(site: Site, asked: Asked, block: int, work: Work | None) -> Moved:
     return found
 
 
+def by_digits(total: int, ask: Callable[[int], Mapping[Any, Array]]) -> dict[Any, Array]:
+    """The numbers of some bytes, by what came out of each of their digits; total: how many have a number."""
+    found: dict[Any, Array] = {}
+    for digit in range(max(1, -(-total.bit_length() // DIGIT))):
+        for key, octets in ask(digit).items():
+            found[key] = found.get(key, 0) + (octets.astype(np.int64) << DIGIT * digit)
+    return found
+
+
 def _collected(numbered: Numbered, asked: Asked, ask: Callable[[int], Outcome], unit: int) -> Moved:
     """What came out digit by digit; unit: bytes that have one number."""
-    total, registers, writes = sum(numbered.sizes) // unit, dict[str, Array](), list[tuple[Write, Array]]()
-    for digit in range(max(1, -(-total.bit_length() // DIGIT))):
+    writes: tuple[Write, ...] = ()
+
+    def octets(digit: int) -> Mapping[Any, Array]:
+        nonlocal writes
         outcome = ask(digit)
-        for name, values in outcome.registers.items():
-            own = _octets(values).reshape(len(asked.threads), -1).astype(np.int64) << DIGIT * digit
-            registers[name] = registers.get(name, 0) + own
-        for place, write in enumerate(outcome.writes):
-            own = np.asarray(write.data).reshape(-1, write.at.size).astype(np.int64) << DIGIT * digit
-            if not digit:
-                writes.append((write, own))
-            else:
-                writes[place] = write, writes[place][1] + own
+        writes = writes or outcome.writes
+        found = {name: octets_of(own).reshape(len(asked.threads), -1) for name, own in outcome.registers.items()}
+        return found | {place: _written(own) for place, own in enumerate(outcome.writes)}
+
+    numbers = by_digits(sum(numbered.sizes) // unit, octets)
+    memory = [numbers.pop(place) for place in range(len(writes))]
     if unit > 1:
-        writes = [(write, _of_words(own, unit)) for write, own in writes]
-    return Moved(numbered, registers, writes)
+        memory = [_of_words(own, unit) for own in memory]
+    return Moved(numbered, numbers, list(zip(writes, memory, strict=True)))
+
+
+def _written(write: Write) -> Array:
+    return np.asarray(write.data).reshape(-1, write.at.size)
 
 
 def _of_words(numbers: Array, unit: int) -> Array:
@@ -191,14 +203,12 @@ def _of_words(numbers: Array, unit: int) -> Array:
 
 def _changed(found: Moved, outcome: Outcome) -> bool:
     """Whether some bytes came out changed: then another number of theirs does not fit."""
-    for (_, own), write in zip(found.writes, outcome.writes, strict=True):
-        seen = np.asarray(write.data).reshape(own.shape)
-        if (digits(own, CHECK)[own > 0] != seen[own > 0]).any():
-            return True
-    return False
+    pairs = ((own, _written(write)) for (_, own), write in zip(found.writes, outcome.writes, strict=True))
+    return any((digits(own, CHECK)[own > 0] != seen[own > 0]).any() for own, seen in pairs)
 
 
-def _octets(values: Array) -> Array:
+def octets_of(values: Array) -> Array:
+    """The bytes of an array."""
     return np.ascontiguousarray(values).view(np.uint8)
 
 
