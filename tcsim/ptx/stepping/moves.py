@@ -17,10 +17,8 @@ from tcsim.ptx.compile.compiled import Site
 from tcsim.ptx.machine.arrays import Array
 from tcsim.ptx.stepping.log import Asked, Event, Work
 from tcsim.ptx.stepping.matrices import operands_of, registers_of
-from tcsim.ptx.stepping.places import taken_apart
+from tcsim.ptx.stepping.places import Byte, taken_apart
 
-Byte = int | tuple[int, int, int, int]
-"""A byte of memory by its number (`places`), or of a register: block, register, thread, byte."""
 DIGIT = 7
 CHECK, WORDS = 50, 100
 _VALUES = frozenset(("value", "registers", "a", "d"))
@@ -133,12 +131,12 @@ def moved_by(site: Site, asked: Asked, block: int, work: Work | None) -> Moved:
     """What an instruction, or its work in flight, moved. It is found once."""
     holder = asked if work is None else work
     if holder.moved is None:
-        holder.moved = _moved(site, asked, block, work)
+        holder.moved = _followed(site, asked, block, work)
     found: Moved = holder.moved
     return found
 
 
-def _moved(site: Site, asked: Asked, block: int, work: Work | None) -> Moved:
+def _followed(site: Site, asked: Asked, block: int, work: Work | None) -> Moved:
     if work is not None and work.reads:
         numbered = Numbered(work.reads, (), block)
 

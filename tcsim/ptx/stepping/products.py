@@ -16,8 +16,8 @@ from tcsim.ptx.compile.compiled import Site
 from tcsim.ptx.machine.arrays import LANES, Array
 from tcsim.ptx.stepping.log import Asked, Work
 from tcsim.ptx.stepping.matrices import operands_of, registers_of
-from tcsim.ptx.stepping.moves import DIGIT, Byte, Numbered, Tagged, by_digits, octets_of
-from tcsim.ptx.stepping.places import taken_apart
+from tcsim.ptx.stepping.moves import DIGIT, Numbered, Tagged, by_digits, octets_of
+from tcsim.ptx.stepping.places import Byte, taken_apart
 
 Cell = tuple[int, int, int]
 """Unit (warp, warpgroup or instruction), row and column of D."""

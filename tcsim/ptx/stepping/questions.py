@@ -10,8 +10,7 @@ import numpy as np
 from tcsim.core.errors import OperandError, listing, nearest, shortened
 from tcsim.ptx.compile.compiled import layout
 from tcsim.ptx.stepping.arrays import element
-from tcsim.ptx.stepping.moves import Byte
-from tcsim.ptx.stepping.places import placed
+from tcsim.ptx.stepping.places import Byte, placed
 from tcsim.ptx.stepping.stopped import Stopped
 from tcsim.ptx.stepping.why import Trail, Why, nodes
 

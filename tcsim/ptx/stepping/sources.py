@@ -11,43 +11,40 @@ from tcsim.ptx.compile.landing import registers_in
 from tcsim.ptx.compile.ordinary import ordinary
 from tcsim.ptx.machine.arrays import LANES
 from tcsim.ptx.stepping.log import Asked, Event, Record
-from tcsim.ptx.stepping.moves import Byte, Moved, moved_by
+from tcsim.ptx.stepping.moves import Moved, moved_by
+from tcsim.ptx.stepping.places import Byte
 from tcsim.ptx.stepping.products import factors, is_product
 from tcsim.ptx.text.syntax import TYPE_BYTES, Address, Operand, Register, Vector
+
+Reads = tuple[tuple[tuple[Byte, ...], int], ...]
+"""Elements, as their bytes, and when each was read."""
 
 
 @dataclass(eq=False)
 class Group:
-    """Bytes that were read for one purpose, element by element, and when each element was."""
+    """Elements that were read for one purpose."""
 
     label: str  # "A[0, 0:16]"; empty: there is one purpose
-    elements: tuple[tuple[Byte, ...], ...]
-    times: tuple[int, ...]
+    reads: Reads
     accumulates: bool = False  # what a product is added to
 
     @property
     def bytes(self) -> list[Byte]:
         """All bytes."""
-        return [byte for element in self.elements for byte in element]
-
-    @property
-    def reads(self) -> tuple[tuple[tuple[Byte, ...], int], ...]:
-        """The elements, each with its time."""
-        return tuple(zip(self.elements, self.times, strict=True))
+        return [byte for element, _ in self.reads for byte in element]
 
 
 def joined(groups: list[Group]) -> Group:
     """Groups of one label of several executions, in their order."""
     label = groups[0].label
-    if len(groups) > 1 and label:
-        label = f"{label} x{len(groups)}"
-    elements = tuple(element for own in groups for element in own.elements)
-    return Group(label, elements, tuple(time for own in groups for time in own.times), groups[0].accumulates)
+    times = f" x{len(groups)}" if len(groups) > 1 and label else ""
+    return Group(label + times, tuple(read for own in groups for read in own.reads), groups[0].accumulates)
 
 
-def _group(label: str, elements: Iterable[tuple[Byte, ...]], before: int, accumulates: bool = False) -> Group:
-    own = tuple(elements)
-    return Group(label, own, (before,) * len(own), accumulates)
+def _alone(bytes: Iterable[Byte], before: int) -> tuple[Group, ...]:
+    """One group of elements of one byte; none without any."""
+    reads = tuple(((own,), before) for own in bytes)
+    return (Group("", reads),) if reads else ()
 
 
 @dataclass(eq=False)
@@ -71,8 +68,8 @@ def sources(record: Record, bytes: Iterable[Byte]) -> Sources:
             continue
         if is_product(asked, work):
             found = factors(record.site, asked, work, record.block, own)
-            groups = [_group(label, elements, before, label[0] == "C") for label, elements in found.parts if elements]
-            return Sources(found.d, tuple(groups), False)
+            parts = ((label, tuple((own, before) for own in elements)) for label, elements in found.parts if elements)
+            return Sources(found.d, tuple(Group(label, reads, label[0] == "C") for label, reads in parts), False)
         if work is not None or isinstance(asked.bound.model, (MatrixMove, FragmentMove)):
             return _moved(record, asked, own, before)
     return _plain(record, wanted)
@@ -87,7 +84,7 @@ def _moved(record: Record, asked: Asked, bytes: list[Byte], before: int) -> Sour
     for byte in bytes:
         source, combined = moved.memory(byte) if isinstance(byte, int) else (_of_register(asked, moved, byte), False)
         found += [own for own in (source, byte if combined else None) if own is not None]
-    return Sources("", (_group("", ((own,) for own in found), before),) if found else (), True)
+    return Sources("", _alone(found, before), True)
 
 
 def _of_register(asked: Asked, moved: Moved, byte: tuple[int, int, int, int]) -> Byte | None:
@@ -112,8 +109,7 @@ def _plain(record: Record, bytes: list[Byte]) -> Sources:
         own, copied = _of_memory(record, byte) if isinstance(byte, int) else _of_thread(record, byte)
         found += own
         moved = moved and copied
-    unique = tuple((own,) for own in dict.fromkeys(found))
-    return Sources("", (_group("", unique, record.time),) if unique else (), moved)
+    return Sources("", _alone(dict.fromkeys(found), record.time), moved)
 
 
 def _last(events: list[Event], byte: int) -> tuple[int, int] | None:

@@ -18,9 +18,8 @@ from tcsim.ptx.machine.arrays import LANES
 from tcsim.ptx.stepping import text
 from tcsim.ptx.stepping.arrays import Named
 from tcsim.ptx.stepping.log import Log, Record, Work
-from tcsim.ptx.stepping.moves import Byte
-from tcsim.ptx.stepping.places import taken_apart
-from tcsim.ptx.stepping.sources import Group, Sources, joined, sources
+from tcsim.ptx.stepping.places import Byte, taken_apart
+from tcsim.ptx.stepping.sources import Group, Reads, Sources, joined, sources
 from tcsim.ptx.stepping.state import bytes_in_words, valued
 from tcsim.ptx.text.syntax import unscoped
 
@@ -46,12 +45,6 @@ class Trail:
     _kept: dict[tuple[int, Byte], Sources] = field(default_factory=dict)
     _flying: dict[int, list[Work]] = field(default_factory=dict)
 
-    def writer(self, byte: Byte, before: int) -> Record | None:
-        """What wrote a byte last, before a time."""
-        if isinstance(byte, int):
-            return self.log.store(byte, before)
-        return self.log.writer(*byte[:3], before)
-
     def one(self, record: Record, byte: Byte) -> Sources:
         """What one byte was made of; kept."""
         key = record.time, byte
@@ -62,7 +55,7 @@ class Trail:
     def origin(self, byte: Byte, before: int) -> Byte | Record | None:
         """Where a byte comes from: one that nothing wrote, the instruction that computed it, or None of a constant or a fill."""
         for _ in range(_STEPS):
-            record = self.writer(byte, before)
+            record = self.log.writer(byte, before)
             if record is None:
                 return byte
             found = self.one(record, byte)
@@ -70,7 +63,7 @@ class Trail:
                 return None
             if not found.moved or len(found.groups) != 1 or len(found.groups[0].bytes) != 1:
                 return record
-            byte, before = found.groups[0].bytes[0], found.groups[0].times[0]
+            (((byte,), before),) = found.groups[0].reads
         return byte
 
     def under_way(self, time: int) -> list[Work]:
@@ -143,10 +136,6 @@ def threads_text(threads: Iterable[int]) -> str:
     return text.lanes(own) if own[0] // LANES == own[-1] // LANES else f"threads {text.ranges(own)}"
 
 
-Reads = tuple[tuple[tuple[Byte, ...], int], ...]
-"""Elements, as their bytes, and when each was read."""
-
-
 @dataclass(eq=False)
 class Part:
     """Elements that were read, and the executions of one instruction that wrote them; none if nothing did."""
@@ -178,7 +167,7 @@ class Node:
             return found
         for element, time in self.part.reads:
             for byte in element:
-                record = self.trail.writer(byte, time)
+                record = self.trail.log.writer(byte, time)
                 if record is not None:
                     found.setdefault(record, []).append(byte)
         for record in list(found):
@@ -200,15 +189,17 @@ class Node:
         found: dict[Record, list[Byte]] = {}
         own, bytes = record, known[record]
         while len(found) < _CHAIN:
-            group = next((one for one in sources(own, bytes).groups if one.accumulates and one.elements), None)
-            if group is None:
-                break
-            before = self.trail.writer(group.elements[0][0], group.times[0])
-            if before is None or before.site.item.opcode != own.site.item.opcode or before in known:
+            group = next((one for one in sources(own, bytes).groups if one.accumulates and one.reads), None)
+            before = self._first_writer(group) if group is not None else None
+            if group is None or before is None or before.site.item.opcode != own.site.item.opcode or before in known:
                 break
             own, bytes = before, group.bytes
             found[own] = bytes
         return found
+
+    def _first_writer(self, group: Group) -> Record | None:
+        element, time = group.reads[0]
+        return self.trail.log.writer(element[0], time)
 
     @cached_property
     def _sources(self) -> tuple[str, list[Group]]:
@@ -218,8 +209,7 @@ class Node:
             found = sources(record, bytes)
             what = found.what
             for group in found.groups:
-                inner = group.accumulates and self.trail.writer(group.elements[0][0], group.times[0]) in self.made
-                if not inner:
+                if not (group.accumulates and self._first_writer(group) in self.made):
                     groups.setdefault(group.label, []).append(group)
         return what, [joined(own) for own in groups.values()]
 
@@ -260,20 +250,19 @@ class Node:
     @cached_property
     def notes(self) -> tuple[str, ...]:
         """What is suspicious: memory that nothing wrote, or that work in flight was about to write."""
-        found: dict[str, None] = {}
-        memory = [(element[0], time) for element, time in self.part.reads[:_ELEMENTS] if isinstance(element[0], int)]
-        for byte, time in memory:
-            for work in self.trail.under_way(time):
-                if any(event.entry(byte) is not None for event in work.planned):
-                    found.setdefault(
-                        f"line {work.record.site.item.line} was in flight to these bytes: nothing waited for it"
-                    )
+        found = [
+            f"line {work.record.site.item.line} was in flight to these bytes: nothing waited for it"
+            for (byte, *_), time in self.part.reads[:_ELEMENTS]
+            if isinstance(byte, int)
+            for work in self.trail.under_way(time)
+            if any(event.entry(byte) is not None for event in work.planned)
+        ]
         if self.last is not None and self.last.work is not None and not self._sources[1]:
-            found.setdefault(f"line {self.last.site.item.line} filled these bytes: what it copies ends before them")
+            found.append(f"line {self.last.site.item.line} filled these bytes: what it copies ends before them")
         if not self.several and not self.part.records and self.bytes and _kind(self.bytes[0]) in _FRESH:
             lost = "nothing that the log still has wrote these bytes: Kernel.session(log=) keeps more"
-            found.setdefault(lost if self.trail.log.first else "nothing wrote these bytes before: zeros")
-        return tuple(found)
+            found.append(lost if self.trail.log.first else "nothing wrote these bytes before: zeros")
+        return tuple(dict.fromkeys(found))
 
     def head(self) -> str:
         """The bytes and, if they were only moved, where they come from."""
@@ -332,7 +321,7 @@ def parts(trail: Trail, reads: Reads) -> list[Part]:
     for element, time in reads:
         writers: dict[Record | None, list[Byte]] = {}
         for byte in element:
-            writers.setdefault(trail.writer(byte, time), []).append(byte)
+            writers.setdefault(trail.log.writer(byte, time), []).append(byte)
         for record, bytes in writers.items():
             own, records = found.setdefault(_kind(bytes[0]) if record is None else record.site, ([], {}))
             own.append((tuple(bytes), time))
