@@ -20,7 +20,7 @@ from tcsim.ptx.stepping.arrays import Named
 from tcsim.ptx.stepping.log import Log, Record, Work
 from tcsim.ptx.stepping.places import Byte, taken_apart
 from tcsim.ptx.stepping.sources import Group, Reads, Sources, joined, sources
-from tcsim.ptx.stepping.state import bytes_in_words, valued
+from tcsim.ptx.stepping.state import Shown, bytes_in_words, valued
 from tcsim.ptx.text.syntax import unscoped
 
 SCREEN = 22
@@ -350,7 +350,7 @@ def _kind(byte: Byte) -> str:
 
 
 @dataclass(eq=False)
-class Why:
+class Why(Shown):
     """The answer to `Session.why`: what was asked for, and the tree of what made it."""
 
     asked: str
@@ -409,9 +409,6 @@ class Why:
             "asked": self.asked, "remarks": [{"path": path, "note": note} for path, note in self.remarks],
             "tree": [node.as_dict(depth) for node in self.nodes],
         }  # fmt: skip
-
-    def __str__(self) -> str:
-        return "\n".join(self.lines())
 
 
 def _all_drawn(nodes: Sequence[Node], shown: set[Node], margin: str) -> list[str]:

@@ -127,8 +127,7 @@ class Scanner:
         self.skip()
         start = self.at
         match = self.take(DECLARATION, "a declaration")
-        space, type, align, vector = "", "", 0, 1
-        pointer = False
+        name, space, type, align, vector, pointer = shortened(match["name"]), "", "", 0, 1, False
         for word, _, value in DECLARED_WORD.findall(match["words"]):
             if word == "ptr":
                 pointer = True  # what follows tells what it points to: .ptr .global .align 16
@@ -147,18 +146,16 @@ class Scanner:
                 choices = (*DECLARED, *SPACES, *PARAMETER_WORDS)
                 raise self.unknown(f".{word[:60]} in a declaration", word, choices, start)
         if not type or (type == "pred" and space != "reg"):
-            raise self.error(f"{shortened(match['name'])} has no type; valid: {listing(DECLARED)}", start)
+            raise self.error(f"{name} has no type; valid: {listing(DECLARED)}", start)
         extents = [None if not extent else self._constant(extent, start) for extent in EXTENT.findall(match["extents"])]
         if any(extent is None for extent in extents[1:]) or len(extents) > MOST_DIMENSIONS:
-            raise self.error(
-                f"{shortened(match['name'])}: only the first of up to {MOST_DIMENSIONS} extents may be empty", start
-            )
+            raise self.error(f"{name}: only the first of up to {MOST_DIMENSIONS} extents may be empty", start)
         if any(extent is not None and not 0 < extent <= MOST_BYTES for extent in extents):
-            raise self.error(f"{shortened(match['name'])} has an extent out of range; valid: 1 to {MOST_BYTES}", start)
+            raise self.error(f"{name} has an extent out of range; valid: 1 to {MOST_BYTES}", start)
         shape = (*extents, *([vector] if vector > 1 else []))
         count = None if None in shape else prod(extent or 1 for extent in shape)
         if count is not None and count * TYPE_BYTES[type] > MOST_BYTES:
-            raise self.error(f"{shortened(match['name'])} has {count} elements; valid: up to {MOST_BYTES} bytes", start)
+            raise self.error(f"{name} has {count} elements; valid: up to {MOST_BYTES} bytes", start)
         natural = TYPE_BYTES[type] * vector
         if align & (align - 1) or align > MOST_ALIGNMENT:
             raise self.error(f".align {align}; valid: powers of two up to {MOST_ALIGNMENT}", start)
