@@ -84,16 +84,14 @@ class Scope:
     def family(self, name: str) -> str:
         """The type of a register that a list of this block declares, %r<100>; "" if none does."""
         prefix = name.rstrip("0123456789")
-        found = self.families.get(prefix)
+        type, count = self.families.get(prefix, ("", 0))
         index = name[len(prefix) :]
-        declared = found and index and len(index) < 10 and int(index) < found[1] and (index == "0" or index[0] != "0")
-        return found[0] if found and declared else ""
+        return type if _below(index, count) and (index == "0" or index[0] != "0") else ""
 
     def declare(self, name: str) -> bool:
         """Put a name into this block; False if it is there already. Registers, labels and variables share their names."""
         prefix = name.rstrip("0123456789")
-        digits, found = name[len(prefix) :], self.families.get(prefix)
-        if name in self.declared or (found and digits and len(digits) < 10 and int(digits) < found[1]):
+        if name in self.declared or _below(name[len(prefix) :], self.families.get(prefix, ("", 0))[1]):
             return False
         self.declared.add(name)
         return True
@@ -101,7 +99,7 @@ class Scope:
     def declare_list(self, prefix: str, type: str, count: int) -> bool:
         """Put the list %r<count> into this block; False if one of its registers is there already."""
         digits = (name[len(prefix) :] for name in self.declared if name.startswith(prefix))
-        if prefix in self.families or any(own.isdecimal() and len(own) < 10 and int(own) < count for own in digits):
+        if prefix in self.families or any(_below(own, count) for own in digits):
             return False
         self.families[prefix] = (type, count)
         return True
@@ -109,31 +107,30 @@ class Scope:
     def register(self, name: str) -> str | None:
         """The unique name of a register that is visible here, or None."""
         own = self.names.get(name)
-        if own is not None:
-            return own
-        type = self.family(name)
-        if type:
-            own = self.unique(name)
-            self.names[name] = own
-            self.function.made.registers[own] = (type, 1)
-            return own
-        own = self.parent.register(name) if self.parent else None
-        if own is not None:
-            self.names[name] = own
+        if own is None:
+            if type := self.family(name):
+                own = self.unique(name)
+                self.function.made.registers[own] = (type, 1)
+            elif self.parent is not None:
+                own = self.parent.register(name)
+            if own is not None:
+                self.names[name] = own
         return own
 
     def symbol(self, name: str) -> str:
         """The unique name of a label or variable of the function that is visible here; of anything else the name itself."""
-        scope: Scope | None = self
-        while scope is not None:
-            if name in scope.symbols:
-                return scope.symbols[name]
-            scope = scope.parent
-        return name
+        if name in self.symbols or self.parent is None:
+            return self.symbols.get(name, name)
+        return self.parent.symbol(name)
 
     def resolved(self, operand: Operand) -> Operand:
         """A symbol with its unique name; anything else as it is."""
         return operand._replace(name=self.symbol(operand.name)) if isinstance(operand, Symbol) else operand
+
+
+def _below(digits: str, count: int) -> bool:
+    """Whether digits are a number below another."""
+    return digits.isdecimal() and len(digits) < 10 and int(digits) < count
 
 
 class BodyReader:
@@ -305,11 +302,8 @@ class BodyReader:
         scope = self.scope
         if (complaint := refusal(opcode)) is not None:
             raise reader.error(complaint, start)
-        found = scope.operands.get(rest)
         try:
-            if found is None:
-                found = self._operands(rest, scope)
-            operands, symbolic = found
+            operands, symbolic = scope.operands.get(rest) or self._operands(rest, scope)
             predicate = None
             if guard is not None:
                 own = scope.register(guard)
@@ -322,9 +316,9 @@ class BodyReader:
             spelled.check(operands)
         except ValueError as error:
             raise reader.error(f"{shortened(opcode)[1:-1]}: {error}", start) from None
-        version = (
-            spelled.version_of(operands, self.made.registers, self.module.target) if spelled.forms else spelled.version
-        )
+        version = spelled.version
+        if spelled.forms:
+            version = spelled.version_of(operands, self.made.registers, self.module.target)
         reader.require(shortened(opcode)[1:-1], version, start)
         for operand in operands:
             if type(operand) is Special:
@@ -349,7 +343,8 @@ class BodyReader:
                 operand = known[part] = read_operand(part, scope.register)
             listed.append(operand)
         operands = rebuilt(tuple(listed), self._apart) if self.vectors else tuple(listed)
-        found = operands, any(isinstance(own, Symbol) for own in leaves(operands))
+        inner = (own for operand in operands if type(operand) is not Register for own in leaves(operand))
+        found = operands, any(isinstance(own, Symbol) for own in inner)
         scope.operands[rest] = found
         return found
 
