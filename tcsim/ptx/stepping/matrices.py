@@ -116,9 +116,8 @@ def words_of(numbers: Sequence[int | None], rows: Mapping[int, Array] | Sequence
     parts = []
     for number in numbers:
         row = np.zeros(count, np.uint32) if number is None else np.ascontiguousarray(rows[number][threads])
-        parts.append(
-            row.view(np.uint32).reshape(count, -1) if row.dtype.itemsize >= 4 else row.astype(np.uint32)[:, None]
-        )
+        words = row.view(np.uint32) if row.dtype.itemsize >= 4 else row.astype(np.uint32)
+        parts.append(words.reshape(count, -1))
     return np.concatenate(parts, axis=1)
 
 
@@ -150,9 +149,8 @@ def fragment(block: SteppedBlock, line: int, name: str, warp: int, format: str |
     unit = "warpgroup" if lanes > LANES else "warp"
     where = f"{unit} {first // lanes}, {text.block(block.index)}"
     title = f"{operand.name.upper()} of line {line}, {where}: {known.name}\n{bound.model.mnemonic}"
-    return _matrix(
-        operand.name.upper(), title, known, codes.astype(known.dtype, copy=False), _places(operand.layout, names)
-    )
+    places = _places(operand.layout, names)
+    return _matrix(operand.name.upper(), title, known, codes.astype(known.dtype, copy=False), places)
 
 
 def _items(operand: Operand) -> tuple[Operand, ...]:
@@ -208,9 +206,8 @@ def tile(
         if what.type.packed or what.slice_bytes:
             raise OperandError(f"shared: a box of {what}; valid: whole elements without interleave")
         lines, size = prod(what.box_dim[1:]), what.type.shared_bytes
-        addresses = WALK.shared_bytes(what, lines, np.array(address)).reshape(lines, -1)[:, ::size][
-            :, : what.box_dim[0]
-        ]
+        box = WALK.shared_bytes(what, lines, np.array(address)).reshape(lines, -1)
+        addresses = box[:, ::size][:, : what.box_dim[0]]
         return _tile(block, addresses, known, size, f"box of {what} at {address:#x}, swizzle {what.swizzle}", name)
     if known is None or ((rows is None or columns is None) and not isinstance(what, Layout)):
         raise OperandError("shared: a tile has rows, columns and a format; valid: all three")

@@ -36,9 +36,8 @@ class Numbered:
     @property
     def sizes(self) -> list[int]:
         """Bytes of each."""
-        return [len(own.numbers) * own.size for own in self.reads] + [
-            own.size * size for own, _, size in self.registers
-        ]
+        registers = [own.size * size for own, _, size in self.registers]
+        return [len(own.numbers) * own.size for own in self.reads] + registers
 
     def byte(self, number: int) -> Byte | None:
         """The byte with a number; None of 0, and of a number that came out of no byte."""
@@ -224,14 +223,8 @@ def _registers(site: Site, asked: Asked) -> list[tuple[Array, Array, int]]:
 
 
 def _data(asked: Asked) -> list[str]:
-    form = asked.bound.form
-    return [
-        name
-        for name in form.names
-        if name in asked.operands
-        and form[name].role != "destination"
-        and (form[name].kind == "vector" or (form[name].kind == "register" and name in _VALUES))
-    ]
+    slots = [own for own in asked.bound.form.operands if own.name in asked.operands and own.role != "destination"]
+    return [own.name for own in slots if own.kind == "vector" or (own.kind == "register" and own.name in _VALUES)]
 
 
 def _with_numbers(asked: Asked, numbered: Numbered, digit: int) -> Mapping[str, Any]:

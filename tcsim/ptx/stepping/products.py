@@ -165,9 +165,7 @@ def _numbered(numbered: Numbered, numbers: Array) -> tuple[Byte, ...]:
 def _in_tensor_memory(own: Multiplication, asked: Asked, work: Work, bytes: Iterable[Byte]) -> Factors:
     places = _unique(cell for byte in bytes if isinstance(byte, int) for cell in _tensor_cell(own, byte))
     rows, columns = _unique(row for row, _ in places), _unique(column for _, column in places)
-    banks = _fetched(
-        asked, work, lambda parts: {(name, bank): part[name] for bank, part in enumerate(parts) for name in "abc"}
-    )
+    banks = _fetched(asked, work, lambda parts: {(name, n): own[name] for n, own in enumerate(parts) for name in "abc"})
     width, numbered = own.desc.n // (len(banks) // 3), Numbered(work.reads, (), work.record.block)
     found: dict[str, list[tuple[Byte, ...]]] = {"A": [], "B": [], "C": []}
     whole = {name: own.plan.formats[name].bits >= 8 and not own.row.lookup for name in "ab"}

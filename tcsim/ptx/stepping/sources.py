@@ -61,9 +61,8 @@ def sources(record: Record, bytes: Iterable[Byte]) -> Sources:
     wanted, work = list(bytes), record.work
     before = record.time if work is None or work.fetched is None else work.fetched
     for asked in [work.asked] if work is not None else record.asked:
-        own = (
-            wanted if work is not None or len(record.asked) == 1 else [one for one in wanted if _asked_for(asked, one)]
-        )
+        whole = work is not None or len(record.asked) == 1
+        own = wanted if whole else [one for one in wanted if isinstance(one, int) or one[2] in asked.threads]
         if not own:
             continue
         if is_product(asked, work):
@@ -73,10 +72,6 @@ def sources(record: Record, bytes: Iterable[Byte]) -> Sources:
         if work is not None or isinstance(asked.bound.model, (MatrixMove, FragmentMove)):
             return _moved(record, asked, own, before)
     return _plain(record, wanted)
-
-
-def _asked_for(asked: Asked, byte: Byte) -> bool:
-    return isinstance(byte, int) or byte[2] in asked.threads
 
 
 def _moved(record: Record, asked: Asked, bytes: list[Byte], before: int) -> Sources:

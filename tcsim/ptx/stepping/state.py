@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -162,17 +162,15 @@ class Barrier(Shown):
         return [f"{self.address:#07x}  {text.block(self.block)}  phase {self.phase}  {said}"]
 
 
-def barriers(block: SteppedBlock) -> list[Barrier]:
+def barriers(block: SteppedBlock) -> Iterator[Barrier]:
     """The objects that were initialised and not invalidated, by address."""
-    found = []
     for offset in sorted(block.mbarriers):
         try:
             fields = unpack(block.word(block.rank << 24 | offset) & ~1, block.arch)
         except TcsimError:
             continue
         counts = (fields.get(name, 0) for name in ("phase", "expected", "pending", "tx_count"))
-        found.append(Barrier(block.index, offset, *counts))
-    return found
+        yield Barrier(block.index, offset, *counts)
 
 
 @dataclass(frozen=True)
@@ -200,23 +198,17 @@ class InFlight(Shown):
         )
 
 
-def in_flight(block: SteppedBlock) -> list[InFlight]:
+def in_flight(block: SteppedBlock) -> Iterator[InFlight]:
     """The work in flight that a block issued, the oldest first."""
-    found = []
-    for flight in block.queue.flights:
-        if flight.block is not block:
-            continue
+    for flight in (own for own in block.queue.flights if own.block is block):
         work, groups = block.log.work_of(flight.pending), block.groups.get(flight.kind)
         item = work.record.site.item
         later = int(groups[flight.threads[0]]) - int(flight.groups[0]) if groups is not None else 0
-        found.append(
-            InFlight(
-                flight.kind, block.index, tuple(flight.threads.tolist()), item.line, str(item.source) if item.source else None,
-                item.statement, later - 1 if later else None, flight.fetched,
-                bytes_in_words(byte for event in work.planned for byte in event.bytes()),
-            )
+        yield InFlight(
+            flight.kind, block.index, tuple(flight.threads.tolist()), item.line, str(item.source) if item.source else None,
+            item.statement, later - 1 if later else None, flight.fetched,
+            bytes_in_words(byte for event in work.planned for byte in event.bytes()),
         )  # fmt: skip
-    return found
 
 
 def bytes_in_words(numbers: Iterable[int], most: int = 4) -> tuple[str, ...]:

@@ -79,23 +79,17 @@ class Stopped:
     def where(self) -> state.Where:
         """Where every thread stands, and what those that wait wait for."""
         at = self.stepper
-        found = [
-            own
-            for block in self.blocks
-            for own in state.standing(block, *((at.site, at.mask) if block is at.block else (None, None)))
-        ]
-        return state.Where(self.position, self.ended, at.reason, tuple(found))
+        places = ((own, *((at.site, at.mask) if own is at.block else (None, None))) for own in self.blocks)
+        found = tuple(own for place in places for own in state.standing(*place))
+        return state.Where(self.position, self.ended, at.reason, found)
 
     def listing(self, around: int = 5) -> list[str]:
         """The PTX around the instruction that comes next."""
         line = self.line
         if line is None:
             return []
-        first, last = max(line - around, 1), min(line + around, len(self.lines))
-        return [
-            f"{'=>' if own == line else '  '} {own:>5}  {self.lines[own - 1].rstrip()}"
-            for own in range(first, last + 1)
-        ]
+        shown = range(max(line - around, 1), min(line + around, len(self.lines)) + 1)
+        return [f"{'=>' if own == line else '  '} {own:>5}  {self.lines[own - 1].rstrip()}" for own in shown]
 
     def registers(
         self, name: str, warp: int | None = None, type: str | None = None, block: Any = None
@@ -193,6 +187,5 @@ class Stopped:
     def _site(self) -> Site:
         if self.stepper.site is not None:
             return self.stepper.site
-        return next(
-            own for own in self.launch.program.names.values() if isinstance(own, Site) and own.function is self.function
-        )
+        sites = (own for own in self.launch.program.names.values() if isinstance(own, Site))
+        return next(own for own in sites if own.function is self.function)

@@ -38,19 +38,7 @@ from tcsim.ptx.text.syntax import (
 )
 
 AXES = (".x", ".y", ".z", ".w")
-DIRECTIVES = [
-    "reg",
-    "local",
-    "shared",
-    "param",
-    "global",
-    "const",
-    "loc",
-    "pragma",
-    "branchtargets",
-    "calltargets",
-    "callprototype",
-]
+DIRECTIVES = ("reg", *SPACES, "loc", "pragma", "branchtargets", "calltargets", "callprototype")
 MOST_REGISTERS = 1 << 20  # of one declaration
 LABEL = re.compile(rf"({NAME})\s*:(?!:)", re.ASCII)
 INSTRUCTION = re.compile(rf"(?:@(!?)\s*({NAME})\s+)?([a-z]\w*+(?:\s*+(?:\.|::)\w++(?::\d++)?)*+)\s*+([^;]*);", re.ASCII)

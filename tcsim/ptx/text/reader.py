@@ -87,11 +87,7 @@ def _head(reader: Scanner, module: Module) -> None:
     for option in options:
         if option not in TARGET_OPTIONS and option not in known:
             raise reader.unknown(f"no target or option {option[:60]}", option, TARGET_OPTIONS, start)
-    if number(module.version) < number(known[module.target]):
-        raise reader.error(
-            f".target {module.target} needs .version {known[module.target]} or later; the module has {module.version}",
-            start,
-        )
+    reader.require(f".target {module.target}", known[module.target], start)
     reader.skip()
     start = reader.at
     if ADDRESS_SIZE.match(reader.text, reader.at):

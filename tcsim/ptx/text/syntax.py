@@ -291,9 +291,7 @@ class Function:
     entry: bool
     params: tuple[Variable, ...] = ()
     returns: tuple[Variable, ...] = ()
-    directives: dict[str, tuple[int, ...]] = field(
-        default_factory=dict
-    )  # "reqntid": (128,), "reqnctapercluster": (2, 1, 1)
+    directives: dict[str, tuple[int, ...]] = field(default_factory=dict)  # "reqntid": (128,)
     registers: dict[str, tuple[str, int]] = field(default_factory=dict)  # by unique name: type, and length of a vector
     variables: dict[str, Variable] = field(default_factory=dict)  # declared inside, by unique name
     body: list[Instruction] = field(default_factory=list)
