@@ -137,35 +137,28 @@ def threads_text(threads: Iterable[int]) -> str:
 
 
 @dataclass(eq=False)
-class Part:
-    """Elements that were read, and the executions of one instruction that wrote them; none if nothing did."""
-
-    reads: Reads
-    records: tuple[Record, ...]
-
-
-@dataclass(eq=False)
 class Node:
     """Some bytes, and what made them: executions of one instruction, or nothing: then they were there before."""
 
     trail: Trail
     path: str  # "1.2": the second child of the first root
     label: str  # what the bytes are to what was made of them: "B[0:16, 1]", or empty
-    part: Part
+    reads: Reads
+    records: tuple[Record, ...]  # the executions of one instruction that wrote them; none if nothing did
     several: bool = False  # whether several instructions made them, each of which is a node below
 
     @property
     def bytes(self) -> list[Byte]:
         """All bytes."""
-        return [byte for element, _ in self.part.reads for byte in element]
+        return [byte for element, _ in self.reads for byte in element]
 
     @cached_property
     def made(self) -> dict[Record, list[Byte]]:
         """The executions that made the bytes, in order; of products those that their accumulator went through before too."""
         found: dict[Record, list[Byte]] = {}
-        if self.several or not self.part.records:
+        if self.several or not self.records:
             return found
-        for element, time in self.part.reads:
+        for element, time in self.reads:
             for byte in element:
                 record = self.trail.log.writer(byte, time)
                 if record is not None:
@@ -217,17 +210,16 @@ class Node:
     def children(self) -> tuple[Node, ...]:
         """What the bytes were made of: a node for each purpose, or for each instruction that made a part."""
         if self.several:
-            return nodes(self.trail, self.path, self.part.reads)
+            return nodes(self.trail, self.path, self.reads)
         groups = self._sources[1]
         if len(groups) == 1 and not groups[0].label:
             return nodes(self.trail, self.path, groups[0].reads)
         return tuple(self._operand(number, group) for number, group in enumerate(groups, 1))
 
     def _operand(self, number: int, group: Group) -> Node:
-        path, own = f"{self.path}.{number}", parts(self.trail, group.reads)
-        if len(own) == 1:
-            return Node(self.trail, path, group.label, own[0])
-        return Node(self.trail, path, group.label, Part(group.reads, ()), several=True)
+        own = parts(self.trail, group.reads)
+        reads, records = own[0] if len(own) == 1 else (group.reads, ())
+        return Node(self.trail, f"{self.path}.{number}", group.label, reads, records, len(own) != 1)
 
     # --- words
 
@@ -235,7 +227,7 @@ class Node:
     def origin(self) -> str:
         """Where the elements come from if they were only moved, in their order; empty if they were computed."""
         own, constant = list[Byte](), 0
-        for element, time in self.part.reads[:_ELEMENTS]:
+        for element, time in self.reads[:_ELEMENTS]:
             found = self.trail.origin(element[0], time)
             if isinstance(found, Record):
                 return ""
@@ -252,14 +244,14 @@ class Node:
         """What is suspicious: memory that nothing wrote, or that work in flight was about to write."""
         found = [
             f"line {work.record.site.item.line} was in flight to these bytes: nothing waited for it"
-            for (byte, *_), time in self.part.reads[:_ELEMENTS]
+            for (byte, *_), time in self.reads[:_ELEMENTS]
             if isinstance(byte, int)
             for work in self.trail.under_way(time)
             if any(event.entry(byte) is not None for event in work.planned)
         ]
         if self.last is not None and self.last.work is not None and not self._sources[1]:
             found.append(f"line {self.last.site.item.line} filled these bytes: what it copies ends before them")
-        if not self.several and not self.part.records and self.bytes and _kind(self.bytes[0]) in _FRESH:
+        if not self.several and not self.records and self.bytes and _kind(self.bytes[0]) in _FRESH:
             lost = "nothing that the log still has wrote these bytes: Kernel.session(log=) keeps more"
             found.append(lost if self.trail.log.first else "nothing wrote these bytes before: zeros")
         return tuple(dict.fromkeys(found))
@@ -269,10 +261,10 @@ class Node:
         place = self.trail.bytes_text(self.bytes)
         name = f"{self.label}: {place}" if self.label else place
         first = self.bytes[0] if self.bytes else None
-        if self.part.records and isinstance(first, tuple) and len({byte[:3] for byte in self.bytes}) == 1:  # type: ignore[index]
-            value = self.trail.value(self.part.records[-1], first)
+        if self.records and isinstance(first, tuple) and len({byte[:3] for byte in self.bytes}) == 1:  # type: ignore[index]
+            value = self.trail.value(self.records[-1], first)
             name += f" = {value}" if value else ""
-        if not self.part.records and not self.several:
+        if not self.records and not self.several:
             return name + self._constants()
         if self.label and self.origin:
             name = f"{self.label} <- {self.origin}"
@@ -280,9 +272,7 @@ class Node:
 
     def _constants(self) -> str:
         """The numbers that elements of global memory were before the launch, if there are few."""
-        found = [
-            self.trail.named(element[0]) if isinstance(element[0], int) else None for element, _ in self.part.reads
-        ]
+        found = [self.trail.named(element[0]) if isinstance(element[0], int) else None for element, _ in self.reads]
         own = list(dict.fromkeys(item for item in found if item is not None))
         if not own or len(own) > 4 or None in found:
             return ""
@@ -315,7 +305,7 @@ class Node:
         }  # fmt: skip
 
 
-def parts(trail: Trail, reads: Reads) -> list[Part]:
+def parts(trail: Trail, reads: Reads) -> list[tuple[Reads, tuple[Record, ...]]]:
     """Elements by the instruction that wrote them, at whatever execution of it, or by the memory that nothing wrote."""
     found: dict[Any, tuple[list[tuple[tuple[Byte, ...], int]], dict[Record, None]]] = {}
     for element, time in reads:
@@ -327,13 +317,13 @@ def parts(trail: Trail, reads: Reads) -> list[Part]:
             own.append((tuple(bytes), time))
             if record is not None:
                 records.setdefault(record)
-    return [Part(tuple(own), tuple(sorted(records, key=lambda one: one.time))) for own, records in found.values()]
+    return [(tuple(own), tuple(sorted(records, key=lambda one: one.time))) for own, records in found.values()]
 
 
 def nodes(trail: Trail, path: str, reads: Reads) -> tuple[Node, ...]:
     """A node for each part."""
     below = f"{path}." if path else ""
-    return tuple(Node(trail, f"{below}{number}", "", part) for number, part in enumerate(parts(trail, reads), 1))
+    return tuple(Node(trail, f"{below}{number}", "", *part) for number, part in enumerate(parts(trail, reads), 1))
 
 
 def _nearest_first(nodes: Iterable[Node]) -> Iterator[Node]:
