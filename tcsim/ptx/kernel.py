@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from math import prod
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -273,7 +272,7 @@ class Kernel(Shown):
         return Session(launch, self.function, self.module.text, lambda grid, ended: self._run_of(grid, ended, 1), log)
 
     def _run_of(self, grid: Grid, completed: bool, count: int) -> Run:
-        clusters = prod(grid.launch.shape.grid) // prod(grid.launch.shape.cluster) if completed else grid.observed
+        clusters = grid.launch.shape.clusters if completed else grid.observed
         return Run(
             completed, merged(grid.hazards, completed, clusters), grid.inexact + grid.sums.inexact(), "".join(grid.output), grid.instructions,
             grid.launch.arch, self.name, count, self.module.text, grid.launch.touched,

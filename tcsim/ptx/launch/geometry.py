@@ -25,6 +25,11 @@ class Geometry:
     cluster: Shape
     dynamic_smem: int
 
+    @property
+    def clusters(self) -> int:
+        """Clusters of the grid."""
+        return prod(self.grid) // prod(self.cluster)
+
 
 def arch_of(target_name: str, arch: str | None) -> str:
     """The arch that a launch runs on: the one asked for, or the target's own.

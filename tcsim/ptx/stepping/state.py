@@ -127,9 +127,7 @@ def registers(block: SteppedBlock, site: Site, name: str, warp: int, type: str |
 
 
 def _integers(codes: Array) -> tuple[int, ...]:
-    if codes.dtype.kind == "V":
-        return tuple(int.from_bytes(bytes(own), "little") for own in codes)
-    return tuple(int(own) for own in codes)
+    return tuple(int.from_bytes(own.tobytes(), "little") for own in codes)
 
 
 def valued(codes: Array, type: str) -> tuple[Any, ...]:

@@ -68,15 +68,11 @@ def unsigned(digits: str) -> int:
 
 class _Parser:
     def __init__(self, text: str) -> None:
-        self.tokens: list[tuple[str, str]] = []
         self.at = self.depth = 0
-        end = 0
-        while end < len(text):
-            match = _TOKEN.match(text, end)
-            if match is None or match.lastgroup is None:
-                raise ValueError
-            self.tokens.append((match.lastgroup, match[match.lastgroup]))
-            end = match.end()
+        found = list(_TOKEN.finditer(text))
+        if "".join(own[0] for own in found) != text:
+            raise ValueError
+        self.tokens = [(own.lastgroup or "", own[own.lastgroup or 0]) for own in found]
 
     def whole(self) -> int:
         value, _ = self.choice()
