@@ -298,12 +298,14 @@ class Kernel(Shown):
         if ledger is not None or everyone is not None:
             own = replace(own, processes=1)  # what all blocks touch is put down in one place
         before = asked.after.touched if asked.after else None
-        checker = partial(Checker, races=everyone, ledger=ledger, before=before) if asked.check else None
+        watcher = asked.observe or (
+            partial(Checker, races=everyone, ledger=ledger, before=before) if asked.check else None
+        )
         check_memory(self.function, chip, program.shared_bytes - SHARED_START, shape.dynamic_smem, program.local_bytes)
         params_segment = Segment(0, np.frombuffer(image, np.uint8))
         return Launch(
             program, memory, params_segment, shape, chip, asked.schedule, asked.check, own, asked.progress, asked.cooperative,
-            asked.observe or checker, ledger,
+            watcher, ledger,
         )  # fmt: skip
 
 

@@ -92,11 +92,10 @@ class Timeline:
 
     def stage(self, address: int, size: int) -> int:
         """The index of the stage in which bytes of shared memory lie: one that has them, else a new one."""
-        for number, own in enumerate(self.stages):
-            if address in own:
-                return number
-        self.stages.append(range(address, address + size))
-        return len(self.stages) - 1
+        found = next((number for number, own in enumerate(self.stages) if address in own), len(self.stages))
+        if found == len(self.stages):
+            self.stages.append(range(address, address + size))
+        return found
 
     @property
     def lanes(self) -> list[str]:
@@ -127,7 +126,8 @@ class Recorder(Checker):
         """Some warps do something, for a moment."""
         if block.rank != self.rank:
             return
-        now, line = self._tick(), _line(block)
+        now = self._tick()
+        line = block.here.line if block.here is not None else 0
         for warp in np.unique(threads // LANES).tolist():
             start = self.busy.get(warp, now - 1) if kind == "wait" else now - 1
             before = self.last.get(warp)
@@ -219,7 +219,8 @@ class Recorder(Checker):
         if key >> 24 & 0xFF != self.rank:
             return
         lane = f"mbarrier {key & 0xFFFFFF:#x}"
-        line, now = 0 if self.following_now is not None else _line(block), self._tick()
+        line = 0 if self.following_now is not None or block.here is None else block.here.line
+        now = self._tick()
         ended = signal.kind == "inval" or (flipped(before, after) and signal.kind != "init")
         phase = self.phases.get(lane)
         number = 0 if phase is None or signal.kind == "init" else int(phase.text.split()[1])
@@ -240,8 +241,10 @@ class Recorder(Checker):
         super().arrived(block, scope, number, mask)
         if block.rank != self.rank:
             return
-        lane, now = _barrier(scope, number), self._tick()
-        self.phases.setdefault(lane, Span(lane, now, now, "phase", _line(block), "phase"))
+        lane = _barrier(scope, number)
+        now = self._tick()
+        if lane not in self.phases:
+            self.phases[lane] = Span(lane, now, now, "phase", block.here.line if block.here is not None else 0, "phase")
         for warp in np.unique(np.nonzero(mask)[0] // LANES).tolist():
             self.arrivals[lane, warp] = now
             self.busy.setdefault(warp, now)
@@ -252,9 +255,10 @@ class Recorder(Checker):
         if block.rank != self.rank:
             return
         lane, now = _barrier(scope, number), self._tick()
+        line = block.here.line if block.here is not None else 0
         for warp in np.unique(np.nonzero(mask)[0] // LANES).tolist():
             start = self.arrivals.pop((lane, warp), now - 1)
-            self._keep(warp, Span(f"warp {warp}", start, now, "wait", _line(block), f"waits at {lane}"))
+            self._keep(warp, Span(f"warp {warp}", start, now, "wait", line, f"waits at {lane}"))
             self.busy[warp] = now
         phase = self.phases.pop(lane, None)
         if phase is not None:
@@ -271,10 +275,6 @@ def _kind(effects: Effects) -> str:
         if does:
             return kind
     return "compute"
-
-
-def _line(block: ThreadsView) -> int:
-    return block.here.line if block.here is not None else 0
 
 
 def _barrier(scope: str, number: int) -> str:

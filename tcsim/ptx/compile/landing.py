@@ -12,19 +12,35 @@ from collections.abc import Iterator
 
 from tcsim.ptx.compile.ordinary import row_of
 from tcsim.ptx.text.syntax import (
+    Address,
     Function,
+    Group,
     Instruction,
+    Negated,
     Operand,
     Pair,
     Register,
+    Tensor,
     Vector,
-    leaves,
 )
 
 
 def registers_in(operand: Operand) -> Iterator[str]:
     """The names of the registers that an operand mentions."""
-    return (own.name for own in leaves(operand) if isinstance(own, Register))
+    if isinstance(operand, Register):
+        yield operand.name
+    elif isinstance(operand, Negated):
+        yield operand.register.name
+    elif isinstance(operand, (Vector, Group)):
+        for item in operand.items:
+            yield from registers_in(item)
+    elif isinstance(operand, Pair):
+        yield from registers_in(operand.first)
+        yield from registers_in(operand.second)
+    elif isinstance(operand, (Address, Tensor)):
+        yield from registers_in(operand.base)
+        for item in operand.coordinates if isinstance(operand, Tensor) else ():
+            yield from registers_in(item)
 
 
 class Landings:

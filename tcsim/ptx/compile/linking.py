@@ -16,7 +16,7 @@ from tcsim.ptx.compile.contraction import handed_over
 from tcsim.ptx.compile.control import Signature, room
 from tcsim.ptx.compile.guarded import branched
 from tcsim.ptx.compile.program import NAMES, Compiler
-from tcsim.ptx.text.syntax import Function, Group, Instruction, Module, Operand, Symbol, leaves
+from tcsim.ptx.text.syntax import Address, Function, Group, Instruction, Module, Operand, Symbol, Tensor, Vector
 
 FUNCTION_ADDRESSES = 0x00F4_0000_0000_0000
 """Where the addresses of functions begin: 16 bytes for each, in the order of the module. Nothing is mapped there."""
@@ -81,7 +81,13 @@ def _taken(module: Module) -> Iterator[str]:
 
 def symbols_of(operands: Iterable[Operand]) -> Iterator[str]:
     """The names of variables, functions and labels in operands."""
-    return (own.name for own in leaves(tuple(operands)) if isinstance(own, Symbol))
+    for operand in operands:
+        if isinstance(operand, Symbol):
+            yield operand.name
+        elif isinstance(operand, (Address, Tensor)):
+            yield from symbols_of((operand.base,))
+        elif isinstance(operand, (Vector, Group)):
+            yield from symbols_of(operand.items)
 
 
 def callee(item: Instruction) -> str | None:

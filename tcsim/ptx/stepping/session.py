@@ -22,7 +22,7 @@ from tcsim.ptx.stepping.questions import asked
 from tcsim.ptx.stepping.stepper import Stepper
 from tcsim.ptx.stepping.stopped import Stopped
 from tcsim.ptx.stepping.why import Why
-from tcsim.ptx.text.syntax import Function
+from tcsim.ptx.text.syntax import Function, place_of
 
 Until = int | str | Breakpoint | Callable[["Session"], Any]
 
@@ -194,4 +194,4 @@ def _breakpoint(place: Until, block: Any = None, warp: int | None = None) -> Bre
 
 def _line(site: Site) -> str:
     """The line of the kernel's source; of the PTX, where there is none."""
-    return site.item.place or str(site.item.line)
+    return place_of(site.item) or str(site.item.line)

@@ -16,7 +16,7 @@ from tcsim.ptx.machine.deadlock import waiting_for
 from tcsim.ptx.stepping import text
 from tcsim.ptx.stepping.machine import SteppedBlock
 from tcsim.ptx.stepping.places import runs, taken_apart
-from tcsim.ptx.text.syntax import Instruction, unscoped
+from tcsim.ptx.text.syntax import Instruction, place_of, statement, unscoped
 
 _FLOATS = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
 
@@ -83,8 +83,8 @@ def standing(block: SteppedBlock, site: Site | None, mask: Array | None) -> list
         places.append((fiber.mask, item, waiting_for(block, fiber) if fiber.waits else None, False))
     return [
         Standing(
-            block.index, tuple(np.flatnonzero(own).tolist()), item.line if item else 0, item.place if item else None,
-            item.statement if item else "(the end)", waits, next,
+            block.index, tuple(np.flatnonzero(own).tolist()), item.line if item else 0, place_of(item) if item else None,
+            statement(item) if item else "(the end)", waits, next,
         )
         for own, item, waits, next in places
     ]  # fmt: skip
@@ -204,7 +204,7 @@ def in_flight(block: SteppedBlock) -> Iterator[InFlight]:
         later = int(groups[flight.threads[0]]) - int(flight.groups[0]) if groups is not None else 0
         yield InFlight(
             flight.kind, block.index, tuple(flight.threads.tolist()), item.line, str(item.source) if item.source else None,
-            item.statement, later - 1 if later else None, flight.fetched,
+            statement(item), later - 1 if later else None, flight.fetched,
             bytes_in_words(byte for event in work.planned for byte in event.bytes()),
         )  # fmt: skip
 

@@ -21,7 +21,7 @@ from tcsim.ptx.stepping.log import Log, Record, Work
 from tcsim.ptx.stepping.places import Byte, taken_apart
 from tcsim.ptx.stepping.sources import Group, Reads, Sources, joined, sources
 from tcsim.ptx.stepping.state import Shown, bytes_in_words, valued
-from tcsim.ptx.text.syntax import unscoped
+from tcsim.ptx.text.syntax import place_of, statement, unscoped
 
 SCREEN = 22
 """Lines of a tree that are shown at once."""
@@ -285,11 +285,11 @@ class Node:
         if self.last is None:
             return ""
         item, count, lines = self.last.site.item, len(self.made), self.lines
-        source = f" {text.place(item.place)}" if item.place else ""
+        source = f" {text.place(place_of(item))}" if place_of(item) else ""
         times = f" x{count}" if count > 1 else ""
         what = f" {self._sources[0]}" if self._sources[0] else ""
         shown = f"lines {lines[0]}-{lines[-1]}" if len(lines) > 1 else f"line {lines[0]}"
-        return f"{shown}{times}{source}:{what} {item.statement}"
+        return f"{shown}{times}{source}:{what} {statement(item)}"
 
     def as_dict(self, depth: int = 4) -> dict[str, Any]:
         """As plain data; children down to a depth."""
@@ -297,8 +297,8 @@ class Node:
         item = record.site.item if record else None
         return {
             "path": self.path, "label": self.label, "bytes": self.trail.bytes_text(self.bytes), "origin": self.origin or None,
-            "instruction": item.statement if item else None, "line": item.line if item else None, "lines": self.lines,
-            "source": item.place if item else None, "block": list(self.trail.blocks[record.block]) if record else None,
+            "instruction": statement(item) if item else None, "line": item.line if item else None, "lines": self.lines,
+            "source": place_of(item) if item else None, "block": list(self.trail.blocks[record.block]) if record else None,
             "executions": len(self.made), "notes": list(self.notes), "text": self.head(),
             "children": [own.as_dict(depth - 1) for own in self.children] if depth > 0 else [],
             "more": len(self.children) if depth <= 0 else 0,

@@ -111,14 +111,20 @@ def misplaced(item: Instruction, function: Function, module: Module) -> str:
     name = address.base.name
     inputs, results = ({own.name for own in group} for group in (function.params, function.returns))
     variable = passed or module.variables.get(name)
-    own = passed is None and name in inputs | results
-    if own and ((stem == "st" and name in inputs) or (stem == "ld" and name in results)):
-        return f"{name} is {'a parameter, which is read' if stem == 'st' else 'a result, which is written'}"
-    if variable is None and not own:
+    if passed is None and name in inputs | results:
+        declared = "param"
+        if (stem == "st" and name in inputs) or (stem == "ld" and name in results):
+            return f"{name} is {'a parameter, which is read' if stem == 'st' else 'a result, which is written'}"
+    elif variable is None:
         return ""
-    declared = "param" if own or variable is None else variable.space
+    else:
+        declared = variable.space
     if space == "param::entry" and passed is not None:
         return f"{name} is not a parameter of a kernel"
     if space.partition("::")[0] != declared and (space or declared == "param"):
-        return f"{name} lies in .{declared}" + (f", not in .{space}" if space else f"; valid: {stem}.{declared}")
+        return (
+            f"{name} lies in .{declared}, not in .{space}"
+            if space
+            else f"{name} lies in .{declared}; valid: {stem}.{declared}"
+        )
     return ""

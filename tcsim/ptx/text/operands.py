@@ -40,10 +40,13 @@ SPECIAL_REGISTERS = frozenset(
 
 
 _SINCE = {
-    "cluster": "7.8", "ncluster": "7.8", "is_explicit": "7.8", "reserved_smem": "7.6", "aggr_smem_size": "8.1", "clock_hi": "5.0",
-    "current_graph_exec": "8.0", "dynamic_smem_size": "4.1", "total_smem_size": "4.1",
-}  # fmt: skip
-"""By how their names begin."""
+    "aggr_smem_size": "8.1",
+    "clock_hi": "5.0",
+    "current_graph_exec": "8.0",
+    "dynamic_smem_size": "4.1",
+    "total_smem_size": "4.1",
+}
+_SINCE_PREFIX = {"cluster": "7.8", "ncluster": "7.8", "is_explicit": "7.8", "reserved_smem": "7.6"}
 
 
 def since(special: str) -> str | None:
@@ -52,7 +55,8 @@ def since(special: str) -> str | None:
     >>> since("cluster_ctaid.x"), since("tid.x")
     ('7.8', None)
     """
-    return next((own for start, own in _SINCE.items() if special.startswith(start)), None)
+    group = next((own for start, own in _SINCE_PREFIX.items() if special.startswith(start)), None)
+    return _SINCE.get(special, group)
 
 
 _NAME = r"(?:[A-Za-z][\w$]*+|[_$%][\w$]++)"

@@ -106,71 +106,6 @@ class Group(NamedTuple):
 Operand = Register | Special | Immediate | Symbol | Address | Tensor | Vector | Pair | Negated | Sink | Group
 
 
-def leaves(operand: tuple[Any, ...]) -> Iterator[Any]:
-    """The operands in an operand that have none in them: registers, numbers, symbols.
-
-    >>> list(leaves(Tensor(Register("%rd1"), (Register("%r1"), Immediate(0)))))
-    [Register(name='%rd1'), Register(name='%r1'), Immediate(value=0, kind='int')]
-    """
-    inner = [part for part in operand if isinstance(part, tuple)]
-    if not inner and type(operand) is not tuple:
-        yield operand
-    for part in inner:
-        yield from leaves(part)
-
-
-def rebuilt(operand: Any, change: Callable[[Any], Operand]) -> Any:
-    """An operand with its leaves changed.
-
-    >>> rebuilt(Vector((Register("%a"), Sink())), lambda own: Symbol("b") if own == Register("%a") else own)
-    Vector(items=(Symbol(name='b', offset=0), Sink()))
-    """
-    if type(operand) is tuple:
-        return tuple(rebuilt(part, change) for part in operand)
-    if not any(isinstance(part, tuple) for part in operand):
-        return change(operand)
-    return operand._make(rebuilt(part, change) if isinstance(part, tuple) else part for part in operand)
-
-
-def unscoped(name: str) -> str:
-    """A name as the text has it, without the number of its scope."""
-    return name.partition("#")[0]
-
-
-def _listed(operands: tuple[Operand, ...]) -> str:
-    return ", ".join(map(written, operands))
-
-
-def _behind(offset: int) -> str:
-    return f"+{offset}" if offset else ""
-
-
-_WRITTEN: dict[type, Callable[[Any], str]] = {
-    Register: lambda own: unscoped(own.name),
-    Special: lambda own: f"%{own.name}",
-    Immediate: lambda own: (
-        f"{own.value}" if own.kind == "int" else f"0{own.kind[0]}{own.value:0{int(own.kind[1:]) // 4}X}"
-    ),
-    Symbol: lambda own: unscoped(own.name) + _behind(own.offset),
-    Address: lambda own: f"[{written(own.base)}{_behind(own.offset)}]",
-    Tensor: lambda own: f"[{written(own.base)}, {{{_listed(own.coordinates)}}}]",
-    Vector: lambda own: f"{{{_listed(own.items)}}}",
-    Pair: lambda own: f"{written(own.first)}|{written(own.second)}",
-    Negated: lambda own: f"!{written(own.register)}",
-    Sink: lambda own: "_",
-    Group: lambda own: f"({_listed(own.items)})",
-}
-
-
-def written(operand: Operand) -> str:
-    """An operand as PTX writes it.
-
-    >>> written(Address(Register("%rd1"), 16)), written(Immediate(0x3F800000, "f32"))
-    ('[%rd1+16]', '0f3F800000')
-    """
-    return _WRITTEN[type(operand)](operand)
-
-
 _DEEPEST = 64
 """Functions inlined in one another that are told."""
 
@@ -217,21 +152,6 @@ class Instruction(NamedTuple):
     predicate: Register | None = None
     negated: bool = False  # executed where the predicate is false
     source: Location | None = None
-
-    @property
-    def statement(self) -> str:
-        """The instruction as PTX writes it.
-
-        >>> Instruction("mov.u32", (Register("%r1"), Special("tid.x")), 1, 1, Register("%p"), True).statement
-        '@!%p mov.u32 %r1, %tid.x;'
-        """
-        guard = f"@{'!' if self.negated else ''}{self.predicate.name} " if self.predicate else ""
-        return f"{guard}{' '.join(filter(None, (self.opcode, _listed(self.operands))))};"
-
-    @property
-    def place(self) -> str | None:
-        """The line of the kernel's source, "file:line"; None where there is no .loc."""
-        return self.source.places[0] if self.source else None
 
 
 class Initial(NamedTuple):
@@ -315,3 +235,86 @@ class Module:
     functions: dict[str, Function] = field(default_factory=dict)
     files: dict[int, str] = field(default_factory=dict)
     aliases: dict[str, str] = field(default_factory=dict)
+
+
+# --- operands and instructions as a whole
+
+
+def leaves(operand: tuple[Any, ...]) -> Iterator[Any]:
+    """The operands in an operand that have none in them: registers, numbers, symbols.
+
+    >>> list(leaves(Tensor(Register("%rd1"), (Register("%r1"), Immediate(0)))))
+    [Register(name='%rd1'), Register(name='%r1'), Immediate(value=0, kind='int')]
+    """
+    inner = [part for part in operand if isinstance(part, tuple)]
+    if not inner and type(operand) is not tuple:
+        yield operand
+    for part in inner:
+        yield from leaves(part)
+
+
+def rebuilt(operand: Any, change: Callable[[Any], Operand]) -> Any:
+    """An operand with its leaves changed.
+
+    >>> rebuilt(Vector((Register("%a"), Sink())), lambda own: Symbol("b") if own == Register("%a") else own)
+    Vector(items=(Symbol(name='b', offset=0), Sink()))
+    """
+    if type(operand) is tuple:
+        return tuple(rebuilt(part, change) for part in operand)
+    if not any(isinstance(part, tuple) for part in operand):
+        return change(operand)
+    return operand._make(rebuilt(part, change) if isinstance(part, tuple) else part for part in operand)
+
+
+def unscoped(name: str) -> str:
+    """A name as the text has it, without the number of its scope."""
+    return name.partition("#")[0]
+
+
+def _listed(operands: tuple[Operand, ...]) -> str:
+    return ", ".join(map(written, operands))
+
+
+def _behind(offset: int) -> str:
+    return f"+{offset}" if offset else ""
+
+
+_WRITTEN: dict[type, Callable[[Any], str]] = {
+    Register: lambda own: unscoped(own.name),
+    Special: lambda own: f"%{own.name}",
+    Immediate: lambda own: (
+        f"{own.value}" if own.kind == "int" else f"0{own.kind[0]}{own.value:0{int(own.kind[1:]) // 4}X}"
+    ),
+    Symbol: lambda own: unscoped(own.name) + _behind(own.offset),
+    Address: lambda own: f"[{written(own.base)}{_behind(own.offset)}]",
+    Tensor: lambda own: f"[{written(own.base)}, {{{_listed(own.coordinates)}}}]",
+    Vector: lambda own: f"{{{_listed(own.items)}}}",
+    Pair: lambda own: f"{written(own.first)}|{written(own.second)}",
+    Negated: lambda own: f"!{written(own.register)}",
+    Sink: lambda own: "_",
+    Group: lambda own: f"({_listed(own.items)})",
+}
+
+
+def written(operand: Operand) -> str:
+    """An operand as PTX writes it.
+
+    >>> written(Address(Register("%rd1"), 16)), written(Immediate(0x3F800000, "f32"))
+    ('[%rd1+16]', '0f3F800000')
+    """
+    return _WRITTEN[type(operand)](operand)
+
+
+def statement(item: Instruction) -> str:
+    """An instruction as PTX writes it.
+
+    >>> statement(Instruction("mov.u32", (Register("%r1"), Special("tid.x")), 1, 1, Register("%p"), True))
+    '@!%p mov.u32 %r1, %tid.x;'
+    """
+    guard = f"@{'!' if item.negated else ''}{item.predicate.name} " if item.predicate else ""
+    return f"{guard}{' '.join(filter(None, (item.opcode, _listed(item.operands))))};"
+
+
+def place_of(item: Instruction) -> str | None:
+    """The line of the kernel's source that an instruction is of, "file:line"; None where there is no .loc."""
+    return item.source.places[0] if item.source else None
