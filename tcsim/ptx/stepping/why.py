@@ -285,7 +285,7 @@ class Node:
         if self.last is None:
             return ""
         item, count, lines = self.last.site.item, len(self.made), self.lines
-        source = f" {text.place(place_of(item))}" if place_of(item) else ""
+        source = f" {text.place(own)}" if (own := place_of(item)) else ""
         times = f" x{count}" if count > 1 else ""
         what = f" {self._sources[0]}" if self._sources[0] else ""
         shown = f"lines {lines[0]}-{lines[-1]}" if len(lines) > 1 else f"line {lines[0]}"
