@@ -11,10 +11,11 @@ from tcsim.ptx.compile.landing import registers_in
 from tcsim.ptx.compile.ordinary import ordinary
 from tcsim.ptx.machine.arrays import LANES
 from tcsim.ptx.stepping.log import Asked, Event, Record
+from tcsim.ptx.stepping.matrices import registers_of
 from tcsim.ptx.stepping.moves import Moved, moved_by
 from tcsim.ptx.stepping.places import Byte
 from tcsim.ptx.stepping.products import factors, is_product
-from tcsim.ptx.text.syntax import TYPE_BYTES, Address, Operand, Register, Vector
+from tcsim.ptx.text.syntax import TYPE_BYTES, Address, Operand, Vector
 
 Reads = tuple[tuple[tuple[Byte, ...], int], ...]
 """Elements, as their bytes, and when each was read."""
@@ -165,12 +166,9 @@ def _of_thread(record: Record, byte: tuple[int, int, int, int]) -> tuple[list[By
 
 def _place(record: Record, number: int) -> tuple[int, int]:
     """Which of the registers of a destination one is, and how many it has."""
-    first = record.site.item.operands[0] if record.site.item.operands else None
-    items = first.items if isinstance(first, Vector) else (first,)
-    for place, own in enumerate(items):
-        if isinstance(own, Register) and record.site.numbers[own.name] == number:
-            return place, len(items)
-    return 0, len(items)
+    operands = record.site.item.operands
+    numbers = registers_of(record.site, operands[0]) if operands else [None]
+    return numbers.index(number) if number in numbers else 0, len(numbers)
 
 
 def _loaded(record: Record, parts: int, thread: int, place: int, at: int) -> list[Byte]:
