@@ -128,11 +128,6 @@ class Record:
         return self.executed_by(byte[2])
 
     @property
-    def threads(self) -> Array:
-        """The numbers of the threads that executed it."""
-        return np.flatnonzero(np.unpackbits(self.bits))
-
-    @property
     def size(self) -> int:
         """About how many bytes it takes."""
         arrays = [*self.values.values(), *(event.numbers for event in (*self.reads, *self.writes))]
