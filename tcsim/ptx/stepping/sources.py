@@ -167,7 +167,7 @@ def _of_thread(record: Record, byte: tuple[int, int, int, int]) -> tuple[list[By
 def _place(record: Record, number: int) -> tuple[int, int]:
     """Which of the registers of a destination one is, and how many it has."""
     operands = record.site.item.operands
-    numbers = registers_of(record.site, operands[0]) if operands else [None]
+    numbers: list[int | None] = registers_of(record.site, operands[0]) if operands else [None]
     return numbers.index(number) if number in numbers else 0, len(numbers)
 
 
