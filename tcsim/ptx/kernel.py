@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from math import prod
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -25,7 +24,7 @@ from tcsim.ptx.hazards.sarif import Checked, sarif
 from tcsim.ptx.launch import processes
 from tcsim.ptx.launch.geometry import arch_of, check_memory, geometry
 from tcsim.ptx.launch.grid import Grid, Launch, Progress
-from tcsim.ptx.launch.parameters import LaunchError, image_of
+from tcsim.ptx.launch.parameters import LaunchError, image_of, refuse, whole
 from tcsim.ptx.machine.cluster import Cluster
 from tcsim.ptx.machine.limits import Limits
 from tcsim.ptx.machine.memory import Memory, Segment
@@ -99,9 +98,8 @@ class Module(Shown):
         if name is None and len(names) == 1:
             name = names[0]
         if name is None:
-            raise LaunchError(
-                f"the module has {len(names)} kernels; valid: the name of one: {listing(names) or 'there is none'}"
-            )
+            valid = f"the name of one: {listing(names) or 'there is none'}"
+            raise LaunchError(f"the module has {len(names)} kernels; valid: {valid}")
         if name not in names:
             close = listing(nearest(str(name), names)) if isinstance(name, str) else listing(names)
             raise LaunchError(f"no kernel {shortened(name)}; nearest: {close or 'the module has none'}")
@@ -176,13 +174,9 @@ class Kernel(Shown):
     def _shared(self) -> list[tuple[str, str, Variable]]:
         """The shared variables that the program names: function ("" for those of the module), unique name, variable."""
         named = {name for function in self._functions for item in function.body for name in symbols_of(item.operands)}
-        found = [("", key, own) for key, own in self.module.variables.items() if own.space == "shared" and key in named]
-        return found + [
-            (function.name, key, own)
-            for function in self._functions
-            for key, own in function.variables.items()
-            if own.space == "shared"
-        ]
+        every = [("", key, own) for key, own in self.module.variables.items() if key in named]
+        every += [(function.name, *item) for function in self._functions for item in function.variables.items()]
+        return [(owner, key, own) for owner, key, own in every if own.space == "shared"]
 
     def compiled(
         self, memory: Memory, arch: str, watched: bool = False, stepped: bool = False, traced: bool = False
@@ -204,10 +198,8 @@ class Kernel(Shown):
 
     def _compile(self, memory: Memory, arch: str, watched: bool, stepped: bool, traced: bool) -> Compiled:
         shared = self._shared()
-        static = [
-            (place, replace(own, name=str(place))) for place, (_, _, own) in enumerate(shared) if own.count is not None
-        ]
-        offsets, end = layout([own for _, own in static], SHARED_START)
+        static = [replace(own, name=str(place)) for place, (_, _, own) in enumerate(shared) if own.count is not None]
+        offsets, end = layout(static, SHARED_START)
         unit = max([16, *(own.align for _, _, own in shared if own.count is None)])
         dynamic = -(-end // unit) * unit
         places = {(owner, key): offsets.get(str(number), dynamic) for number, (owner, key, _) in enumerate(shared)}
@@ -218,13 +210,9 @@ class Kernel(Shown):
         made = link(self.module.syntax, self.function, memory.place(self.module), seen, arch, watched, stepped, traced)
         made.shared_bytes = dynamic if self.dynamic_smem else end
         made.shared_names = [
-            (offsets[str(place)], own.size, own.element_bytes, key)
-            for place, (_, key, own) in enumerate(shared)
-            if own.count is not None
-        ]
-        made.shared_names += [
-            (dynamic, _DYNAMIC, own.element_bytes, key) for _, key, own in shared if own.count is None
-        ][:1]
+            (places[owner, key], own.size or _DYNAMIC, own.element_bytes, key)
+            for owner, key, own in sorted(shared, key=lambda item: item[2].count is None)
+        ][: len(static) + 1]  # of the dynamic ones the first
         return made
 
     def launch(
@@ -267,11 +255,8 @@ class Kernel(Shown):
 
         Raises LaunchError as `launch` does.
         """
-        own = (
-            replace(limits or Limits(), seconds=float("inf"), processes=1)
-            if limits is None or isinstance(limits, Limits)
-            else limits
-        )
+        known = limits is None or isinstance(limits, Limits)
+        own = replace(limits or Limits(), seconds=float("inf"), processes=1) if known else limits
         asked = Options(
             grid, block, cluster, dynamic_smem, arch, schedule, check, own, after, observe=observe, cooperative=cooperative,
         )  # fmt: skip
@@ -281,7 +266,7 @@ class Kernel(Shown):
         return Session(launch, self.function, self.module.text, lambda grid, ended: self._run_of(grid, ended, 1), log)
 
     def _run_of(self, grid: Grid, completed: bool, count: int) -> Run:
-        clusters = prod(grid.launch.shape.grid) // prod(grid.launch.shape.cluster) if completed else grid.observed
+        clusters = grid.launch.shape.clusters if completed else grid.observed
         return Run(
             completed, merged(grid.hazards, completed, clusters), grid.inexact + grid.sums.inexact(), "".join(grid.output), grid.instructions,
             grid.launch.arch, self.name, count, self.module.text, grid.launch.touched,
@@ -289,18 +274,16 @@ class Kernel(Shown):
 
     def _prepared(self, memory: Memory, params: Sequence[Any], asked: Options, stepped: bool = False) -> Launch:
         """The launch, checked. Raises LaunchError."""
-        if not isinstance(memory, Memory):
-            raise LaunchError(f"{self.name}: memory is a {type(memory).__name__}; valid: a tcsim.ptx.Memory")
+        kind = type(memory).__name__
+        refuse(self.name, (not isinstance(memory, Memory), f"memory is a {kind}; valid: a tcsim.ptx.Memory"))
         chip = arch_of(self.target, asked.arch)
         shape = geometry(self.function, chip, asked.grid, asked.block, asked.cluster, asked.dynamic_smem)
         _options(self.name, asked.schedule, asked.check, asked.limits, asked.after)
         image = image_of(self.function, params)
         own = asked.limits or Limits()
         size = sum(variable.size for variable in self.module.variables.values())
-        if size > own.memory:
-            raise LaunchError(
-                f"{self.name}: the module's variables have {size} bytes; valid: up to {own.memory}, as Limits(memory=) says"
-            )
+        room = f"up to {own.memory}, as Limits(memory=) says"
+        refuse(self.name, (size > own.memory, f"the module's variables have {size} bytes; valid: {room}"))
         watched = asked.observe is not None or bool(asked.check)
         program = self.compiled(memory, chip, watched, stepped, watched and bool(asked.origins))
         checks = asked.check and asked.observe is None
@@ -321,18 +304,15 @@ class Kernel(Shown):
 
 
 def _options(name: str, schedule: Any, check: Any, limits: Any, after: Any) -> None:
-    seed = isinstance(schedule, (int, np.integer)) and not isinstance(schedule, bool) and schedule >= 0
-    if not seed and not (isinstance(schedule, str) and _SCHEDULE.fullmatch(schedule)):
-        raise LaunchError(
-            f'{name}: schedule={shortened(schedule)}; valid: "late", "early", either with ":" and a line of the PTX, or an integer seed from 0'
-        )
-    if not isinstance(check, (bool, np.bool_)):
-        raise LaunchError(f"{name}: check={shortened(check)}; valid: True or False")
-    if limits is not None and not isinstance(limits, Limits):
-        raise LaunchError(
-            f"{name}: limits is a {type(limits).__name__}; valid: a tcsim.ptx.Limits, or None for the defaults"
-        )
-    if after is not None and not isinstance(after, Run):
-        raise LaunchError(f"{name}: after is a {type(after).__name__}; valid: the Run of an earlier launch, or None")
+    ordered = whole(schedule) or (isinstance(schedule, str) and _SCHEDULE.fullmatch(schedule))
+    orders = '"late", "early", either with ":" and a line of the PTX, or an integer seed from 0'
+    bounds, run = "a tcsim.ptx.Limits, or None for the defaults", "the Run of an earlier launch, or None"
+    refuse(
+        name,
+        (not ordered, f"schedule={shortened(schedule)}; valid: {orders}"),
+        (not isinstance(check, (bool, np.bool_)), f"check={shortened(check)}; valid: True or False"),
+        (not isinstance(limits, Limits | None), f"limits is a {type(limits).__name__}; valid: {bounds}"),
+        (not isinstance(after, Run | None), f"after is a {type(after).__name__}; valid: {run}"),
+    )
     if after is not None and not after.completed:
         raise LaunchError(f"{name}: after is a run of {after.kernel} that did not complete; valid: a run that did")

@@ -38,6 +38,14 @@ class Site:
     function: Function
     numbers: Mapping[str, int]  # of the function's registers, by name: which of the program's they are
 
+    def name_of(self, number: int) -> str | None:
+        """The name of a register of the program in the function; None if it is of another."""
+        return next((name for name, own in self.numbers.items() if own == number), None)
+
+    def type_of(self, number: int) -> str:
+        """The declared type of a register of the program."""
+        return self.function.registers.get(self.name_of(number) or "", ("b32",))[0]
+
 
 @dataclass(frozen=True)
 class Block:

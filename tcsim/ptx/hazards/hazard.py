@@ -37,9 +37,7 @@ class Hazard(Shown):
     message: str
     line: int | None = None  # of the PTX text, from 1
     other_line: int | None = None  # of the instruction that it conflicts with
-    source: str | None = (
-        None  # "file:line" of .loc: that of the kernel, where the instruction is in a function that was inlined
-    )
+    source: str | None = None  # "file:line" of .loc: the kernel's, for an instruction in a function that was inlined
     other_source: str | None = None
     block: tuple[int, int, int] | None = None  # the first in which it was seen
     thread: int | None = None  # in that block: x + y * width + z * width * height; warp thread // 32, lane thread % 32

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-import numpy as np
-
 from tcsim.core.errors import TargetError, listing, shortened
 from tcsim.core.targets import ARCHS, TARGETS, Target, accepting
-from tcsim.ptx.launch.parameters import LaunchError
+from tcsim.ptx.launch.parameters import LaunchError, refuse, whole
 from tcsim.ptx.machine.limits import BLOCK, GRID, LOCAL_BYTES, STATIC_SHARED, THREADS, capacity
 from tcsim.ptx.text.syntax import Function
 
@@ -27,6 +25,11 @@ class Geometry:
     cluster: Shape
     dynamic_smem: int
 
+    @property
+    def clusters(self) -> int:
+        """Clusters of the grid."""
+        return prod(self.grid) // prod(self.cluster)
+
 
 def arch_of(target_name: str, arch: str | None) -> str:
     """The arch that a launch runs on: the one asked for, or the target's own.
@@ -36,9 +39,7 @@ def arch_of(target_name: str, arch: str | None) -> str:
     >>> arch_of("sm_80", None), arch_of("sm_80", "sm_90"), arch_of("sm_90a", "sm_90")
     ('sm_80', 'sm_90', 'sm_90')
     """
-    target = TARGETS.get(
-        target_name, Target(target_name, "")
-    )  # before sm_70: plain, and every later arch runs its code
+    target = TARGETS.get(target_name, Target(target_name, ""))  # before sm_70: plain, and every later arch runs it
     if arch is None and target.arch not in ARCHS:
         raise LaunchError(f"no arch is known for .target {target_name}; valid: arch= one of {listing(ARCHS)}")
     if arch is None:
@@ -71,22 +72,26 @@ def geometry(
     blocks, threads, asked = (
         _shape(name, what, own) for what, own in (("grid", grid), ("block", block), ("cluster", cluster))
     )
-    for what, own, most in (("grid", blocks, GRID), ("block", threads, BLOCK)):
-        for axis, value, limit in zip("xyz", own, most, strict=True):
-            if value > limit:
-                raise LaunchError(f"{name}: {what}.{axis}={value}; valid: 1 to {limit}")
-    if prod(threads) > THREADS:
-        raise LaunchError(f"{name}: block={threads} has {prod(threads)} threads; valid: up to {THREADS}")
-    _block_directives(function, threads)
+    for what, own, limits in (("grid", blocks, GRID), ("block", threads, BLOCK)):
+        axes = zip("xyz", own, limits, strict=True)
+        refuse(name, *((size > limit, f"{what}.{axis}={size}; valid: 1 to {limit}") for axis, size, limit in axes))
+    count, wanted = prod(threads), _directive(function, "reqntid")
+    shown, most = f"block={threads} has {count} threads", prod(_directive(function, "maxntid") or threads)
+    refuse(
+        name,
+        (count > THREADS, f"{shown}; valid: up to {THREADS}"),
+        (wanted not in (None, threads), f"block={threads}; valid: {wanted}, as .reqntid says"),
+        (count > most, f"{shown}; valid: up to {most}, as .maxntid says"),
+    )
     given = _cluster(function, asked, arch)
     if "blocksareclusters" in function.directives:
         blocks = tuple(own * size for own, size in zip(blocks, given, strict=True))  # type: ignore[assignment]
-    if any(own % size for own, size in zip(blocks, given, strict=True)):
-        raise LaunchError(
-            f"{name}: grid={blocks} is not a multiple of the cluster {given}; valid: a multiple along each axis"
-        )
-    if isinstance(dynamic_smem, bool) or not isinstance(dynamic_smem, (int, np.integer)) or int(dynamic_smem) < 0:
-        raise LaunchError(f"{name}: dynamic_smem={shortened(dynamic_smem)}; valid: bytes from 0")
+    apart = any(own % size for own, size in zip(blocks, given, strict=True))
+    refuse(
+        name,
+        (apart, f"grid={blocks} is not a multiple of the cluster {given}; valid: a multiple along each axis"),
+        (not whole(dynamic_smem), f"dynamic_smem={shortened(dynamic_smem)}; valid: bytes from 0"),
+    )
     return Geometry(blocks, threads, given, int(dynamic_smem))
 
 
@@ -109,49 +114,32 @@ def _directive(function: Function, name: str) -> Shape | None:
     return x, y, z
 
 
-def _block_directives(function: Function, block: Shape) -> None:
-    most, wanted = _directive(function, "maxntid"), _directive(function, "reqntid")
-    if wanted is not None and block != wanted:
-        raise LaunchError(f"{function.name}: block={block}; valid: {wanted}, as .reqntid says")
-    if most is not None and prod(block) > prod(most):
-        raise LaunchError(
-            f"{function.name}: block={block} has {prod(block)} threads; valid: up to {prod(most)}, as .maxntid says"
-        )
-
-
 def _cluster(function: Function, asked: Shape, arch: str) -> Shape:
-    name, most = function.name, capacity(arch).clusters
-    wanted, rank = _directive(function, "reqnctapercluster"), _directive(function, "maxclusterrank")
+    wanted, most = _directive(function, "reqnctapercluster"), capacity(arch).clusters
     if wanted is not None and 0 in wanted:
         wanted = None
-    if wanted is not None and asked not in ((1, 1, 1), wanted):
-        raise LaunchError(f"{name}: cluster={asked}; valid: {wanted}, as .reqnctapercluster says")
     found = wanted or asked
-    if wanted is None and "explicitcluster" in function.directives and asked == (1, 1, 1):
-        raise LaunchError(
-            f"{name}: no cluster is given; valid: a cluster of 2 or more blocks, because of .explicitcluster"
-        )
-    if prod(found) > 1 and most == 1:
-        raise LaunchError(f"{name}: cluster={found} on {arch}; valid: clusters need sm_90 or later")
-    if prod(found) > most:
-        raise LaunchError(f"{name}: cluster={found} has {prod(found)} blocks; valid: up to {most} on {arch}")
-    if rank is not None and prod(found) > rank[0]:
-        raise LaunchError(
-            f"{name}: cluster={found} has {prod(found)} blocks; valid: up to {rank[0]}, as .maxclusterrank says"
-        )
+    count, shown = prod(found), f"cluster={found} has {prod(found)} blocks"
+    rank = (_directive(function, "maxclusterrank") or (count,))[0]
+    missing = "explicitcluster" in function.directives and wanted is None and asked == (1, 1, 1)
+    refuse(
+        function.name,
+        (wanted and asked not in ((1, 1, 1), wanted), f"cluster={asked}; valid: {wanted}, as .reqnctapercluster says"),
+        (missing, "no cluster is given; valid: a cluster of 2 or more blocks, because of .explicitcluster"),
+        (count > 1 and most == 1, f"cluster={found} on {arch}; valid: clusters need sm_90 or later"),
+        (count > most, f"{shown}; valid: up to {most} on {arch}"),
+        (count > rank, f"{shown}; valid: up to {rank}, as .maxclusterrank says"),
+    )
     return found
 
 
 def check_memory(function: Function, arch: str, static: int, dynamic: int, local: int) -> None:
     """Raise LaunchError if a block's shared memory or a thread's local memory is more than the arch has."""
-    name, most = function.name, capacity(arch).shared_kib << 10
-    if static > STATIC_SHARED:
-        raise LaunchError(
-            f"{name}: {static} bytes of static shared memory; valid: up to {STATIC_SHARED}, more must be dynamic"
-        )
-    if static + dynamic > most:
-        raise LaunchError(
-            f"{name}: dynamic_smem={dynamic} beside {static} static bytes of shared memory; valid: up to {most - static} on {arch}"
-        )
-    if local > LOCAL_BYTES:
-        raise LaunchError(f"{name}: {local} bytes of local memory for each thread; valid: up to {LOCAL_BYTES}")
+    most = capacity(arch).shared_kib << 10
+    fixed, both = f"{static} bytes of static shared memory", f"{static} static bytes of shared memory"
+    refuse(
+        function.name,
+        (static > STATIC_SHARED, f"{fixed}; valid: up to {STATIC_SHARED}, more must be dynamic"),
+        (static + dynamic > most, f"dynamic_smem={dynamic} beside {both}; valid: up to {most - static} on {arch}"),
+        (local > LOCAL_BYTES, f"{local} bytes of local memory for each thread; valid: up to {LOCAL_BYTES}"),
+    )

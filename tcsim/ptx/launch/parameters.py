@@ -30,25 +30,45 @@ class LaunchError(TcsimError):
         self.line, self.column = line, column
 
 
+def refuse(name: str, *complaints: tuple[Any, str]) -> None:
+    """Raise LaunchError with the first complaint that holds about the launch of a kernel.
+
+    >>> refuse("k", (False, "grid"), (True, "block=0"))
+    Traceback (most recent call last):
+    tcsim.ptx.launch.parameters.LaunchError: k: block=0
+    """
+    for holds, complaint in complaints:
+        if holds:
+            raise LaunchError(f"{name}: {complaint}")
+
+
+def whole(value: Any, least: int | None = 0) -> bool:
+    """Whether a value is an integer, of Python or NumPy, from `least` on.
+
+    >>> whole(np.uint8(3)), whole(True), whole(-1), whole(-1, None)
+    (True, False, False, True)
+    """
+    integer = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    return integer and (least is None or int(value) >= least)
+
+
 def image_of(function: Function, params: Sequence[Any]) -> bytes:
     """The bytes of an entry's parameter space.
 
     Raises LaunchError if there are too few or too many parameters, or one does not fit its declaration.
     """
     if isinstance(params, (str, bytes, bytearray, memoryview)) or not hasattr(params, "__len__"):
-        raise LaunchError(
-            f"{function.name}: params is a {type(params).__name__}; valid: a sequence, one value for each parameter"
-        )
+        kind = type(params).__name__
+        raise LaunchError(f"{function.name}: params is a {kind}; valid: a sequence, one value for each parameter")
     places, size = layout(function.params)
     if len(params) != len(function.params):
         declared = ", ".join(f"{own.name} ({declaration(own)})" for own in function.params) or "none"
         raise LaunchError(f"{function.name}: {len(params)} parameters; valid: {len(function.params)}: {declared}")
     image = bytearray(size)
     for number, (variable, value) in enumerate(zip(function.params, params, strict=True)):
-        data = _bytes_of(
-            variable, value, f"{function.name}: parameter {number}, {variable.name} ({declaration(variable)})"
-        )
-        image[places[variable.name] : places[variable.name] + len(data)] = data
+        what = f"{function.name}: parameter {number}, {variable.name} ({declaration(variable)})"
+        data, start = _bytes_of(variable, value, what), places[variable.name]
+        image[start : start + len(data)] = data
     return bytes(image)
 
 
@@ -85,7 +105,7 @@ def _bytes_of(variable: Variable, value: Any, what: str) -> bytes:
 def _map(tensor_map: TensorMap, pointer: Any, size: int, what: str) -> bytes:
     if size != MAP_BYTES:
         raise LaunchError(f"{what} is a tensor map; valid: {size} bytes; a map needs a parameter of {MAP_BYTES}")
-    if isinstance(pointer, bool) or not isinstance(pointer, (int, np.integer)):
+    if not whole(pointer, None):
         raise LaunchError(f"{what}: the pointer of a tensor map is {shortened(pointer)}; valid: an integer")
     try:
         return bytes(tensor_map.encode(int(pointer)))
@@ -97,9 +117,8 @@ def _numpy(variable: Variable, value: np.generic, what: str) -> bytes:
     kind = "f" if variable.type.startswith(("f", "bf")) else "b" if variable.type[0] == "b" else "i"
     given = "i" if value.dtype.kind in "iub" else "f"
     if value.dtype.itemsize != variable.size or kind not in ("b", given):
-        raise LaunchError(
-            f"{what} is a numpy.{value.dtype.name} of {8 * value.dtype.itemsize} bits; valid: {_valid(variable)}"
-        )
+        shown = f"a numpy.{value.dtype.name} of {8 * value.dtype.itemsize} bits"
+        raise LaunchError(f"{what} is {shown}; valid: {_valid(variable)}")
     return value.tobytes()
 
 

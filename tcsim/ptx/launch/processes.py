@@ -19,7 +19,6 @@ import warnings
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from math import prod
 from typing import NoReturn
 
 import numpy as np
@@ -85,11 +84,7 @@ def _count(launch: Launch) -> int:
     """How many processes run a grid: as many as asked for, at most one for each cluster; one where a process cannot be forked."""
     if launch.limits.processes == 1 or launch.cooperative or not sys.platform.startswith("linux"):
         return 1
-    return min(launch.limits.processes, MOST_PROCESSES, _clusters(launch))
-
-
-def _clusters(launch: Launch) -> int:
-    return prod(launch.shape.grid) // prod(launch.shape.cluster)
+    return min(launch.limits.processes, MOST_PROCESSES, launch.shape.clusters)
 
 
 # --- the process that launches
@@ -99,7 +94,7 @@ def _in_processes(launch: Launch, began: float, count: int) -> list[Result] | No
     """The results of each range, in order; None if one of them gave up, or the limits of the launch are reached."""
     memory = max(launch.limits.memory // count, 1)  # the limit is one of all blocks that run at once
     part = replace(launch, limits=replace(launch.limits, memory=memory, processes=1), progress=None)
-    clusters, reads, workers = _clusters(launch), list[dict[int, Marks]](), list[tuple[int, int]]()
+    clusters, reads, workers = launch.shape.clusters, list[dict[int, Marks]](), list[tuple[int, int]]()
     try:
         for number in range(count):
             reads.append(shared_marks(launch.memory.segments))

@@ -17,15 +17,8 @@ from tcsim.numbers.formats import format as find_format
 from tcsim.ptx.machine.arrays import Array
 
 Index = tuple[int, ...]
-_OF_DTYPE = {
-    "float16": "f16",
-    "float32": "f32",
-    "float64": "f64",
-    "int8": "s8",
-    "uint8": "u8",
-    "int32": "s32",
-    "bfloat16": "bf16",
-}
+_OF_DTYPE = {f"float{bits}": f"f{bits}" for bits in (16, 32, 64)}
+_OF_DTYPE |= {"bfloat16": "bf16", "int8": "s8", "uint8": "u8", "int32": "s32"}
 
 
 @dataclass(frozen=True)
@@ -54,9 +47,8 @@ class Named:
         packed = tuple(size * prod(extents[place + 1 :]) for place in range(len(extents)))
         own = packed if strides is None else tuple(int(stride) for stride in strides)
         if len(own) != len(extents):
-            raise OperandError(
-                f"array {shortened(name)}: {len(own)} strides; valid: one for each of {len(extents)} dimensions"
-            )
+            valid = f"one for each of {len(extents)} dimensions"
+            raise OperandError(f"array {shortened(name)}: {len(own)} strides; valid: {valid}")
         return Named(name, int(address), extents, size, known, own)
 
     def index(self, address: int) -> Index | None:
@@ -79,9 +71,9 @@ class Named:
     def value(self, data: Array) -> Any:
         """The number that the bytes of one element are."""
         code = np.ascontiguousarray(data).view(f"u{self.size}")
-        return (
-            decode(code.astype(self.format.dtype), self.format)[0].item() if self.format is not None else int(code[0])
-        )
+        if self.format is None:
+            return int(code[0])
+        return decode(code.astype(self.format.dtype), self.format)[0].item()
 
     def text(self, indices: Sequence[Index], most: int = 4) -> str:
         """Elements in the order that they are given in, those that follow each other along one dimension as a slice."""

@@ -2,34 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any, Protocol
+from typing import Any
 
 from tcsim.core.errors import listing, shortened
 from tcsim.memory.mbarrier_bits import unpack
 from tcsim.ptx.compile.compiled import Site
-from tcsim.ptx.hazards.hazard import Hazard
 from tcsim.ptx.machine.arrays import LANES, Array
 from tcsim.ptx.machine.block import Block
+from tcsim.ptx.stepping.stopped import Stopped
 from tcsim.ptx.text.syntax import Location
 
 Shape = tuple[int, int, int]
-
-
-class Stopped(Protocol):
-    """A launch that stands still (`tcsim.ptx.stepping.session.Session`)."""
-
-    @property
-    def blocks(self) -> Sequence[Block]:
-        """The blocks that run, and those of the cluster that ended last."""
-        ...
-
-    @property
-    def new_hazards(self) -> Sequence[Hazard]:
-        """Those since the launch last went on."""
-        ...
 
 
 class Breakpoint:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -16,6 +16,7 @@ from tcsim.ptx.compile.compiled import Site
 from tcsim.ptx.compile.families import Bound
 from tcsim.ptx.compile.ordinary import ordinary
 from tcsim.ptx.machine.arrays import Array
+from tcsim.ptx.stepping.places import Byte
 from tcsim.ptx.text.syntax import Address
 
 MOST_BYTES = 512 << 20
@@ -51,6 +52,10 @@ class Event:
     def high(self) -> int:
         """The byte behind the last."""
         return int(self.numbers.max()) + self.size
+
+    def bytes(self) -> Iterator[int]:
+        """Every byte, access by access."""
+        return (byte for first in self.numbers.tolist() for byte in range(first, first + self.size))
 
     def pages(self) -> list[int]:
         """The pieces of memory that are touched."""
@@ -116,10 +121,11 @@ class Record:
         """Whether a thread executed it."""
         return bool(self.bits[thread >> 3] >> (7 - (thread & 7)) & 1)
 
-    @property
-    def threads(self) -> Array:
-        """The numbers of the threads that executed it."""
-        return np.flatnonzero(np.unpackbits(self.bits))
+    def wrote(self, byte: Byte) -> bool:
+        """Whether it wrote a byte of memory, or of a register that it writes."""
+        if isinstance(byte, int):
+            return any(event.entry(byte) is not None for event in self.writes)
+        return self.executed_by(byte[2])
 
     @property
     def size(self) -> int:
@@ -149,12 +155,12 @@ class Log:
         """An instruction begins."""
         self.position += 1
         self._registers, self._results = registers, results_of(site)
-        self.current = Record(self._tick(), site, block, np.packbits(mask))
-        return self.current
+        return self._begin(site, block, np.packbits(mask))
 
-    def _tick(self) -> int:
+    def _begin(self, site: Site, block: int, bits: Array, work: Work | None = None) -> Record:
         self.serial += 1
-        return self.serial
+        self.current = Record(self.serial, site, block, bits, work)
+        return self.current
 
     def close(self) -> None:
         """The instruction that was begun is done: keep what it wrote."""
@@ -212,8 +218,7 @@ class Log:
     def land(self, work: Work) -> tuple[Record, Record | None]:
         """Work begins to write: its record, and the instruction that was under way."""
         before = self.current
-        self.current = Record(self._tick(), work.record.site, work.record.block, work.record.bits, work)
-        return self.current, before
+        return self._begin(work.record.site, work.record.block, work.record.bits, work), before
 
     def landed(
         self, work: Work, record: Record, before: Record | None, written: Iterable[int], registers: list[Array]
@@ -226,19 +231,10 @@ class Log:
 
     # --- questions
 
-    def writer(self, block: int, number: int, thread: int, before: int) -> Record | None:
-        """What wrote a register of a thread last, before a time."""
-        for record in reversed(self.writers.get((block, number), ())):
-            if record.time < before and record.executed_by(thread):
-                return record
-        return None
-
-    def store(self, byte: int, before: int) -> Record | None:
-        """What wrote a byte of memory last, before a time."""
-        for record in reversed(self.stores.get(byte >> int(_PAGE), ())):
-            if record.time < before and any(event.entry(byte) is not None for event in record.writes):
-                return record
-        return None
+    def writer(self, byte: Byte, before: int) -> Record | None:
+        """What wrote a byte last, before a time."""
+        found = self.stores.get(byte >> int(_PAGE), ()) if isinstance(byte, int) else self.writers.get(byte[:2], ())
+        return next((own for own in reversed(found) if own.time < before and own.wrote(byte)), None)
 
     def under_way(self, at: int) -> list[Work]:
         """Work that was issued before a time, and lands after it or never."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from math import prod
 from typing import Any
 
@@ -14,8 +15,7 @@ from tcsim.descriptors.forms import Major
 from tcsim.descriptors.matrix import MatrixDescriptor
 from tcsim.isa.wgmma.multiply import WarpgroupMultiply
 from tcsim.layouts.layout import FragmentLayout, Layout
-from tcsim.layouts.swizzle import DESCRIPTOR_SWIZZLES
-from tcsim.model.operand import Fragment
+from tcsim.layouts.swizzle import DESCRIPTOR_SWIZZLES, Swizzle
 from tcsim.numbers.codec import decode
 from tcsim.numbers.formats import FORMATS, Format
 from tcsim.numbers.formats import format as find_format
@@ -27,7 +27,8 @@ from tcsim.ptx.machine.memory import Memory
 from tcsim.ptx.stepping import text
 from tcsim.ptx.stepping.arrays import Named
 from tcsim.ptx.stepping.state import Shown
-from tcsim.ptx.text.syntax import Operand, Pair, Register, Vector
+from tcsim.ptx.text.fitting import apart
+from tcsim.ptx.text.syntax import Operand, Register, Vector, unscoped
 from tcsim.tma.box import WALK
 from tcsim.tma.map import TensorMap
 
@@ -101,16 +102,12 @@ def at_line(program: Compiled, line: int) -> tuple[Site, Bound]:
 
 def operands_of(site: Site, bound: Bound) -> dict[str, Operand]:
     """What an instruction of the catalog has for each operand of its form."""
-    flat: list[Operand] = []
-    for operand in site.item.operands:
-        flat += [operand.first, operand.second] if isinstance(operand, Pair) else [operand]
-    return dict(zip((slot.name for slot in bound.form.operands), flat, strict=False))
+    return dict(zip(bound.form.names, (operand for operand, _ in apart(site.item.operands)), strict=False))
 
 
 def registers_of(site: Site, operand: Operand) -> list[int | None]:
     """The registers of a vector or of one register, by number; None for what is not one."""
-    items = operand.items if isinstance(operand, Vector) else (operand,)
-    return [site.numbers[own.name] if isinstance(own, Register) else None for own in items]
+    return [site.numbers[own.name] if isinstance(own, Register) else None for own in _items(operand)]
 
 
 def words_of(numbers: Sequence[int | None], rows: Mapping[int, Array] | Sequence[Array], threads: slice) -> Array:
@@ -119,9 +116,8 @@ def words_of(numbers: Sequence[int | None], rows: Mapping[int, Array] | Sequence
     parts = []
     for number in numbers:
         row = np.zeros(count, np.uint32) if number is None else np.ascontiguousarray(rows[number][threads])
-        parts.append(
-            row.view(np.uint32).reshape(count, -1) if row.dtype.itemsize >= 4 else row.astype(np.uint32)[:, None]
-        )
+        words = row.view(np.uint32) if row.dtype.itemsize >= 4 else row.astype(np.uint32)
+        parts.append(words.reshape(count, -1))
     return np.concatenate(parts, axis=1)
 
 
@@ -133,12 +129,8 @@ def fragment(block: Block, line: int, name: str, warp: int, format: str | Format
     site, bound = at_line(block.program, line)
     operands, key = operands_of(site, bound), name.lower()
     operand = bound.model.operands.get(key)
-    if (
-        key in operands
-        and key in ("a", "b")
-        and bound.form[key].type == ".b64"
-        and isinstance(bound.model, WarpgroupMultiply)
-    ):
+    described = isinstance(bound.model, WarpgroupMultiply) and key in ("a", "b") and key in operands
+    if described and bound.form[key].type == ".b64":
         return _described(block, site, bound, key, warp)
     if operand is None or key not in operands:
         valid = [own for own in operands if own in bound.model.operands] or ["none"]
@@ -147,17 +139,17 @@ def fragment(block: Block, line: int, name: str, warp: int, format: str | Format
         )
     lanes = max(bound.lanes, LANES)
     first = warp * LANES // lanes * lanes
-    numbers = registers_of(site, operands[key])
-    words = words_of(numbers, block.registers, slice(first, first + lanes))
-    codes = _codes(bound, operand, words)
-    names = [own.name.partition("#")[0] if isinstance(own, Register) else "-" for own in _items(operands[key])]
-    places = _places(operand.layout, names)
+    words = words_of(registers_of(site, operands[key]), block.registers, slice(first, first + lanes))
+    found = np.asarray(bound.model.matrix(operand.name, words))
+    codes = found.reshape(-1, found.shape[-1])  # several matrices one below the other
+    names = [unscoped(own.name) if isinstance(own, Register) else "-" for own in _items(operands[key])]
     known = operand.format if format is None else find_format(format)
     if known.container_bits != operand.format.container_bits:
         raise OperandError(f"fragment: elements of {operand.format.name} as {known.name}; valid: formats as wide")
     unit = "warpgroup" if lanes > LANES else "warp"
-    where = f"{unit} {first // lanes}, block {','.join(map(str, block.index))}"
+    where = f"{unit} {first // lanes}, {text.block(block.index)}"
     title = f"{operand.name.upper()} of line {line}, {where}: {known.name}\n{bound.model.mnemonic}"
+    places = _places(operand.layout, names)
     return _matrix(operand.name.upper(), title, known, codes.astype(known.dtype, copy=False), places)
 
 
@@ -165,25 +157,17 @@ def _items(operand: Operand) -> tuple[Operand, ...]:
     return operand.items if isinstance(operand, Vector) else (operand,)
 
 
-def _codes(bound: Bound, operand: Fragment, words: Array) -> Array:
-    """The codes of a fragment; of several matrices one below the other."""
-    found = np.asarray(bound.model.matrix(operand.name, words))
-    return found.reshape(-1, found.shape[-1])
-
-
 def _places(layout: FragmentLayout, names: Sequence[str]) -> list[list[str]]:
     wide = 2 if layout.element_bits > 32 else 1
-    found = []
-    for matrix in range(layout.matrices):
-        for row in range(layout.rows):
-            line = []
-            for column in range(layout.columns):
-                lane, register, slot = layout.where(row, column, matrix)
-                low = slot * layout.element_bits
-                bits = f" [{low + layout.element_bits - 1}:{low}]" if layout.slots > 1 else ""
-                line.append(f"{names[register // wide]} lane {lane}{bits}")
-            found.append(line)
-    return found
+
+    def place(row: int, column: int, matrix: int) -> str:
+        lane, register, slot = layout.where(row, column, matrix)
+        low = slot * layout.element_bits
+        bits = f" [{low + layout.element_bits - 1}:{low}]" if layout.slots > 1 else ""
+        return f"{names[register // wide]} lane {lane}{bits}"
+
+    lines = product(range(layout.matrices), range(layout.rows))
+    return [[place(row, column, matrix) for column in range(layout.columns)] for matrix, row in lines]
 
 
 def _described(block: Block, site: Site, bound: Bound, name: str, warp: int) -> Matrix:
@@ -198,9 +182,8 @@ def _described(block: Block, site: Site, bound: Bound, name: str, warp: int) -> 
     trans = operands.get(f"trans_{name}")
     major: Major = "MN" if getattr(trans, "value", 0) else "K"
     depth = bound.model.operands["a"].shape[1] if name == "a" else k
-    return tile(
-        block, descriptor, m if name == "a" else n, depth, bound.model.formats[name], major=major, name=name.upper()
-    )
+    rows, format = m if name == "a" else n, bound.model.formats[name]
+    return tile(block, descriptor, rows, depth, format, major=major, name=name.upper())
 
 
 # --- tiles in shared memory
@@ -222,51 +205,55 @@ def tile(
         known = known or (FORMATS[_TENSOR_FORMATS[what.data_type]] if what.data_type in _TENSOR_FORMATS else None)
         if what.type.packed or what.slice_bytes:
             raise OperandError(f"shared: a box of {what}; valid: whole elements without interleave")
-        lines = prod(what.box_dim[1:])
-        own = WALK.shared_bytes(what, lines, np.array(address))
-        addresses = own.reshape(lines, -1)[:, :: what.type.shared_bytes][:, : what.box_dim[0]]
-        said = f"box of {what} at {address:#x}, swizzle {what.swizzle}"
-        return _tile(block, addresses, known, what.type.shared_bytes, f"{name}: {said}", name)
+        lines, size = prod(what.box_dim[1:]), what.type.shared_bytes
+        box = WALK.shared_bytes(what, lines, np.array(address)).reshape(lines, -1)
+        addresses = box[:, ::size][:, : what.box_dim[0]]
+        return _tile(block, addresses, known, size, f"box of {what} at {address:#x}, swizzle {what.swizzle}", name)
     if known is None or ((rows is None or columns is None) and not isinstance(what, Layout)):
         raise OperandError("shared: a tile has rows, columns and a format; valid: all three")
+    rows, columns, size = rows or 0, columns or 0, known.container_bits // 8
     if isinstance(what, MatrixDescriptor):
-        assert rows is not None and columns is not None
-        addresses = what.addresses(rows, columns, known, major)
         said = f"tile at {what.start_address:#x}, swizzle {what.swizzle}, {major}-major, LBO {what.leading_byte_offset}, SBO {what.stride_byte_offset}"
-        return _tile(block, addresses, known, known.container_bits // 8, f"{name}: {said}", name)
-    size = known.container_bits // 8
-    count = what.size if isinstance(what, Layout) else (rows or 0) * (columns or 0)
+        return _tile(block, what.addresses(rows, columns, known, major), known, size, said, name)
+    count = what.size if isinstance(what, Layout) else rows * columns
     if not 0 < count <= MOST_ELEMENTS:
         raise OperandError(f"shared: a tile of {count} elements; valid: 1 to {MOST_ELEMENTS}")
-    if swizzle not in DESCRIPTOR_SWIZZLES:
-        raise OperandError(f"shared: no swizzle {shortened(swizzle)}; valid: {listing(DESCRIPTOR_SWIZZLES)}")
+    swizzled = _swizzle(swizzle)
     if isinstance(what, Layout):
-        shape = [what.shape] if isinstance(what.shape, int) else list(what.shape)
-        index = what(np.arange(what.size)).reshape(-1, Layout(shape[0]).size).T
+        first = what.shape if isinstance(what.shape, int) else what.shape[0]
+        index = what(np.arange(what.size)).reshape(-1, Layout(first).size).T
         plain, said = address + size * index, f"{what} at {address:#x}"
     else:
-        assert rows is not None and columns is not None
         step = columns * size if pitch is None else pitch
         plain = what + np.arange(rows)[:, None] * step + np.arange(columns) * size
         said = f"rows of {step} bytes at {what:#x}"
-    addresses = DESCRIPTOR_SWIZZLES[swizzle](plain)
-    return _tile(block, addresses, known, size, f"{name}: {said}, swizzle {swizzle}", name)
+    return _tile(block, swizzled(plain), known, size, f"{said}, swizzle {swizzle}", name)
 
 
-def _tile(block: Block, addresses: Array, format: Format | None, size: int, title: str, name: str) -> Matrix:
+def _swizzle(name: str) -> Swizzle:
+    if name not in DESCRIPTOR_SWIZZLES:
+        raise OperandError(f"shared: no swizzle {shortened(name)}; valid: {listing(DESCRIPTOR_SWIZZLES)}")
+    return DESCRIPTOR_SWIZZLES[name]
+
+
+def _tile(block: Block, addresses: Array, format: Format | None, size: int, said: str, name: str) -> Matrix:
     outside = (addresses < 0) | (addresses + size > block.spaces.shared.size)
     if outside.any():
         first = int(addresses[outside].flat[0])
         raise OperandError(
             f"shared: {size} bytes at {first:#x} of {block.spaces.shared.size}; valid: inside the block's shared memory"
         )
-    data = block.spaces.shared.data[addresses[..., None] + np.arange(size)]
-    codes = np.ascontiguousarray(data).view(f"u{size}")[..., 0]
+    title = f"{name}: {said}" + (f", {format.name}" if format is not None else "")
+    return _stored(name, title, format, block.spaces.shared.data, addresses, size, addresses)
+
+
+def _stored(
+    name: str, title: str, format: Format | None, data: Array, offsets: Array, size: int, addresses: Array
+) -> Matrix:
+    """Elements of some bytes each, from where they begin in data; addresses: what is said of where they lie."""
+    codes = np.ascontiguousarray(data[offsets[..., None] + np.arange(size)]).view(f"u{size}")[..., 0]
     places = [[f"{address:#x}" for address in line] for line in addresses.tolist()]
-    if format is not None:
-        title += f", {format.name}"
-        codes = codes.astype(format.dtype, copy=False)
-    return _matrix(name, title, format, codes, places)
+    return _matrix(name, title, format, codes if format is None else codes.astype(format.dtype, copy=False), places)
 
 
 @dataclass(frozen=True)
@@ -288,10 +275,9 @@ class Octets(Shown):
 
 def octets(block: Block, address: int, size: int, swizzle: str) -> Octets:
     """Bytes of shared memory, in the order in which they were before a swizzle. Raises OperandError for bytes outside it."""
-    if swizzle not in DESCRIPTOR_SWIZZLES:
-        raise OperandError(f"shared: no swizzle {shortened(swizzle)}; valid: {listing(DESCRIPTOR_SWIZZLES)}")
+    swizzled = _swizzle(swizzle)
     inside = 0 <= size <= block.spaces.shared.size and 0 <= address <= block.spaces.shared.size
-    places = np.asarray(DESCRIPTOR_SWIZZLES[swizzle](address + np.arange(size if inside else 0)))
+    places = np.asarray(swizzled(address + np.arange(size if inside else 0)))
     if not inside or (places >= block.spaces.shared.size).any():
         raise OperandError(f"shared: {size} bytes at {address:#x}; valid: 0 to {block.spaces.shared.size - 1:#x}")
     return Octets(address, block.spaces.shared.data[places].tobytes(), swizzle)
@@ -304,14 +290,11 @@ def in_global_memory(memory: Memory, own: Named) -> Matrix:
             f"{own.name} has {prod(own.shape)} elements; valid: up to {MOST_ELEMENTS}; Memory.read has all"
         )
     index = np.indices(own.shape).reshape(len(own.shape), -1)
-    offsets = (index * np.array(own.strides)[:, None]).sum(0)
-    data = memory.read(own.start, int(offsets.max()) + own.size)[offsets[:, None] + np.arange(own.size)]
-    codes = np.ascontiguousarray(data).view(f"u{own.size}").reshape(-1, own.shape[-1])
-    addresses = (own.start + offsets).reshape(codes.shape)
-    places = [[f"{address:#x}" for address in line] for line in addresses.tolist()]
+    offsets = (index * np.array(own.strides)[:, None]).sum(0).reshape(-1, own.shape[-1])
+    data = memory.read(own.start, int(offsets.max()) + own.size)
     kind = own.format.name if own.format else f"b{8 * own.size}"
     title = f"{own.name} at {own.start:#x}: {' x '.join(map(str, own.shape))} {kind}"
-    return _matrix(own.name, title, own.format, codes.astype(own.format.dtype) if own.format else codes, places)
+    return _stored(own.name, title, own.format, data, offsets, own.size, own.start + offsets)
 
 
 # --- Tensor Memory
@@ -333,9 +316,7 @@ def tensor_memory(block: Block, lanes: tuple[int, int], columns: tuple[int, int]
     cells = block.spaces.image().data.view(np.uint32).reshape(128, total)[slice(*lanes), slice(*columns)]
     codes = np.ascontiguousarray(cells).view(known.dtype)
     each = 4 // known.dtype.itemsize
-    places = [
-        [f"lane {lane} column {columns[0] + place // each}" for place in range(codes.shape[1])]
-        for lane in range(*lanes)
-    ]
-    title = f"Tensor Memory of block {','.join(map(str, block.index))}, lanes {lanes[0]} to {lanes[1] - 1}, columns {columns[0]} to {columns[1] - 1}: {known.name}"
+    cells_of_row = range(columns[0] * each, columns[0] * each + codes.shape[1])
+    places = [[f"lane {lane} column {place // each}" for place in cells_of_row] for lane in range(*lanes)]
+    title = f"Tensor Memory of {text.block(block.index)}, lanes {lanes[0]} to {lanes[1] - 1}, columns {columns[0]} to {columns[1] - 1}: {known.name}"
     return _matrix("TMEM", title, known, codes, places)

@@ -17,10 +17,8 @@ from tcsim.ptx.compile.compiled import Site
 from tcsim.ptx.machine.arrays import Array
 from tcsim.ptx.stepping.log import Asked, Event, Work
 from tcsim.ptx.stepping.matrices import operands_of, registers_of
-from tcsim.ptx.stepping.places import taken_apart
+from tcsim.ptx.stepping.places import Byte, taken_apart
 
-Byte = int | tuple[int, int, int, int]
-"""A byte of memory by its number (`places`), or of a register: block, register, thread, byte."""
 DIGIT = 7
 CHECK, WORDS = 50, 100
 _VALUES = frozenset(("value", "registers", "a", "d"))
@@ -38,9 +36,8 @@ class Numbered:
     @property
     def sizes(self) -> list[int]:
         """Bytes of each."""
-        return [len(own.numbers) * own.size for own in self.reads] + [
-            own.size * size for own, _, size in self.registers
-        ]
+        registers = [own.size * size for own, _, size in self.registers]
+        return [len(own.numbers) * own.size for own in self.reads] + registers
 
     def byte(self, number: int) -> Byte | None:
         """The byte with a number; None of 0, and of a number that came out of no byte."""
@@ -131,14 +128,14 @@ class Moved:
 
 def moved_by(site: Site, asked: Asked, block: int, work: Work | None) -> Moved:
     """What an instruction, or its work in flight, moved. It is found once."""
-    holder: Any = asked if work is None else work
+    holder = asked if work is None else work
     if holder.moved is None:
-        holder.moved = _moved(site, asked, block, work)
+        holder.moved = _followed(site, asked, block, work)
     found: Moved = holder.moved
     return found
 
 
-def _moved(site: Site, asked: Asked, block: int, work: Work | None) -> Moved:
+def _followed(site: Site, asked: Asked, block: int, work: Work | None) -> Moved:
     if work is not None and work.reads:
         numbered = Numbered(work.reads, (), block)
 
@@ -163,23 +160,35 @@ def _moved(site: Site, asked: Asked, block: int, work: Work | None) -> Moved:
     return found
 
 
+def by_digits(total: int, ask: Callable[[int], Mapping[Any, Array]]) -> dict[Any, Array]:
+    """The numbers of some bytes, by what came out of each of their digits; total: how many have a number."""
+    found: dict[Any, Array] = {}
+    for digit in range(max(1, -(-total.bit_length() // DIGIT))):
+        for key, octets in ask(digit).items():
+            found[key] = found.get(key, 0) + (octets.astype(np.int64) << DIGIT * digit)
+    return found
+
+
 def _collected(numbered: Numbered, asked: Asked, ask: Callable[[int], Outcome], unit: int) -> Moved:
     """What came out digit by digit; unit: bytes that have one number."""
-    total, registers, writes = sum(numbered.sizes) // unit, dict[str, Array](), list[tuple[Write, Array]]()
-    for digit in range(max(1, -(-total.bit_length() // DIGIT))):
+    writes: tuple[Write, ...] = ()
+
+    def octets(digit: int) -> Mapping[Any, Array]:
+        nonlocal writes
         outcome = ask(digit)
-        for name, values in outcome.registers.items():
-            own = _octets(values).reshape(len(asked.threads), -1).astype(np.int64) << DIGIT * digit
-            registers[name] = registers.get(name, 0) + own
-        for place, write in enumerate(outcome.writes):
-            own = np.asarray(write.data).reshape(-1, write.at.size).astype(np.int64) << DIGIT * digit
-            if not digit:
-                writes.append((write, own))
-            else:
-                writes[place] = write, writes[place][1] + own
+        writes = writes or outcome.writes
+        found = {name: octets_of(own).reshape(len(asked.threads), -1) for name, own in outcome.registers.items()}
+        return found | {place: _written(own) for place, own in enumerate(outcome.writes)}
+
+    numbers = by_digits(sum(numbered.sizes) // unit, octets)
+    memory = [numbers.pop(place) for place in range(len(writes))]
     if unit > 1:
-        writes = [(write, _of_words(own, unit)) for write, own in writes]
-    return Moved(numbered, registers, writes)
+        memory = [_of_words(own, unit) for own in memory]
+    return Moved(numbered, numbers, list(zip(writes, memory, strict=True)))
+
+
+def _written(write: Write) -> Array:
+    return np.asarray(write.data).reshape(-1, write.at.size)
 
 
 def _of_words(numbers: Array, unit: int) -> Array:
@@ -191,14 +200,12 @@ def _of_words(numbers: Array, unit: int) -> Array:
 
 def _changed(found: Moved, outcome: Outcome) -> bool:
     """Whether some bytes came out changed: then another number of theirs does not fit."""
-    for (_, own), write in zip(found.writes, outcome.writes, strict=True):
-        seen = np.asarray(write.data).reshape(own.shape)
-        if (digits(own, CHECK)[own > 0] != seen[own > 0]).any():
-            return True
-    return False
+    pairs = ((own, _written(write)) for (_, own), write in zip(found.writes, outcome.writes, strict=True))
+    return any((digits(own, CHECK)[own > 0] != seen[own > 0]).any() for own, seen in pairs)
 
 
-def _octets(values: Array) -> Array:
+def octets_of(values: Array) -> Array:
+    """The bytes of an array."""
     return np.ascontiguousarray(values).view(np.uint8)
 
 
@@ -216,14 +223,8 @@ def _registers(site: Site, asked: Asked) -> list[tuple[Array, Array, int]]:
 
 
 def _data(asked: Asked) -> list[str]:
-    form = asked.bound.form
-    return [
-        name
-        for name in form.names
-        if name in asked.operands
-        and form[name].role != "destination"
-        and (form[name].kind == "vector" or (form[name].kind == "register" and name in _VALUES))
-    ]
+    slots = [own for own in asked.bound.form.operands if own.name in asked.operands and own.role != "destination"]
+    return [own.name for own in slots if own.kind == "vector" or (own.kind == "register" and own.name in _VALUES)]
 
 
 def _with_numbers(asked: Asked, numbered: Numbered, digit: int) -> Mapping[str, Any]:

@@ -9,6 +9,8 @@ import numpy as np
 
 from tcsim.ptx.machine.arrays import Array
 
+Byte = int | tuple[int, int, int, int]
+"""A byte of memory by its number, or of a register: block, register, thread, byte."""
 _TAGS = {"global": 0, "shared": 8, "local": 9, "tmem": 10, "param": 11}
 _NAMES = {tag: name for name, tag in _TAGS.items()}
 _TAG, _BLOCK, _THREAD = 60, 34, 24  # the lowest bit of each part

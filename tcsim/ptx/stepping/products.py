@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +16,8 @@ from tcsim.ptx.compile.compiled import Site
 from tcsim.ptx.machine.arrays import LANES, Array
 from tcsim.ptx.stepping.log import Asked, Work
 from tcsim.ptx.stepping.matrices import operands_of, registers_of
-from tcsim.ptx.stepping.moves import DIGIT, Byte, Numbered, Tagged
-from tcsim.ptx.stepping.places import taken_apart
+from tcsim.ptx.stepping.moves import DIGIT, Numbered, Tagged, by_digits, octets_of
+from tcsim.ptx.stepping.places import Byte, taken_apart
 
 Cell = tuple[int, int, int]
 """Unit (warp, warpgroup or instruction), row and column of D."""
@@ -46,7 +46,10 @@ def factors(site: Site, asked: Asked, work: Work | None, block: int, bytes: Iter
     cells = _cells(site, asked, bytes)
     found: dict[str, list[tuple[Byte, ...]]] = {"A": [], "B": [], "C": []}
     rows, columns = _unique((unit, row) for unit, row, _ in cells), _unique((unit, column) for unit, _, column in cells)
-    codes = _codes(asked, work) if work is not None and isinstance(asked.bound.model, WarpgroupMultiply) else None
+    codes = None
+    if work is not None and isinstance(asked.bound.model, WarpgroupMultiply):
+        held = "a" in asked.bound.model.operands and asked.bound.form["a"].kind == "vector"
+        codes = _fetched(asked, work, lambda taken: {name: getattr(taken, name) for name in ("b" if held else "ab")})
     depth = asked.bound.model.shape[2]
     kept = depth
     for name, label, lines in (("a", "A", rows), ("b", "B", columns)):
@@ -69,21 +72,19 @@ def factors(site: Site, asked: Asked, work: Work | None, block: int, bytes: Iter
     adds = np.asarray(asked.operands.get("scale_d", True)).any()
     for unit, row, column in cells if adds else ():
         found["C"].append(_held(site, asked, block, accumulator, unit, row, column))
-    named = (
-        ("A", f"A[{_extent(row for _, row in rows)}, 0:{kept}]"),
-        ("B", f"B[0:{depth}, {_extent(column for _, column in columns)}]"),
-        ("C", f"C[{_extent(row for _, row in rows)}, {_extent(column for _, column in columns)}]"),
-    )
-    return Factors(_element(cells), tuple((text, tuple(own for own in found[label] if own)) for label, text in named))
+    return _named(cells, found, kept, depth)
+
+
+def _named(cells: Sequence[Cell], found: Mapping[str, list[tuple[Byte, ...]]], width: int, depth: int) -> Factors:
+    """The elements with the names of what they are of; width: columns of A, depth: rows of B."""
+    rows, columns = _extent(row for _, row, _ in cells), _extent(column for _, _, column in cells)
+    texts = {"A": f"A[{rows}, 0:{width}]", "B": f"B[0:{depth}, {columns}]", "C": f"C[{rows}, {columns}]"}
+    parts = tuple((text, tuple(own for own in found[name] if own)) for name, text in texts.items())
+    return Factors(f"D[{rows}, {columns}]", parts)
 
 
 def _unique(items: Iterable[Any]) -> list[Any]:
     return list(dict.fromkeys(items))
-
-
-def _element(cells: Iterable[Cell]) -> str:
-    every = list(cells)
-    return f"D[{_extent(row for _, row, _ in every)}, {_extent(column for _, _, column in every)}]"
 
 
 def _extent(numbers: Iterable[int]) -> str:
@@ -136,31 +137,22 @@ def _held(site: Site, asked: Asked, block: int, name: str, unit: int, row: int, 
 # --- shared memory and Tensor Memory
 
 
-def _codes(asked: Asked, work: Work) -> dict[str, Array]:
-    """The numbers of the bytes of each element of A and B that come from memory: (units, rows, columns, bytes)."""
+def _fetched(asked: Asked, work: Work, codes: Callable[[Any], Mapping[Any, Array]]) -> dict[Any, Array]:
+    """The numbers of the bytes of elements that come from memory: (..., bytes). codes: those of what work fetches."""
     if work.moved is None:
-        found: dict[str, Array] = {}
-        for digit, taken in _fetched(asked, work):
-            for name in "ab":
-                own = _seven(getattr(taken, name))
-                found[name] = found.get(name, 0) + (own << DIGIT * digit)
-        layout_a = "a" in asked.bound.model.operands and asked.bound.form["a"].kind == "vector"
-        work.moved = {name: own for name, own in found.items() if name == "b" or not layout_a}
-    kept: dict[str, Array] = work.moved
+
+        def octets(digit: int) -> Mapping[Any, Array]:
+            found = codes(work.pending.fetch(Tagged(asked, work.reads, digit)))
+            return {key: _seven(own) for key, own in found.items()}
+
+        work.moved = by_digits(sum(Numbered(work.reads, (), 0).sizes), octets)
+    kept: dict[Any, Array] = work.moved
     return kept
-
-
-def _fetched(asked: Asked, work: Work) -> Iterable[tuple[int, Any]]:
-    total = sum(len(own.numbers) * own.size for own in work.reads)
-    for digit in range(max(1, -(-total.bit_length() // DIGIT))):
-        yield digit, work.pending.fetch(Tagged(asked, work.reads, digit))
 
 
 def _seven(codes: Array) -> Array:
     """Codes as their bytes, of each seven bits."""
-    own = np.ascontiguousarray(codes)
-    octets = own.view(np.uint8).reshape(*own.shape, own.dtype.itemsize)
-    return octets.astype(np.int64) & (1 << DIGIT) - 1
+    return octets_of(codes).reshape(*codes.shape, codes.dtype.itemsize) & (1 << DIGIT) - 1
 
 
 def _numbered(numbered: Numbered, numbers: Array) -> tuple[Byte, ...]:
@@ -171,35 +163,20 @@ def _numbered(numbered: Numbered, numbers: Array) -> tuple[Byte, ...]:
 
 
 def _in_tensor_memory(own: Multiplication, asked: Asked, work: Work, bytes: Iterable[Byte]) -> Factors:
-    desc = own.desc
-    cells = _unique(cell for byte in bytes if isinstance(byte, int) for cell in _tensor_cell(own, byte))
-    rows, columns = _unique(row for row, _ in cells), _unique(column for _, column in cells)
-    if work.moved is None:
-        kept: list[dict[str, Array]] = []
-        for digit, parts in _fetched(asked, work):
-            for place, part in enumerate(parts):
-                if not digit:
-                    kept.append({})
-                for name in ("a", "b", "c"):
-                    kept[place][name] = kept[place].get(name, 0) + (_seven(part[name]) << DIGIT * digit)
-        work.moved = kept
-    banks: list[Mapping[str, Array]] = work.moved
-    width, numbered = desc.n // len(banks), Numbered(work.reads, (), work.record.block)
+    places = _unique(cell for byte in bytes if isinstance(byte, int) for cell in _tensor_cell(own, byte))
+    rows, columns = _unique(row for row, _ in places), _unique(column for _, column in places)
+    banks = _fetched(asked, work, lambda parts: {(name, n): own[name] for n, own in enumerate(parts) for name in "abc"})
+    width, numbered = own.desc.n // (len(banks) // 3), Numbered(work.reads, (), work.record.block)
     found: dict[str, list[tuple[Byte, ...]]] = {"A": [], "B": [], "C": []}
     whole = {name: own.plan.formats[name].bits >= 8 and not own.row.lookup for name in "ab"}
     for row in rows if whole["a"] else ():
-        found["A"] += [_numbered(numbered, numbers) for numbers in banks[0]["a"][row]]
+        found["A"] += [_numbered(numbered, numbers) for numbers in banks["a", 0][row]]
     for column in columns if whole["b"] else ():
-        found["B"] += [_numbered(numbered, numbers) for numbers in banks[column // width]["b"][:, column % width]]
-    for row, column in cells:
-        found["C"].append(_numbered(numbered, banks[column // width]["c"][row, column % width]))
-    named = (
-        ("A", f"A[{_extent(rows)}, 0:{len(found['A']) // max(len(rows), 1)}]"),
-        ("B", f"B[0:{len(found['B']) // max(len(columns), 1)}, {_extent(columns)}]"),
-        ("C", f"C[{_extent(rows)}, {_extent(columns)}]"),
-    )
-    text = f"D[{_extent(rows)}, {_extent(columns)}]"
-    return Factors(text, tuple((label, tuple(item for item in found[name] if item)) for name, label in named))
+        found["B"] += [_numbered(numbered, numbers) for numbers in banks["b", column // width][:, column % width]]
+    for row, column in places:
+        found["C"].append(_numbered(numbered, banks["c", column // width][row, column % width]))
+    cells = [(0, row, column) for row, column in places]
+    return _named(cells, found, len(found["A"]) // max(len(rows), 1), len(found["B"]) // max(len(columns), 1))
 
 
 def _tensor_cell(own: Multiplication, byte: int) -> Iterable[tuple[int, int]]:

@@ -3,37 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from tcsim.core.errors import OperandError, listing, nearest, shortened
 from tcsim.ptx.compile.compiled import layout
-from tcsim.ptx.machine.block import Block
-from tcsim.ptx.machine.memory import Memory
-from tcsim.ptx.stepping.arrays import Named, element
-from tcsim.ptx.stepping.moves import Byte
-from tcsim.ptx.stepping.places import placed
-from tcsim.ptx.stepping.stepper import Snapshot, Stepper
+from tcsim.ptx.stepping.arrays import element
+from tcsim.ptx.stepping.places import Byte, placed
+from tcsim.ptx.stepping.stopped import Stopped
 from tcsim.ptx.stepping.why import Trail, Why, nodes
-from tcsim.ptx.text.syntax import Function
 
 
-class Questioned(Protocol):
-    """A launch that is asked (`tcsim.ptx.stepping.session.Session`)."""
-
-    stepper: Stepper
-    function: Function
-    memory: Memory
-    start: Snapshot  # of its memory
-    arrays: dict[str, Named]
-
-    def _block(self, index: Any) -> Block:
-        """A block by its index, or the one that stands still."""
-        ...
-
-
-def trail_of(session: Questioned) -> Trail:
+def trail_of(session: Stopped) -> Trail:
     """What questions are asked of."""
     grid = session.stepper.grid
     places, _ = layout(session.function.params)
@@ -41,7 +23,7 @@ def trail_of(session: Questioned) -> Trail:
     return Trail(session.stepper.log, session.arrays, grid.indices, params, session.start.read)
 
 
-def asked(session: Questioned, what: Any, register: str | None, lane: int | None, size: int, block: Any) -> Why:
+def asked(session: Stopped, what: Any, register: str | None, lane: int | None, size: int, block: Any) -> Why:
     """The answer. Raises OperandError for what cannot be asked."""
     trail, now = trail_of(session), session.stepper.log.serial + 1
     if isinstance(what, tuple) and len(what) == 3:
@@ -65,7 +47,7 @@ def _tree(trail: Trail, said: str, elements: Sequence[tuple[Byte, ...]], before:
     return Why(said, nodes(trail, "", tuple((element, before) for element in elements)))
 
 
-def _addressed(session: Questioned, what: Any, size: int, block: Any) -> tuple[str, list[tuple[Byte, ...]]]:
+def _addressed(session: Stopped, what: Any, size: int, block: Any) -> tuple[str, list[tuple[Byte, ...]]]:
     if not isinstance(what, (int, np.integer)) or isinstance(what, bool) or int(what) < 0 or not 1 <= size <= 1 << 16:
         raise OperandError(
             f"why: {shortened(what)}; valid: an element as c[3, 5], an address, or a line with a register and a lane"
@@ -73,7 +55,7 @@ def _addressed(session: Questioned, what: Any, size: int, block: Any) -> tuple[s
     address = int(what)
     if block is None and session.memory.segment(address) is not None:
         return f"global {address:#x}", [(own,) for own in range(address, address + size)]
-    own = session._block(block)
+    own = session.block_at(block)
     if address + size > own.spaces.shared.size:
         raise OperandError(
             f"why: {size} bytes at {address:#x}: neither mapped nor in shared memory; valid: global memory, 0 to {own.spaces.shared.size - 1:#x}"
@@ -82,8 +64,8 @@ def _addressed(session: Questioned, what: Any, size: int, block: Any) -> tuple[s
     return f"shared {address:#x} of block {own.index}", [(one,) for one in range(first, first + size)]
 
 
-def _register(session: Questioned, trail: Trail, line: Any, register: str, lane: int | None, block: Any) -> Why:
-    own = session._block(block)
+def _register(session: Stopped, trail: Trail, line: Any, register: str, lane: int | None, block: Any) -> Why:
+    own = session.block_at(block)
     if lane is None or not 0 <= lane < own.threads.launched:
         raise OperandError(
             f"why: lane {shortened(lane)}; valid: a thread of the block, 0 to {own.threads.launched - 1}"

@@ -11,41 +11,31 @@ from typing import Any
 
 import numpy as np
 
-from tcsim.core.errors import OperandError, listing, shortened
-from tcsim.descriptors.forms import Major
-from tcsim.descriptors.matrix import MatrixDescriptor
-from tcsim.layouts.layout import Layout
-from tcsim.numbers.formats import Format
-from tcsim.ptx.compile.compiled import SHARED_START, Site
-from tcsim.ptx.hazards.hazard import Hazard
+from tcsim.core.errors import OperandError, shortened
+from tcsim.ptx.compile.compiled import Site
 from tcsim.ptx.launch.grid import Grid, Launch
 from tcsim.ptx.machine.arrays import LANES, Array
 from tcsim.ptx.machine.block import Block
-from tcsim.ptx.stepping import matrices, state
-from tcsim.ptx.stepping.arrays import Named
+from tcsim.ptx.stepping import state
 from tcsim.ptx.stepping.breakpoints import Breakpoint, Line, Source, When
 from tcsim.ptx.stepping.questions import asked
-from tcsim.ptx.stepping.stepper import Snapshot, Stepper
+from tcsim.ptx.stepping.stepper import Stepper
+from tcsim.ptx.stepping.stopped import Stopped
 from tcsim.ptx.stepping.why import Why
-from tcsim.ptx.text.syntax import Function
-from tcsim.tma.map import TensorMap
+from tcsim.ptx.text.syntax import Function, place_of
 
 Until = int | str | Breakpoint | Callable[["Session"], Any]
 
 
-class Session:
+class Session(Stopped):
     """A launch that stands before an instruction. `Kernel.session` makes it."""
 
     def __init__(
         self, launch: Launch, function: Function, text: str, finish: Callable[[Grid, bool], Any], most: int
     ) -> None:
-        self.launch, self.function = launch, function
-        self.lines = text.splitlines()
-        self.memory = launch.memory
+        super().__init__(launch, function, text)
         self.breakpoints: dict[int, Breakpoint] = {}
-        self.arrays: dict[str, Named] = {}
         self._finish, self._most, self._numbers = finish, most, 0
-        self.start = Snapshot(launch.memory)
         self._begin()
 
     def _begin(self) -> None:
@@ -67,7 +57,7 @@ class Session:
         def ours(own: Block, site: Site, mask: Array) -> str | None:
             if block is not None and own.index != tuple(block):
                 return None
-            return "stepped" if warp is None or _executes(own, site, mask, warp) else None
+            return "stepped" if warp is None or mask[warp * LANES : (warp + 1) * LANES].any() else None
 
         for _ in range(count):
             self._go(ours)
@@ -84,8 +74,7 @@ class Session:
             same = own is block and bool(np.isin(np.flatnonzero(mask) // LANES, warps).any())
             return "another source line" if same and _line(site) != now else None
 
-        self._go(another)
-        return self.where()
+        return self._go(another)
 
     def run(self, until: Until | None = None) -> state.Where:
         """Go on until a breakpoint, `until`, or the end.
@@ -103,11 +92,11 @@ class Session:
                     return f"{own}" if not number else f"breakpoint {number}: {own}"
             return None
 
-        self._go(stopping)
-        return self.where()
+        return self._go(stopping)
 
-    def _go(self, stops: Callable[[Block, Site, Array], str | None]) -> None:
+    def _go(self, stops: Callable[[Block, Site, Array], str | None]) -> state.Where:
         self.stepper.go(stops)
+        return self.where()
 
     def restart(self) -> state.Where:
         """Begin again: global memory is what it was before the launch."""
@@ -165,150 +154,13 @@ class Session:
             )
         del self.breakpoints[number]
 
-    # --- what is there
-
-    @property
-    def position(self) -> int:
-        """Instructions begun, each counted once for the threads that execute it together."""
-        return self.stepper.log.position
-
-    @property
-    def ended(self) -> bool:
-        """Whether the launch has ended."""
-        return self.stepper.worker.ended
+    # --- what it came to
 
     @property
     def result(self) -> Any:
         """The `Run` of the launch; None while it goes on."""
         completed = self.stepper.grid.completed
         return None if completed is None else self._finish(self.stepper.grid, completed)
-
-    @property
-    def hazards(self) -> list[Hazard]:
-        """What was wrong so far, as `Run.hazards` will say it, and what the observers of clusters that run have found."""
-        return self.stepper.grid.found()
-
-    @property
-    def new_hazards(self) -> list[Hazard]:
-        """Those since the launch last went on with `run`."""
-        return self.stepper.grid.found()[self._hazards :]
-
-    @property
-    def blocks(self) -> list[Block]:
-        """The blocks that run, and those of the cluster that ended last."""
-        return self.stepper.grid.blocks
-
-    @property
-    def line(self) -> int | None:
-        """The line of PTX of the instruction that comes next."""
-        return self.stepper.site.item.line if self.stepper.site is not None else None
-
-    @property
-    def threads(self) -> tuple[int, ...]:
-        """The threads that execute it."""
-        return tuple(np.flatnonzero(self.stepper.mask).tolist()) if self.stepper.mask is not None else ()
-
-    @property
-    def block(self) -> tuple[int, int, int] | None:
-        """Their block; the last one after the end."""
-        return self.stepper.block.index if self.stepper.block is not None else None
-
-    def where(self) -> state.Where:
-        """Where every thread stands, and what those that wait wait for."""
-        at = self.stepper
-        found = [
-            own
-            for block in self.blocks
-            for own in state.standing(block, *((at.site, at.mask) if block is at.block else (None, None)))
-        ]
-        return state.Where(self.position, self.ended, at.reason, tuple(found))
-
-    def listing(self, around: int = 5) -> list[str]:
-        """The PTX around the instruction that comes next."""
-        line = self.line
-        if line is None:
-            return []
-        first, last = max(line - around, 1), min(line + around, len(self.lines))
-        return [
-            f"{'=>' if own == line else '  '} {own:>5}  {self.lines[own - 1].rstrip()}"
-            for own in range(first, last + 1)
-        ]
-
-    def registers(
-        self, name: str, warp: int | None = None, type: str | None = None, block: Any = None
-    ) -> state.Registers:
-        """A register of the lanes of a warp, decoded as its declared type or another one ("f32").
-
-        Raises OperandError for a register, warp or block that there is not.
-        """
-        own, site = self._block(block), self._site()
-        return state.registers(own, site, name, self._warp(warp), type)
-
-    def fragment(
-        self, line: int, operand: str, warp: int | None = None, block: Any = None, format: str | Format | None = None
-    ) -> matrices.Matrix:
-        """An operand of the tensor instruction at a line as the matrix that it is, from the registers or the tile that it names now.
-
-        format: what the elements are, where the instruction only knows their bits.
-
-        Raises OperandError for a line without such an instruction, or an operand that is not a matrix.
-        """
-        return matrices.fragment(self._block(block), line, operand, self._warp(warp), format)
-
-    def shared(
-        self, address: int = SHARED_START, size: int | None = None, *, swizzle: str = "NONE", block: Any = None,
-        tile: int | MatrixDescriptor | TensorMap | Layout | None = None, rows: int | None = None, columns: int | None = None,
-        format: str | Format | None = None, pitch: int | None = None, major: Major = "K",
-    ) -> state.Shown:  # fmt: skip
-        """Shared memory: bytes, in the order before a swizzle; or with `rows` or `tile` the matrix that it is (`matrices.tile`).
-
-        tile: a MatrixDescriptor, a TensorMap whose box lies at the address, or a Layout in elements from there on.
-        Raises OperandError for what does not fit, or lies outside.
-        """
-        own = self._block(block)
-        if tile is None and rows is None:
-            return matrices.octets(own, address, own.spaces.shared.size - address if size is None else size, swizzle)
-        return matrices.tile(
-            own, address if tile is None else tile, rows, columns, format, address=address, swizzle=swizzle, pitch=pitch, major=major
-        )  # fmt: skip
-
-    def mbarriers(self) -> list[state.Barrier]:
-        """The mbarriers that were initialised: phase, arrivals and bytes that are missing."""
-        return [found for block in self.blocks for found in state.barriers(block)]
-
-    def groups(self) -> list[state.InFlight]:
-        """The work in flight, the oldest first: copies and multiplications, with their groups."""
-        return [found for block in self.blocks for found in state.in_flight(block, self.stepper.log)]
-
-    def tmem(
-        self,
-        columns: tuple[int, int] = (0, 8),
-        lanes: tuple[int, int] = (0, 128),
-        format: str = "f32",
-        block: Any = None,
-    ) -> matrices.Matrix:
-        """Tensor Memory of a block as a matrix: lanes are rows. Raises OperandError for cells that there are not."""
-        return matrices.tensor_memory(self._block(block), lanes, columns, format)
-
-    def name(
-        self, name: str, address: int, shape: tuple[int, ...], format: Any, strides: tuple[int, ...] | None = None
-    ) -> None:
-        """Call some of global memory by a name, so that `why` says a[3, 0:16] and takes it.
-
-        format: a number format ("f16") or a NumPy dtype. strides: bytes from one index to the next of each dimension; packed if left out.
-        Raises OperandError for a shape, strides or a format that are none.
-        """
-        self.arrays[name] = Named.of(name, address, shape, format, strides)
-
-    def global_matrix(self, name: str) -> matrices.Matrix:
-        """An array of global memory that has a name, as it is now; its leading dimensions as rows.
-
-        Raises OperandError for a name that none has.
-        """
-        if name not in self.arrays:
-            close = listing(self.arrays) or "none has a name yet"
-            raise OperandError(f"no array {shortened(name)}; valid: {close}")
-        return matrices.in_global_memory(self.memory, self.arrays[name])
 
     # --- why
 
@@ -325,29 +177,6 @@ class Session:
         """
         return asked(self, what, register, lane, size, block)
 
-    # --- which
-
-    def _block(self, index: Any) -> Block:
-        if index is None and self.stepper.block is not None:
-            return self.stepper.block
-        for own in self.blocks:
-            if index is not None and own.index == tuple(index):
-                return own
-        there = ", ".join(str(own.index) for own in self.blocks[:8])
-        raise OperandError(f"no block {shortened(index)} runs; valid: {there or 'none has begun'}")
-
-    def _warp(self, warp: int | None) -> int:
-        if warp is not None:
-            return warp
-        return self.threads[0] // LANES if self.threads else 0
-
-    def _site(self) -> Site:
-        if self.stepper.site is not None:
-            return self.stepper.site
-        return next(
-            own for own in self.launch.program.names.values() if isinstance(own, Site) and own.function is self.function
-        )
-
 
 def _breakpoint(place: Until, block: Any = None, warp: int | None = None) -> Breakpoint:
     if isinstance(place, Breakpoint):
@@ -363,12 +192,6 @@ def _breakpoint(place: Until, block: Any = None, warp: int | None = None) -> Bre
     )
 
 
-def _executes(block: Block, site: Site, mask: Array, warp: int) -> bool:
-    """Whether threads of a warp come to an instruction, executing it or not."""
-    return bool(mask[warp * LANES : (warp + 1) * LANES].any())
-
-
 def _line(site: Site) -> str:
     """The line of the kernel's source; of the PTX, where there is none."""
-    source = site.item.source
-    return source.places[0] if source is not None else str(site.item.line)
+    return place_of(site.item) or str(site.item.line)

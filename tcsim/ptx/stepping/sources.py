@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tcsim.isa.matrix.semantics import MatrixMove
@@ -11,43 +11,41 @@ from tcsim.model.statement import registers_in
 from tcsim.ptx.compile.ordinary import ordinary
 from tcsim.ptx.machine.arrays import LANES
 from tcsim.ptx.stepping.log import Asked, Event, Record
-from tcsim.ptx.stepping.moves import Byte, moved_by
+from tcsim.ptx.stepping.matrices import registers_of
+from tcsim.ptx.stepping.moves import Moved, moved_by
+from tcsim.ptx.stepping.places import Byte
 from tcsim.ptx.stepping.products import factors, is_product
-from tcsim.ptx.text.syntax import TYPE_BYTES, Address, Operand, Register, Vector
+from tcsim.ptx.text.syntax import TYPE_BYTES, Address, Operand, Vector
+
+Reads = tuple[tuple[tuple[Byte, ...], int], ...]
+"""Elements, as their bytes, and when each was read."""
 
 
 @dataclass(eq=False)
 class Group:
-    """Bytes that were read for one purpose, element by element, and when each element was."""
+    """Elements that were read for one purpose."""
 
     label: str  # "A[0, 0:16]"; empty: there is one purpose
-    elements: tuple[tuple[Byte, ...], ...]
-    times: tuple[int, ...]
+    reads: Reads
     accumulates: bool = False  # what a product is added to
 
     @property
     def bytes(self) -> list[Byte]:
         """All bytes."""
-        return [byte for element in self.elements for byte in element]
-
-    @property
-    def reads(self) -> tuple[tuple[tuple[Byte, ...], int], ...]:
-        """The elements, each with its time."""
-        return tuple(zip(self.elements, self.times, strict=True))
+        return [byte for element, _ in self.reads for byte in element]
 
 
 def joined(groups: list[Group]) -> Group:
     """Groups of one label of several executions, in their order."""
     label = groups[0].label
-    if len(groups) > 1 and label:
-        label = f"{label} x{len(groups)}"
-    elements = tuple(element for own in groups for element in own.elements)
-    return Group(label, elements, tuple(time for own in groups for time in own.times), groups[0].accumulates)
+    times = f" x{len(groups)}" if len(groups) > 1 and label else ""
+    return Group(label + times, tuple(read for own in groups for read in own.reads), groups[0].accumulates)
 
 
-def _group(label: str, elements: Iterable[tuple[Byte, ...]], before: int, accumulates: bool = False) -> Group:
-    own = tuple(elements)
-    return Group(label, own, (before,) * len(own), accumulates)
+def _alone(bytes: Iterable[Byte], before: int) -> tuple[Group, ...]:
+    """One group of elements of one byte; none without any."""
+    reads = tuple(((own,), before) for own in bytes)
+    return (Group("", reads),) if reads else ()
 
 
 @dataclass(eq=False)
@@ -64,48 +62,36 @@ def sources(record: Record, bytes: Iterable[Byte]) -> Sources:
     wanted, work = list(bytes), record.work
     before = record.time if work is None or work.fetched is None else work.fetched
     for asked in [work.asked] if work is not None else record.asked:
-        own = (
-            wanted if work is not None or len(record.asked) == 1 else [one for one in wanted if _asked_for(asked, one)]
-        )
+        whole = work is not None or len(record.asked) == 1
+        own = wanted if whole else [one for one in wanted if isinstance(one, int) or one[2] in asked.threads]
         if not own:
             continue
         if is_product(asked, work):
             found = factors(record.site, asked, work, record.block, own)
-            groups = [_group(label, elements, before, label[0] == "C") for label, elements in found.parts if elements]
-            return Sources(found.d, tuple(groups), False)
+            parts = ((label, tuple((own, before) for own in elements)) for label, elements in found.parts if elements)
+            return Sources(found.d, tuple(Group(label, reads, label[0] == "C") for label, reads in parts), False)
         if work is not None or isinstance(asked.bound.model, (MatrixMove, FragmentMove)):
             return _moved(record, asked, own, before)
     return _plain(record, wanted)
 
 
-def _asked_for(asked: Asked, byte: Byte) -> bool:
-    return isinstance(byte, int) or byte[2] in asked.threads
-
-
 def _moved(record: Record, asked: Asked, bytes: list[Byte], before: int) -> Sources:
     found, moved = list[Byte](), moved_by(record.site, asked, record.block, record.work)
     for byte in bytes:
-        if isinstance(byte, int):
-            source, combined = moved.memory(byte)
-            found += [source] if source is not None else []
-            found += [byte] if combined else []
-        else:
-            source = _of_register(record, asked, moved, byte)
-            found += [source] if source is not None else []
-    return Sources("", (_group("", ((own,) for own in found), before),) if found else (), True)
+        source, combined = moved.memory(byte) if isinstance(byte, int) else (_of_register(asked, moved, byte), False)
+        found += [own for own in (source, byte if combined else None) if own is not None]
+    return Sources("", _alone(found, before), True)
 
 
-def _of_register(record: Record, asked: Asked, moved: object, byte: tuple[int, int, int, int]) -> Byte | None:
+def _of_register(asked: Asked, moved: Moved, byte: tuple[int, int, int, int]) -> Byte | None:
     _, number, thread, at = byte
     for name, numbers in asked.bound.results:
         own = numbers.tolist()
         if number in own and thread in asked.threads:
-            place = asked.threads.tolist().index(thread)
-            table = moved.registers.get(name)  # type: ignore[attr-defined]
+            table = moved.registers.get(name)
             width = 0 if table is None else table.shape[1] // len(own)
             if at < width:
-                source: Byte | None = moved.register(name, place, own.index(number) * width + at)  # type: ignore[attr-defined]
-                return source
+                return moved.register(name, asked.threads.tolist().index(thread), own.index(number) * width + at)
     return None
 
 
@@ -119,8 +105,7 @@ def _plain(record: Record, bytes: list[Byte]) -> Sources:
         own, copied = _of_memory(record, byte) if isinstance(byte, int) else _of_thread(record, byte)
         found += own
         moved = moved and copied
-    unique = tuple((own,) for own in dict.fromkeys(found))
-    return Sources("", (_group("", unique, record.time),) if unique else (), moved)
+    return Sources("", _alone(dict.fromkeys(found), record.time), moved)
 
 
 def _last(events: list[Event], byte: int) -> tuple[int, int] | None:
@@ -143,11 +128,8 @@ def _of_memory(record: Record, byte: int) -> tuple[list[Byte], bool]:
     path = ordinary(item.opcode).path
     if path == "call":  # an argument or a result: it was loaded before it was stored
         source = record.reads[found[0]] if found[0] < len(record.reads) else None
-        return (
-            ([int(source.numbers[found[1]]) + at], True)
-            if source is not None and found[1] < len(source.numbers)
-            else ([], False)
-        )
+        known = source is not None and found[1] < len(source.numbers)
+        return ([int(source.numbers[found[1]]) + at], True) if source is not None and known else ([], False)
     if path == "store" and len(item.operands) > 1:
         parts = item.operands[1].items if isinstance(item.operands[1], Vector) else (item.operands[1],)
         width = max(event.size // len(parts), 1)
@@ -170,7 +152,7 @@ def _of_thread(record: Record, byte: tuple[int, int, int, int]) -> tuple[list[By
     given = item.operands[1:]
     if path == "move" and given:
         return _unpacked(record, item.operands[0], given[0], thread, place, at), True
-    width = TYPE_BYTES.get(record.site.function.registers.get(_name(record, number), ("b32",))[0], 4)
+    width = TYPE_BYTES.get(record.site.type_of(number), 4)
     halves = [word for word in words if word.endswith("x2") and word[0] in "fbe"]
     if path == "convert" and halves and len(given) == 2:  # the first source goes into the upper half
         return _bytes(record, given[0 if at >= width // 2 else 1], thread), False
@@ -184,12 +166,9 @@ def _of_thread(record: Record, byte: tuple[int, int, int, int]) -> tuple[list[By
 
 def _place(record: Record, number: int) -> tuple[int, int]:
     """Which of the registers of a destination one is, and how many it has."""
-    first = record.site.item.operands[0] if record.site.item.operands else None
-    items = first.items if isinstance(first, Vector) else (first,)
-    for place, own in enumerate(items):
-        if isinstance(own, Register) and record.site.numbers[own.name] == number:
-            return place, len(items)
-    return 0, len(items)
+    operands = record.site.item.operands
+    numbers: list[int | None] = registers_of(record.site, operands[0]) if operands else [None]
+    return numbers.index(number) if number in numbers else 0, len(numbers)
 
 
 def _loaded(record: Record, parts: int, thread: int, place: int, at: int) -> list[Byte]:
@@ -214,20 +193,11 @@ def _unpacked(record: Record, to: Operand, what: Operand, thread: int, place: in
     return _bytes(record, what, thread, (at,))
 
 
-def _name(record: Record, number: int) -> str:
-    return next((name for name, own in record.site.numbers.items() if own == number), "")
-
-
 def _bytes(record: Record, operand: Operand, thread: int, which: Iterable[int] | None = None) -> list[Byte]:
     """The bytes of the registers of an operand; none of a number."""
-    return list(_of_operand(record, operand, thread, None if which is None else list(which)))
-
-
-def _of_operand(record: Record, operand: Operand, thread: int, which: list[int] | None) -> Iterator[Byte]:
-    if isinstance(operand, Address):
-        return
-    for name in registers_in(operand):
+    found = list[Byte]()
+    for name in () if isinstance(operand, Address) else registers_in(operand):
         width = TYPE_BYTES.get(record.site.function.registers[name][0], 4)
-        for at in range(width) if which is None else which:
-            if at < width:
-                yield record.block, record.site.numbers[name], thread, at
+        wanted = range(width) if which is None else which
+        found += [(record.block, record.site.numbers[name], thread, at) for at in wanted if at < width]
+    return found

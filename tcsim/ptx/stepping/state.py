@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from tcsim.ptx.machine.deadlock import waiting_for
 from tcsim.ptx.stepping import text
 from tcsim.ptx.stepping.log import Log
 from tcsim.ptx.stepping.places import runs, taken_apart
-from tcsim.ptx.text.syntax import Instruction
+from tcsim.ptx.text.syntax import Instruction, place_of, statement, unscoped
 
 _FLOATS = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
 
@@ -51,15 +51,12 @@ class Standing(Shown):
 
     def lines(self) -> list[str]:
         """The place, then who is there."""
-        mask = np.zeros(-(-(max(self.threads, default=0) + 1) // LANES) * LANES, bool)
-        mask[list(self.threads)] = True
-        sign = "=>" if self.next else "  "
-        found = [text.cut(f"{sign} line {self.line:<5} {self.text}")]
-        who = f"block {','.join(map(str, self.block))}, {text.threads(mask)}"
-        found.append(text.cut(f"   {who}" + (f", {text.place(self.source)}" if self.source else "")))
-        if self.waits:
-            found.append(text.cut(f"   {self.waits}"))
-        return found
+        source = f", {text.place(self.source)}" if self.source else ""
+        return text.fitted(
+            f"{'=>' if self.next else '  '} line {self.line:<5} {self.text}",
+            f"   {text.block(self.block)}, {text.threads(self.threads)}{source}",
+            f"   {self.waits}" if self.waits else "",
+        )
 
 
 @dataclass(frozen=True)
@@ -79,22 +76,19 @@ class Where(Shown):
 
 def standing(block: Block, site: Site | None, mask: Array | None) -> list[Standing]:
     """The threads of a block; site and mask: those whose instruction comes next, if they are of this block."""
-    found = []
+    places: list[tuple[Array, Instruction | None, str | None, bool]] = []
     if site is not None and mask is not None:
-        found.append(_standing(block, mask, site.item, None, True))
-    for fiber in sorted(
-        (*block.fibers.ready.values(), *block.fibers.waiting), key=lambda own: int(np.argmax(own.mask))
-    ):
+        places.append((mask, site.item, None, True))
+    for fiber in sorted((*block.fibers.ready.values(), *block.fibers.waiting), key=lambda own: int(own.mask.argmax())):
         item = next((own for own in block.program.lines[fiber.block] if own is not None), None)
-        found.append(_standing(block, fiber.mask, item, waiting_for(block, fiber) if fiber.waits else None, False))
-    return found
-
-
-def _standing(block: Block, mask: Array, item: Instruction | None, waits: str | None, next: bool) -> Standing:
-    return Standing(
-        block.index, tuple(np.flatnonzero(mask).tolist()), item.line if item else 0,
-        item.source.places[0] if item and item.source else None, text.statement(item) if item else "(the end)", waits, next,
-    )  # fmt: skip
+        places.append((fiber.mask, item, waiting_for(block, fiber) if fiber.waits else None, False))
+    return [
+        Standing(
+            block.index, tuple(np.flatnonzero(own).tolist()), item.line if item else 0, place_of(item) if item else None,
+            statement(item) if item else "(the end)", waits, next,
+        )
+        for own, item, waits, next in places
+    ]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -110,20 +104,18 @@ class Registers(Shown):
 
     def lines(self) -> list[str]:
         """Eight lanes a line."""
-        head = f"{self.name} (.{self.type}), block {','.join(map(str, self.block))}, warp {self.warp}"
+        head = f"{self.name} (.{self.type}), {text.block(self.block)}, warp {self.warp}"
         cells = [text.number(value) for value in self.values]
-        table = [cells[first : first + 8] for first in range(0, LANES, 8)]
         if max(map(len, cells)) > 7 and self.type[0] == "b":
-            table = [[f"{code:x}" for code in self.codes[first : first + 8]] for first in range(0, LANES, 8)]
-        return [
-            head,
-            *text.matrix(table, [f"lane {first}" for first in range(0, LANES, 8)], [f"+{i}" for i in range(8)]),
-        ]
+            cells = [f"{code:x}" for code in self.codes]
+        rows = range(0, LANES, 8)
+        table = [cells[first : first + 8] for first in rows]
+        return [head, *text.matrix(table, [f"lane {first}" for first in rows], [f"+{i}" for i in range(8)])]
 
 
 def registers(block: Block, site: Site, name: str, warp: int, type: str | None) -> Registers:
     """A register by name. Raises OperandError for one that the function does not have, and for a warp that there is not."""
-    own = name if name in site.numbers else next((key for key in site.numbers if key.partition("#")[0] == name), None)
+    own = name if name in site.numbers else next((key for key in site.numbers if unscoped(key) == name), None)
     if own is None:
         close = listing(nearest(str(name), site.numbers)) or "it has none"
         raise OperandError(f"registers: no register {shortened(name)} in {site.function.name}; nearest: {close}")
@@ -136,9 +128,7 @@ def registers(block: Block, site: Site, name: str, warp: int, type: str | None) 
 
 
 def _integers(codes: Array) -> tuple[int, ...]:
-    if codes.dtype.kind == "V":
-        return tuple(int.from_bytes(bytes(own), "little") for own in codes)
-    return tuple(int(own) for own in codes)
+    return tuple(int.from_bytes(own.tobytes(), "little") for own in codes)
 
 
 def valued(codes: Array, type: str) -> tuple[Any, ...]:
@@ -168,23 +158,18 @@ class Barrier(Shown):
     def lines(self) -> list[str]:
         """One line."""
         said = f"{self.pending} of {self.expected} arrivals and {self.bytes} bytes missing"
-        return [f"{self.address:#07x}  block {','.join(map(str, self.block))}  phase {self.phase}  {said}"]
+        return [f"{self.address:#07x}  {text.block(self.block)}  phase {self.phase}  {said}"]
 
 
-def barriers(block: Block) -> list[Barrier]:
+def barriers(block: Block) -> Iterator[Barrier]:
     """The objects that were initialised and not invalidated, by address."""
-    found = []
     for offset in sorted(block.mbarriers.live):
         try:
             fields = unpack(block.mbarriers.word(block.rank << 24 | offset) & ~1, block.arch)
         except TcsimError:
             continue
-        found.append(
-            Barrier(
-                block.index, offset, fields["phase"], fields["expected"], fields["pending"], fields.get("tx_count", 0)
-            )
-        )
-    return found
+        counts = (fields.get(name, 0) for name in ("phase", "expected", "pending", "tx_count"))
+        yield Barrier(block.index, offset, *counts)
 
 
 @dataclass(frozen=True)
@@ -197,50 +182,32 @@ class InFlight(Shown):
     line: int
     source: str | None
     text: str
-    group: (
-        int | None
-    )  # groups that were committed after it and with it: a wait for fewer waits for it; None: not committed
+    group: int | None  # groups committed after and with it: a wait for fewer waits for it; None: not committed
     read: bool  # whether it has read what it reads
     writes: tuple[str, ...]  # the bytes that it will write
 
     def lines(self) -> list[str]:
         """The instruction, then its group and bytes."""
-        mask = np.zeros(-(-(max(self.threads) + 1) // LANES) * LANES, bool)
-        mask[list(self.threads)] = True
         group = "not committed" if self.group is None else f"group {self.group} from the newest"
         state = f"{self.kind}: {group}" if self.kind else "an mbarrier tells"
-        state += ", has read" if self.read else ", has not read"
-        found = [text.cut(f"line {self.line:<5} {self.text}"), text.cut(f"   {text.threads(mask)}; {state}")]
-        return found + ([text.cut(f"   writes {', '.join(self.writes)}")] if self.writes else [])
-
-
-def in_flight(block: Block, log: Log) -> list[InFlight]:
-    """The work in flight that a block issued, the oldest first."""
-    found = []
-    for flight in block.performer.queue.flights:
-        if flight.block is not block:
-            continue
-        work = log.work_of(flight.pending)
-        item = work.record.site.item
-        committed = (
-            int(block.performer.groups[flight.kind][flight.threads[0]]) - int(flight.groups[0])
-            if flight.kind in block.performer.groups
-            else 0
+        return text.fitted(
+            f"line {self.line:<5} {self.text}",
+            f"   {text.threads(self.threads)}; {state}, {'has read' if self.read else 'has not read'}",
+            f"   writes {', '.join(self.writes)}" if self.writes else "",
         )
-        group = committed - 1 if committed else None
-        found.append(
-            InFlight(
-                flight.kind, block.index, tuple(flight.threads.tolist()), item.line, str(item.source) if item.source else None,
-                text.statement(item), group, flight.fetched, bytes_in_words(_bytes(work.planned)),
-            )
+
+
+def in_flight(block: Block, log: Log) -> Iterator[InFlight]:
+    """The work in flight that a block issued, the oldest first."""
+    for flight in (own for own in block.performer.queue.flights if own.block is block):
+        work, groups = log.work_of(flight.pending), block.performer.groups.get(flight.kind)
+        item = work.record.site.item
+        later = int(groups[flight.threads[0]]) - int(flight.groups[0]) if groups is not None else 0
+        yield InFlight(
+            flight.kind, block.index, tuple(flight.threads.tolist()), item.line, str(item.source) if item.source else None,
+            statement(item), later - 1 if later else None, flight.fetched,
+            bytes_in_words(byte for event in work.planned for byte in event.bytes()),
         )  # fmt: skip
-    return found
-
-
-def _bytes(events: Iterable[Any]) -> Iterable[int]:
-    for event in events:
-        for first in event.numbers.tolist():
-            yield from range(first, first + event.size)
 
 
 def bytes_in_words(numbers: Iterable[int], most: int = 4) -> tuple[str, ...]:

@@ -9,58 +9,9 @@ import numpy as np
 
 from tcsim.ptx.machine.arrays import LANES, Array
 from tcsim.ptx.machine.deadlock import threads_in_words
-from tcsim.ptx.text.syntax import (
-    Address,
-    Group,
-    Immediate,
-    Instruction,
-    Negated,
-    Operand,
-    Pair,
-    Register,
-    Special,
-    Symbol,
-    Tensor,
-    Vector,
-)
+from tcsim.ptx.stepping.places import runs
 
 WIDTH = 80
-
-
-def statement(item: Instruction) -> str:
-    """An instruction as PTX writes it.
-
-    >>> statement(Instruction("mov.u32", (Register("%r1"), Special("tid.x")), 1, 1, Register("%p"), True))
-    '@!%p mov.u32 %r1, %tid.x;'
-    """
-    guard = f"@{'!' if item.negated else ''}{item.predicate.name} " if item.predicate else ""
-    given = ", ".join(_operand(operand) for operand in item.operands)
-    return f"{guard}{item.opcode}{' ' if given else ''}{given};"
-
-
-def _operand(operand: Operand) -> str:
-    if isinstance(operand, Register):
-        return operand.name.partition("#")[0]
-    if isinstance(operand, Special):
-        return f"%{operand.name}"
-    if isinstance(operand, Immediate):
-        return (
-            str(operand.value)
-            if operand.kind == "int"
-            else f"0{operand.kind[0]}{operand.value:0{int(operand.kind[1:]) // 4}X}"
-        )
-    if isinstance(operand, Symbol):
-        return operand.name.partition("#")[0] + (f"+{operand.offset}" if operand.offset else "")
-    if isinstance(operand, Address):
-        return f"[{_operand(operand.base)}{f'+{operand.offset}' if operand.offset else ''}]"
-    if isinstance(operand, Tensor):
-        return f"[{_operand(operand.base)}, {{{', '.join(map(_operand, operand.coordinates))}}}]"
-    if isinstance(operand, (Vector, Group)):
-        inner = ", ".join(map(_operand, operand.items))
-        return f"{{{inner}}}" if isinstance(operand, Vector) else f"({inner})"
-    if isinstance(operand, Pair):
-        return f"{_operand(operand.first)}|{_operand(operand.second)}"
-    return f"!{_operand(operand.register)}" if isinstance(operand, Negated) else "_"
 
 
 def place(source: str) -> str:
@@ -81,22 +32,40 @@ def cut(text: str, width: int = WIDTH) -> str:
     return text if len(text) <= width else text[: max(width - 3, 0)] + "..."
 
 
-def threads(mask: Array) -> str:
-    """The threads of a mask: by warps where those are whole, by lanes where it is one warp.
+def fitted(*lines: str) -> list[str]:
+    """Lines that fit; empty ones are left out."""
+    return [cut(line) for line in lines if line]
 
-    >>> threads(np.arange(64) < 32), threads(np.arange(64) // 4 == 9)
+
+def block(index: Iterable[int]) -> str:
+    """A block by its index.
+
+    >>> block((1, 0, 2))
+    'block 1,0,2'
+    """
+    return f"block {','.join(map(str, index))}"
+
+
+def threads(numbers: Iterable[int]) -> str:
+    """Threads: by warps where those are whole, by lanes where it is one warp.
+
+    >>> threads(range(32)), threads([36, 37, 38, 39])
     ('warp 0', 'warp 1 lanes 4-7')
     """
-    per = mask.reshape(-1, LANES)
-    own = np.flatnonzero(per.any(1)).tolist()
-    if not own:
-        return "no thread"
-    if per[own].all():
-        return f"warp {own[0]}" if len(own) == 1 else f"warps {ranges(own)}"
-    if len(own) == 1:
-        lanes = np.flatnonzero(per[own[0]]).tolist()
-        return f"warp {own[0]} lane{'s' if len(lanes) > 1 else ''} {ranges(lanes)}"
-    return threads_in_words(mask)
+    every = sorted(set(numbers))
+    warps = sorted({thread // LANES for thread in every})
+    if every and len(every) == len(warps) * LANES:
+        return f"warp{'s' if len(warps) > 1 else ''} {ranges(warps)}"
+    return lanes(every) if len(warps) == 1 else threads_in_words(np.isin(np.arange(max(every, default=0) + 1), every))
+
+
+def lanes(threads: Sequence[int]) -> str:
+    """Threads of one warp.
+
+    >>> lanes([33, 34])
+    'warp 1 lanes 1-2'
+    """
+    return f"warp {threads[0] // LANES} lane{'s' if len(threads) > 1 else ''} {ranges(own % LANES for own in threads)}"
 
 
 def ranges(numbers: Iterable[int], most: int = 6) -> str:
@@ -105,13 +74,7 @@ def ranges(numbers: Iterable[int], most: int = 6) -> str:
     >>> ranges([0, 1, 2, 5, 8, 9])
     '0-2, 5, 8-9'
     """
-    found: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if found and number == found[-1][1] + 1:
-            found[-1][1] = number
-        else:
-            found.append([number, number])
-    shown = [f"{first}" if first == last else f"{first}-{last}" for first, last in found]
+    shown = [f"{first}" if count == 1 else f"{first}-{first + count - 1}" for first, count in runs(numbers)]
     return ", ".join(shown[:most]) + (", ..." if len(shown) > most else "")
 
 

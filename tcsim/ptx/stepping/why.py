@@ -7,9 +7,10 @@ tree has about as many nodes as the kernel has instructions on the way, not as m
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 from tcsim.core.errors import OperandError, shortened
@@ -17,10 +18,10 @@ from tcsim.ptx.machine.arrays import LANES
 from tcsim.ptx.stepping import text
 from tcsim.ptx.stepping.arrays import Named
 from tcsim.ptx.stepping.log import Log, Record, Work
-from tcsim.ptx.stepping.moves import Byte
-from tcsim.ptx.stepping.places import taken_apart
-from tcsim.ptx.stepping.sources import Group, Sources, joined, sources
-from tcsim.ptx.stepping.state import bytes_in_words, valued
+from tcsim.ptx.stepping.places import Byte, taken_apart
+from tcsim.ptx.stepping.sources import Group, Reads, Sources, joined, sources
+from tcsim.ptx.stepping.state import Shown, bytes_in_words, valued
+from tcsim.ptx.text.syntax import place_of, statement, unscoped
 
 SCREEN = 22
 """Lines of a tree that are shown at once."""
@@ -44,12 +45,6 @@ class Trail:
     _kept: dict[tuple[int, Byte], Sources] = field(default_factory=dict)
     _flying: dict[int, list[Work]] = field(default_factory=dict)
 
-    def writer(self, byte: Byte, before: int) -> Record | None:
-        """What wrote a byte last, before a time."""
-        if isinstance(byte, int):
-            return self.log.store(byte, before)
-        return self.log.writer(*byte[:3], before)
-
     def one(self, record: Record, byte: Byte) -> Sources:
         """What one byte was made of; kept."""
         key = record.time, byte
@@ -60,7 +55,7 @@ class Trail:
     def origin(self, byte: Byte, before: int) -> Byte | Record | None:
         """Where a byte comes from: one that nothing wrote, the instruction that computed it, or None of a constant or a fill."""
         for _ in range(_STEPS):
-            record = self.writer(byte, before)
+            record = self.log.writer(byte, before)
             if record is None:
                 return byte
             found = self.one(record, byte)
@@ -68,7 +63,7 @@ class Trail:
                 return None
             if not found.moved or len(found.groups) != 1 or len(found.groups[0].bytes) != 1:
                 return record
-            byte, before = found.groups[0].bytes[0], found.groups[0].times[0]
+            (((byte,), before),) = found.groups[0].reads
         return byte
 
     def under_way(self, time: int) -> list[Work]:
@@ -118,21 +113,16 @@ class Trail:
 
     def register_name(self, block: int, number: int) -> str:
         """The name of a register in the function that wrote it last."""
-        for record in reversed(self.log.writers.get((block, number), ())):
-            for name, own in record.site.numbers.items():
-                if own == number:
-                    return name.partition("#")[0]
-        return f"register {number}"
+        names = (own.site.name_of(number) for own in reversed(self.log.writers.get((block, number), ())))
+        return next((unscoped(name) for name in names if name), f"register {number}")
 
     def value(self, record: Record, byte: tuple[int, int, int, int]) -> str:
         """What a register held after a record."""
         _, number, thread, _ = byte
         if number not in record.values:
             return ""
-        name = next((own for own, place in record.site.numbers.items() if place == number), None)
-        type = record.site.function.registers[name][0] if name is not None else "b32"
-        code = record.values[number][thread : thread + 1]
-        (value,) = valued(code, type)
+        type = record.site.type_of(number)
+        (value,) = valued(record.values[number][thread : thread + 1], type)
         return f"{value:#x}" if type[0] == "b" and isinstance(value, int) else text.number(value)
 
 
@@ -143,23 +133,7 @@ def threads_text(threads: Iterable[int]) -> str:
     'warp 1 lanes 1-2'
     """
     own = sorted(set(threads))
-    warps = sorted({thread // LANES for thread in own})
-    if len(warps) > 1:
-        return f"threads {text.ranges(own)}"
-    lanes = [thread % LANES for thread in own]
-    return f"warp {warps[0]} lane{'s' if len(lanes) > 1 else ''} {text.ranges(lanes)}"
-
-
-Reads = tuple[tuple[tuple[Byte, ...], int], ...]
-"""Elements, as their bytes, and when each was read."""
-
-
-@dataclass(eq=False)
-class Part:
-    """Elements that were read, and the executions of one instruction that wrote them; none if nothing did."""
-
-    reads: Reads
-    records: tuple[Record, ...]
+    return text.lanes(own) if own[0] // LANES == own[-1] // LANES else f"threads {text.ranges(own)}"
 
 
 @dataclass(eq=False)
@@ -169,43 +143,56 @@ class Node:
     trail: Trail
     path: str  # "1.2": the second child of the first root
     label: str  # what the bytes are to what was made of them: "B[0:16, 1]", or empty
-    part: Part
+    reads: Reads
+    records: tuple[Record, ...]  # the executions of one instruction that wrote them; none if nothing did
     several: bool = False  # whether several instructions made them, each of which is a node below
 
     @property
     def bytes(self) -> list[Byte]:
         """All bytes."""
-        return [byte for element, _ in self.part.reads for byte in element]
+        return [byte for element, _ in self.reads for byte in element]
 
     @cached_property
     def made(self) -> dict[Record, list[Byte]]:
         """The executions that made the bytes, in order; of products those that their accumulator went through before too."""
         found: dict[Record, list[Byte]] = {}
-        if self.several or not self.part.records:
+        if self.several or not self.records:
             return found
-        for element, time in self.part.reads:
+        for element, time in self.reads:
             for byte in element:
-                record = self.trail.writer(byte, time)
+                record = self.trail.log.writer(byte, time)
                 if record is not None:
                     found.setdefault(record, []).append(byte)
         for record in list(found):
             found.update(self._earlier(record, found))
         return dict(sorted(found.items(), key=lambda item: item[0].time))
 
+    @property
+    def last(self) -> Record | None:
+        """The execution that made them last."""
+        return next(reversed(self.made)) if self.made else None
+
+    @property
+    def lines(self) -> list[int]:
+        """The lines of the instructions that made them."""
+        return sorted({own.site.item.line for own in self.made})
+
     def _earlier(self, record: Record, known: Mapping[Record, list[Byte]]) -> dict[Record, list[Byte]]:
         """The products that an accumulator went through before one, of the same spelling."""
         found: dict[Record, list[Byte]] = {}
         own, bytes = record, known[record]
         while len(found) < _CHAIN:
-            group = next((one for one in sources(own, bytes).groups if one.accumulates and one.elements), None)
-            if group is None:
-                break
-            before = self.trail.writer(group.elements[0][0], group.times[0])
-            if before is None or before.site.item.opcode != own.site.item.opcode or before in known:
+            group = next((one for one in sources(own, bytes).groups if one.accumulates and one.reads), None)
+            before = self._first_writer(group) if group is not None else None
+            if group is None or before is None or before.site.item.opcode != own.site.item.opcode or before in known:
                 break
             own, bytes = before, group.bytes
             found[own] = bytes
         return found
+
+    def _first_writer(self, group: Group) -> Record | None:
+        element, time = group.reads[0]
+        return self.trail.log.writer(element[0], time)
 
     @cached_property
     def _sources(self) -> tuple[str, list[Group]]:
@@ -215,8 +202,7 @@ class Node:
             found = sources(record, bytes)
             what = found.what
             for group in found.groups:
-                inner = group.accumulates and self.trail.writer(group.elements[0][0], group.times[0]) in self.made
-                if not inner:
+                if not (group.accumulates and self._first_writer(group) in self.made):
                     groups.setdefault(group.label, []).append(group)
         return what, [joined(own) for own in groups.values()]
 
@@ -224,17 +210,16 @@ class Node:
     def children(self) -> tuple[Node, ...]:
         """What the bytes were made of: a node for each purpose, or for each instruction that made a part."""
         if self.several:
-            return nodes(self.trail, self.path, self.part.reads)
+            return nodes(self.trail, self.path, self.reads)
         groups = self._sources[1]
         if len(groups) == 1 and not groups[0].label:
             return nodes(self.trail, self.path, groups[0].reads)
         return tuple(self._operand(number, group) for number, group in enumerate(groups, 1))
 
     def _operand(self, number: int, group: Group) -> Node:
-        path, own = f"{self.path}.{number}", parts(self.trail, group.reads)
-        if len(own) == 1:
-            return Node(self.trail, path, group.label, own[0])
-        return Node(self.trail, path, group.label, Part(group.reads, ()), several=True)
+        own = parts(self.trail, group.reads)
+        reads, records = own[0] if len(own) == 1 else (group.reads, ())
+        return Node(self.trail, f"{self.path}.{number}", group.label, reads, records, len(own) != 1)
 
     # --- words
 
@@ -242,7 +227,7 @@ class Node:
     def origin(self) -> str:
         """Where the elements come from if they were only moved, in their order; empty if they were computed."""
         own, constant = list[Byte](), 0
-        for element, time in self.part.reads[:_ELEMENTS]:
+        for element, time in self.reads[:_ELEMENTS]:
             found = self.trail.origin(element[0], time)
             if isinstance(found, Record):
                 return ""
@@ -257,31 +242,29 @@ class Node:
     @cached_property
     def notes(self) -> tuple[str, ...]:
         """What is suspicious: memory that nothing wrote, or that work in flight was about to write."""
-        found: dict[str, None] = {}
-        memory = [(element[0], time) for element, time in self.part.reads[:_ELEMENTS] if isinstance(element[0], int)]
-        for byte, time in memory:
-            for work in self.trail.under_way(time):
-                if any(event.entry(byte) is not None for event in work.planned):
-                    found.setdefault(
-                        f"line {work.record.site.item.line} was in flight to these bytes: nothing waited for it"
-                    )
-        last = next(reversed(self.made)) if self.made else None
-        if last is not None and last.work is not None and not self._sources[1]:
-            found.setdefault(f"line {last.site.item.line} filled these bytes: what it copies ends before them")
-        if not self.several and not self.part.records and self.bytes and _kind(self.bytes[0]) in _FRESH:
+        found = [
+            f"line {work.record.site.item.line} was in flight to these bytes: nothing waited for it"
+            for (byte, *_), time in self.reads[:_ELEMENTS]
+            if isinstance(byte, int)
+            for work in self.trail.under_way(time)
+            if any(event.entry(byte) is not None for event in work.planned)
+        ]
+        if self.last is not None and self.last.work is not None and not self._sources[1]:
+            found.append(f"line {self.last.site.item.line} filled these bytes: what it copies ends before them")
+        if not self.several and not self.records and self.bytes and _kind(self.bytes[0]) in _FRESH:
             lost = "nothing that the log still has wrote these bytes: Kernel.session(log=) keeps more"
-            found.setdefault(lost if self.trail.log.first else "nothing wrote these bytes before: zeros")
-        return tuple(found)
+            found.append(lost if self.trail.log.first else "nothing wrote these bytes before: zeros")
+        return tuple(dict.fromkeys(found))
 
     def head(self) -> str:
         """The bytes and, if they were only moved, where they come from."""
         place = self.trail.bytes_text(self.bytes)
         name = f"{self.label}: {place}" if self.label else place
         first = self.bytes[0] if self.bytes else None
-        if self.part.records and isinstance(first, tuple) and len({byte[:3] for byte in self.bytes}) == 1:  # type: ignore[index]
-            value = self.trail.value(self.part.records[-1], first)
+        if self.records and isinstance(first, tuple) and len({byte[:3] for byte in self.bytes}) == 1:  # type: ignore[index]
+            value = self.trail.value(self.records[-1], first)
             name += f" = {value}" if value else ""
-        if not self.part.records and not self.several:
+        if not self.records and not self.several:
             return name + self._constants()
         if self.label and self.origin:
             name = f"{self.label} <- {self.origin}"
@@ -289,9 +272,7 @@ class Node:
 
     def _constants(self) -> str:
         """The numbers that elements of global memory were before the launch, if there are few."""
-        found = [
-            self.trail.named(element[0]) if isinstance(element[0], int) else None for element, _ in self.part.reads
-        ]
+        found = [self.trail.named(element[0]) if isinstance(element[0], int) else None for element, _ in self.reads]
         own = list(dict.fromkeys(item for item in found if item is not None))
         if not own or len(own) > 4 or None in found:
             return ""
@@ -301,51 +282,57 @@ class Node:
     @property
     def instruction(self) -> str:
         """The instruction that wrote the bytes, with its line."""
-        if not self.made:
+        if self.last is None:
             return ""
-        record = next(reversed(self.made))
-        item, count = record.site.item, len(self.made)
-        source = f" {text.place(item.source.places[0])}" if item.source else ""
+        item, count, lines = self.last.site.item, len(self.made), self.lines
+        source = f" {text.place(own)}" if (own := place_of(item)) else ""
         times = f" x{count}" if count > 1 else ""
-        lines = sorted({own.site.item.line for own in self.made})
         what = f" {self._sources[0]}" if self._sources[0] else ""
         shown = f"lines {lines[0]}-{lines[-1]}" if len(lines) > 1 else f"line {lines[0]}"
-        return f"{shown}{times}{source}:{what} {text.statement(item)}"
+        return f"{shown}{times}{source}:{what} {statement(item)}"
 
     def as_dict(self, depth: int = 4) -> dict[str, Any]:
         """As plain data; children down to a depth."""
-        record = next(reversed(self.made)) if self.made else None
+        record = self.last
+        item = record.site.item if record else None
         return {
             "path": self.path, "label": self.label, "bytes": self.trail.bytes_text(self.bytes), "origin": self.origin or None,
-            "instruction": text.statement(record.site.item) if record else None, "line": record.site.item.line if record else None,
-            "lines": sorted({own.site.item.line for own in self.made}) if record else [],
-            "source": record.site.item.source.places[0] if record and record.site.item.source else None,
-            "block": list(self.trail.blocks[record.block]) if record else None,
-            "executions": len(self.made) if record else 0, "notes": list(self.notes), "text": self.head(),
+            "instruction": statement(item) if item else None, "line": item.line if item else None, "lines": self.lines,
+            "source": place_of(item) if item else None, "block": list(self.trail.blocks[record.block]) if record else None,
+            "executions": len(self.made), "notes": list(self.notes), "text": self.head(),
             "children": [own.as_dict(depth - 1) for own in self.children] if depth > 0 else [],
             "more": len(self.children) if depth <= 0 else 0,
         }  # fmt: skip
 
 
-def parts(trail: Trail, reads: Reads) -> list[Part]:
+def parts(trail: Trail, reads: Reads) -> list[tuple[Reads, tuple[Record, ...]]]:
     """Elements by the instruction that wrote them, at whatever execution of it, or by the memory that nothing wrote."""
     found: dict[Any, tuple[list[tuple[tuple[Byte, ...], int]], dict[Record, None]]] = {}
     for element, time in reads:
         writers: dict[Record | None, list[Byte]] = {}
         for byte in element:
-            writers.setdefault(trail.writer(byte, time), []).append(byte)
+            writers.setdefault(trail.log.writer(byte, time), []).append(byte)
         for record, bytes in writers.items():
             own, records = found.setdefault(_kind(bytes[0]) if record is None else record.site, ([], {}))
             own.append((tuple(bytes), time))
             if record is not None:
                 records.setdefault(record)
-    return [Part(tuple(own), tuple(sorted(records, key=lambda one: one.time))) for own, records in found.values()]
+    return [(tuple(own), tuple(sorted(records, key=lambda one: one.time))) for own, records in found.values()]
 
 
 def nodes(trail: Trail, path: str, reads: Reads) -> tuple[Node, ...]:
     """A node for each part."""
     below = f"{path}." if path else ""
-    return tuple(Node(trail, f"{below}{number}", "", part) for number, part in enumerate(parts(trail, reads), 1))
+    return tuple(Node(trail, f"{below}{number}", "", *part) for number, part in enumerate(parts(trail, reads), 1))
+
+
+def _nearest_first(nodes: Iterable[Node]) -> Iterator[Node]:
+    """Nodes, then those below them, as far as they are asked for."""
+    pending = deque(nodes)
+    while pending:
+        node = pending.popleft()
+        yield node
+        pending.extend(node.children)
 
 
 def _kind(byte: Byte) -> str:
@@ -353,7 +340,7 @@ def _kind(byte: Byte) -> str:
 
 
 @dataclass(eq=False)
-class Why:
+class Why(Shown):
     """The answer to `Session.why`: what was asked for, and the tree of what made it."""
 
     asked: str
@@ -363,14 +350,9 @@ class Why:
     def remarks(self) -> tuple[tuple[str, str], ...]:
         """(path, what is suspicious there), of the nodes nearest to the root."""
         found: dict[str, str] = {}
-        pending = deque(self.nodes)
-        for _ in range(_WALK):
-            if not pending:
-                break
-            node = pending.popleft()
+        for node in islice(_nearest_first(self.nodes), _WALK):
             for note in node.notes:
                 found.setdefault(note, node.path)
-            pending.extend(node.children)
         return tuple((path, note) for note, path in found.items())
 
     def node(self, path: str) -> Node:
@@ -403,16 +385,12 @@ class Why:
 
     def _shown(self, most: int) -> set[Node]:
         """The nodes that are drawn: those nearest to the root."""
-        found: set[Node] = set()
-        left, pending = most, deque(self.nodes)
-        while pending:
-            node = pending.popleft()
-            cost = 2 if node.made else 1
-            if left < cost:
+        found, left = set[Node](), most
+        for node in _nearest_first(self.nodes):
+            left -= 2 if node.made else 1
+            if left < 0:
                 break
-            left -= cost
             found.add(node)
-            pending.extend(node.children)
         return found
 
     def as_dict(self, depth: int = 12) -> dict[str, Any]:
@@ -421,9 +399,6 @@ class Why:
             "asked": self.asked, "remarks": [{"path": path, "note": note} for path, note in self.remarks],
             "tree": [node.as_dict(depth) for node in self.nodes],
         }  # fmt: skip
-
-    def __str__(self) -> str:
-        return "\n".join(self.lines())
 
 
 def _all_drawn(nodes: Sequence[Node], shown: set[Node], margin: str) -> list[str]:

@@ -26,16 +26,16 @@ class Worker:
 
     def __init__(self, function: Callable[[], None]) -> None:
         self.ended = self.interrupted = self._closing = False
-        self._function, self._error = function, None
+        self._function = function
+        self._error: BaseException | None = None
         self._go, self._stood = Semaphore(0), Semaphore(0)
-        self._thread: Thread | None = None
+        self._thread = Thread(target=self._run, daemon=True, name="tcsim stepper")
 
     def resume(self) -> None:
         """Let the function go on until it pauses or ends; raises what it raised. Ctrl-C sets `interrupted`: it should pause soon."""
         if self.ended:
             return
-        if self._thread is None:
-            self._thread = Thread(target=self._run, daemon=True, name="tcsim stepper")
+        if self._thread.ident is None:
             self._thread.start()
         self._go.release()
         while True:
@@ -58,7 +58,7 @@ class Worker:
     def close(self) -> None:
         """End the function where it stands."""
         self._closing = True
-        if self._thread is not None and not self.ended:
+        if self._thread.ident is not None and not self.ended:
             self._go.release()
             self._thread.join()
         self.ended = True
@@ -75,5 +75,3 @@ class Worker:
         finally:
             self.ended = True
             self._stood.release()
-
-    _error: BaseException | None

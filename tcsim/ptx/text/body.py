@@ -5,33 +5,25 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from tcsim.core.errors import listing, nearest, shortened
+from tcsim.core.errors import listing, shortened
 from tcsim.isa.ordinary.special_registers import since
 from tcsim.ptx.text.expressions import CONSTANTS
 from tcsim.ptx.text.fitting import misplaced
 from tcsim.ptx.text.operands import read_operand, split
 from tcsim.ptx.text.scanner import (
-    BODY_DIRECTIVES,
     DECLARED,
-    INSTRUCTION,
-    LABEL,
-    LOC,
-    MOST_REGISTERS,
+    NAME,
     NUMBERS,
     PRAGMA,
-    REGISTERS,
     SINCE,
     SPACES,
-    TARGETS,
     WORD,
     Scanner,
     parameters,
 )
 from tcsim.ptx.text.spellings import known, refusal
 from tcsim.ptx.text.syntax import (
-    Address,
     Function,
-    Group,
     Instruction,
     Location,
     Module,
@@ -41,11 +33,23 @@ from tcsim.ptx.text.syntax import (
     Register,
     Special,
     Symbol,
-    Tensor,
     Vector,
+    leaves,
+    rebuilt,
 )
 
 AXES = (".x", ".y", ".z", ".w")
+DIRECTIVES = ("reg", *SPACES, "loc", "pragma", "branchtargets", "calltargets", "callprototype")
+MOST_REGISTERS = 1 << 20  # of one declaration
+LABEL = re.compile(rf"({NAME})\s*:(?!:)", re.ASCII)
+INSTRUCTION = re.compile(rf"(?:@(!?)\s*({NAME})\s+)?([a-z]\w*+(?:\s*+(?:\.|::)\w++(?::\d++)?)*+)\s*+([^;]*);", re.ASCII)
+LOC = re.compile(
+    rf"\.loc\s+(\d{{1,9}})\s+(\d{{1,9}})(?:\s+(\d{{1,9}}))?"
+    rf"(?:\s*,\s*function_name\s+{NAME}(?:\s*\+\s*\d+)?\s*,\s*inlined_at\s+(\d{{1,9}})\s+(\d{{1,9}})\s+(\d{{1,9}}))?",
+    re.ASCII,
+)
+REGISTERS = re.compile(rf"({NAME})(?:<\s*(\d{{1,10}})\s*>)?", re.ASCII)
+TARGETS = re.compile(r"\.(branchtargets|calltargets)\s+([^;]*);")
 
 
 @dataclass
@@ -69,16 +73,14 @@ class Scope:
     def family(self, name: str) -> str:
         """The type of a register that a list of this block declares, %r<100>; "" if none does."""
         prefix = name.rstrip("0123456789")
-        found = self.families.get(prefix)
+        type, count = self.families.get(prefix, ("", 0))
         index = name[len(prefix) :]
-        declared = found and index and len(index) < 10 and int(index) < found[1] and (index == "0" or index[0] != "0")
-        return found[0] if found and declared else ""
+        return type if _below(index, count) and (index == "0" or index[0] != "0") else ""
 
     def declare(self, name: str) -> bool:
         """Put a name into this block; False if it is there already. Registers, labels and variables share their names."""
         prefix = name.rstrip("0123456789")
-        digits, found = name[len(prefix) :], self.families.get(prefix)
-        if name in self.declared or (found and digits and len(digits) < 10 and int(digits) < found[1]):
+        if name in self.declared or _below(name[len(prefix) :], self.families.get(prefix, ("", 0))[1]):
             return False
         self.declared.add(name)
         return True
@@ -86,7 +88,7 @@ class Scope:
     def declare_list(self, prefix: str, type: str, count: int) -> bool:
         """Put the list %r<count> into this block; False if one of its registers is there already."""
         digits = (name[len(prefix) :] for name in self.declared if name.startswith(prefix))
-        if prefix in self.families or any(own.isdecimal() and len(own) < 10 and int(own) < count for own in digits):
+        if prefix in self.families or any(_below(own, count) for own in digits):
             return False
         self.families[prefix] = (type, count)
         return True
@@ -94,27 +96,30 @@ class Scope:
     def register(self, name: str) -> str | None:
         """The unique name of a register that is visible here, or None."""
         own = self.names.get(name)
-        if own is not None:
-            return own
-        type = self.family(name)
-        if type:
-            own = self.unique(name)
-            self.names[name] = own
-            self.function.made.registers[own] = (type, 1)
-            return own
-        own = self.parent.register(name) if self.parent else None
-        if own is not None:
-            self.names[name] = own
+        if own is None:
+            if type := self.family(name):
+                own = self.unique(name)
+                self.function.made.registers[own] = (type, 1)
+            elif self.parent is not None:
+                own = self.parent.register(name)
+            if own is not None:
+                self.names[name] = own
         return own
 
     def symbol(self, name: str) -> str:
         """The unique name of a label or variable of the function that is visible here; of anything else the name itself."""
-        scope: Scope | None = self
-        while scope is not None:
-            if name in scope.symbols:
-                return scope.symbols[name]
-            scope = scope.parent
-        return name
+        if name in self.symbols or self.parent is None:
+            return self.symbols.get(name, name)
+        return self.parent.symbol(name)
+
+    def resolved(self, operand: Operand) -> Operand:
+        """A symbol with its unique name; anything else as it is."""
+        return operand._replace(name=self.symbol(operand.name)) if isinstance(operand, Symbol) else operand
+
+
+def _below(digits: str, count: int) -> bool:
+    """Whether digits are a number below another."""
+    return digits.isdecimal() and len(digits) < 10 and int(digits) < count
 
 
 class BodyReader:
@@ -169,15 +174,18 @@ class BodyReader:
                 self._instruction()
         raise reader.error(f"the body of {self.made.name} does not end")
 
+    def _declared(self, name: str, start: int, shown: str = "") -> str:
+        """The unique name of what a block declares."""
+        if not self.scope.declare(name):
+            raise self.reader.error(f"{shown or shortened(name)[1:-1]} is declared twice in one block", start)
+        return self.scope.unique(name)
+
     def _label(self, match: re.Match[str]) -> None:
         name, reader = match[1], self.reader
         start, reader.at = reader.at, match.end()
         reader.skip()
         targets = TARGETS.match(reader.text, reader.at)
-        own = self.scope.unique(name)
-        if not self.scope.declare(name):
-            raise reader.error(f"{shortened(name)[1:-1]} is declared twice in one block", start)
-        self.scope.symbols[name] = own
+        own = self.scope.symbols[name] = self._declared(name, start)
         if targets:
             reader.require(f".{targets[1]}", SINCE.get(targets[1]), start)
             reader.at = targets.end()
@@ -214,23 +222,18 @@ class BodyReader:
             reader.at = match.end()
             self.source = self._located(match)
             return
-        word = reader.take(WORD, "a directive")[1]
-        reader.at -= len(word) + 1
+        word = reader.word()
         if word == "reg":
             self._registers()
         elif word in SPACES:
             start = reader.at
             variable = reader.declaration()
-            own = self.scope.unique(variable.name)
-            if not self.scope.declare(variable.name):
-                raise reader.error(f"{shortened(variable.name)} is declared twice in one block", start)
-            self.scope.symbols[variable.name] = own
+            own = self.scope.symbols[variable.name] = self._declared(variable.name, start, shortened(variable.name))
             self.made.variables[own] = reader.initial(variable)
         elif word == "pragma":
             reader.take(PRAGMA, "a pragma")
         else:
-            close = listing(nearest(word, BODY_DIRECTIVES))
-            raise reader.error(f"no directive .{word} in a function; nearest: {close}")
+            raise reader.unknown(f"no directive .{word} in a function", word, DIRECTIVES)
 
     def _registers(self) -> None:
         reader = self.reader
@@ -245,7 +248,7 @@ class BodyReader:
                 type = word
                 reader.require(f".{word}", SINCE.get(word), start)
             else:
-                raise reader.error(f"no type .{word}; nearest: {listing(nearest(word, DECLARED))}", start)
+                raise reader.unknown(f"no type .{word}", word, DECLARED, start)
         if not type:
             raise reader.error(f"registers without a type; valid: {listing(DECLARED)}", start)
         while True:
@@ -261,9 +264,7 @@ class BodyReader:
                 if not self.scope.declare_list(name, type, int(count)):
                     raise reader.error(f"a register of {name[:40]}<{count}> is declared twice in one block", start)
             else:
-                own = self.scope.unique(name)
-                if not self.scope.declare(name):
-                    raise reader.error(f"{shortened(name)[1:-1]} is declared twice in one block", start)
+                own = self._declared(name, start)
                 if name in CONSTANTS:
                     raise reader.error(f"{name} is a constant", start)
                 self.scope.names[name] = own
@@ -290,11 +291,8 @@ class BodyReader:
         scope = self.scope
         if (complaint := refusal(opcode)) is not None:
             raise reader.error(complaint, start)
-        found = scope.operands.get(rest)
         try:
-            if found is None:
-                found = self._operands(rest, scope)
-            operands, symbolic = found
+            operands, symbolic = scope.operands.get(rest) or self._operands(rest, scope)
             predicate = None
             if guard is not None:
                 own = scope.register(guard)
@@ -307,9 +305,9 @@ class BodyReader:
             spelled.check(operands)
         except ValueError as error:
             raise reader.error(f"{shortened(opcode)[1:-1]}: {error}", start) from None
-        version = (
-            spelled.version_of(operands, self.made.registers, self.module.target) if spelled.forms else spelled.version
-        )
+        version = spelled.version
+        if spelled.forms:
+            version = spelled.version_of(operands, self.made.registers, self.module.target)
         reader.require(shortened(opcode)[1:-1], version, start)
         for operand in operands:
             if type(operand) is Special:
@@ -333,21 +331,17 @@ class BodyReader:
             if operand is None:
                 operand = known[part] = read_operand(part, scope.register)
             listed.append(operand)
-        operands = tuple([self._apart(operand) for operand in listed] if self.vectors else listed)
-        found = operands, any(_names_symbol(operand) for operand in operands if type(operand) is not Register)
+        operands = rebuilt(tuple(listed), self._apart) if self.vectors else tuple(listed)
+        inner = (own for operand in operands if type(operand) is not Register for own in leaves(operand))
+        found = operands, any(isinstance(own, Symbol) for own in inner)
         scope.operands[rest] = found
         return found
 
     def _apart(self, operand: Operand) -> Operand:
         """An operand in which a register declared as a vector is its components."""
-        if isinstance(operand, Register) and operand.name in self.vectors:
-            axes = AXES[: self.vectors[operand.name]]
-            return Vector(tuple(Register(operand.name + axis) for axis in axes))
-        if isinstance(operand, (Vector, Group)):
-            return type(operand)(tuple(self._apart(item) for item in operand.items))
-        if isinstance(operand, Address):
-            return Address(self._apart(operand.base), operand.offset)
-        return operand
+        if not isinstance(operand, Register) or operand.name not in self.vectors:
+            return operand
+        return Vector(tuple(Register(operand.name + axis) for axis in AXES[: self.vectors[operand.name]]))
 
     def _finish(self) -> None:
         """Give symbols their unique names, now that all labels are known."""
@@ -364,32 +358,9 @@ class BodyReader:
                 continue
             found = self.made.body[index]
             if scope.parent is not None or self.made.labels:
-                operands = tuple(_resolved(operand, scope) for operand in found.operands)
-                found = self.made.body[index] = found._replace(operands=operands)
+                found = self.made.body[index] = found._replace(operands=rebuilt(found.operands, scope.resolved))
             self._placed(found)
 
     def _placed(self, item: Instruction) -> None:
         if complaint := misplaced(item, self.made, self.module):
             raise PtxError(f"{item.opcode}: {complaint}", item.line, item.column)
-
-
-def _names_symbol(operand: Operand) -> bool:
-    if isinstance(operand, (Address, Tensor)):
-        return isinstance(operand.base, Symbol)
-    if isinstance(operand, (Vector, Group)):
-        return any(_names_symbol(item) for item in operand.items)
-    return isinstance(operand, Symbol)
-
-
-def _resolved(operand: Operand, scope: Scope) -> Operand:
-    if isinstance(operand, Symbol):
-        return operand._replace(name=scope.symbol(operand.name))
-    if isinstance(operand, Vector):
-        return Vector(tuple(_resolved(item, scope) for item in operand.items))
-    if isinstance(operand, Group):
-        return Group(tuple(_resolved(item, scope) for item in operand.items))
-    if isinstance(operand, Address):
-        return Address(_resolved(operand.base, scope), operand.offset)
-    if isinstance(operand, Tensor):
-        return Tensor(_resolved(operand.base, scope), operand.coordinates)
-    return operand

@@ -17,18 +17,8 @@ _TOKEN = re.compile(
     r"|(?P<operator><<|>>|<=|>=|==|!=|&&|\|\||[-+*/%<>&^|?:~!()]))",
     re.ASCII,
 )
-_LEVELS = (
-    ("||",),
-    ("&&",),
-    ("|",),
-    ("^",),
-    ("&",),
-    ("==", "!="),
-    ("<", "<=", ">", ">="),
-    ("<<", ">>"),
-    ("+", "-"),
-    ("*", "/", "%"),
-)
+_LEVELS = tuple(own.split() for own in ("||", "&&", "|", "^", "&", "== !=", "< <= > >=", "<< >>", "+ -", "* / %"))
+"""The binary operators, those that bind least first."""
 Value = tuple[int, bool]
 """An integer of 64 bits, and whether it is unsigned."""
 
@@ -46,6 +36,7 @@ _ARITHMETIC: dict[str, Callable[[int, int], int]] = {
     "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b, "/": _divided,
     "%": lambda a, b: a - b * _divided(a, b), "&": lambda a, b: a & b, "|": lambda a, b: a | b, "^": lambda a, b: a ^ b,
 }  # fmt: skip
+_UNARY: dict[str, Callable[[int], int]] = {"-": lambda a: -a, "+": lambda a: a, "~": lambda a: ~a}
 _LOGIC: dict[str, Callable[[int, int], bool]] = {
     "==": lambda a, b: a == b, "!=": lambda a, b: a != b, "<": lambda a, b: a < b, "<=": lambda a, b: a <= b,
     ">": lambda a, b: a > b, ">=": lambda a, b: a >= b, "&&": lambda a, b: bool(a and b), "||": lambda a, b: bool(a or b),
@@ -65,21 +56,23 @@ def constant(text: str) -> int:
         raise PtxError(f"a constant expression of {len(text)} characters; valid: up to {LONGEST}")
     try:
         return _Parser(text).whole()
-    except (ValueError, ZeroDivisionError, IndexError):
+    except (ValueError, ZeroDivisionError, LookupError):
         raise PtxError(f"{shortened(text)} is not an integer constant") from None
+
+
+def unsigned(digits: str) -> int:
+    """An integer as PTX writes it: decimal, 0x, 0b, or octal after a zero. Raises ValueError for an octal one with other digits."""
+    base = {"0x": 16, "0b": 2}.get(digits[:2].lower(), 8 if len(digits) > 1 and digits[0] == "0" else 10)
+    return int(digits[2:] if base in (16, 2) else digits, base)
 
 
 class _Parser:
     def __init__(self, text: str) -> None:
-        self.tokens: list[tuple[str, str]] = []
         self.at = self.depth = 0
-        end = 0
-        while end < len(text):
-            match = _TOKEN.match(text, end)
-            if match is None or match.lastgroup is None:
-                raise ValueError
-            self.tokens.append((match.lastgroup, match[match.lastgroup]))
-            end = match.end()
+        found = list(_TOKEN.finditer(text))
+        if "".join(own[0] for own in found) != text:
+            raise ValueError
+        self.tokens = [(own.lastgroup or "", own[own.lastgroup or 0]) for own in found]
 
     def whole(self) -> int:
         value, _ = self.choice()
@@ -89,14 +82,11 @@ class _Parser:
 
     def took(self, *operators: str) -> str:
         """The operator that stands here, if it is one of these."""
-        if (
-            self.at < len(self.tokens)
-            and self.tokens[self.at][0] == "operator"
-            and self.tokens[self.at][1] in operators
-        ):
-            self.at += 1
-            return self.tokens[self.at - 1][1]
-        return ""
+        kind, text = self.tokens[self.at] if self.at < len(self.tokens) else ("", "")
+        if kind != "operator" or text not in operators:
+            return ""
+        self.at += 1
+        return text
 
     def choice(self) -> Value:
         condition = self.binary(0)
@@ -141,15 +131,11 @@ class _Parser:
         self.at += 1
         self.deeper()
         if kind == "number":
-            digits = text.removesuffix("U")
-            base = {"0x": 16, "0b": 2}.get(digits[:2].lower(), 8 if len(digits) > 1 and digits[0] == "0" else 10)
-            value = int(digits[2:] if base in (16, 2) else digits, base)
+            value = unsigned(text.removesuffix("U"))
             if value >> 64:
                 raise ValueError
             found = value, text[-1] == "U" or value >> 63 != 0
         elif kind == "name":
-            if text not in CONSTANTS:
-                raise ValueError
             found = CONSTANTS[text], False
         elif kind == "cast":
             found = _wrapped(self.unary()[0], "u" in text)
@@ -157,15 +143,10 @@ class _Parser:
             found = self.choice()
             if not self.took(")"):
                 raise ValueError
-        elif text in ("-", "+", "~", "!"):
-            value, unsigned = self.unary()
-            found = {
-                "-": _wrapped(-value, unsigned),
-                "+": (value, unsigned),
-                "~": _wrapped(~value, unsigned),
-                "!": (int(not value), False),
-            }[text]
+        elif text == "!":
+            found = int(not self.unary()[0]), False
         else:
-            raise ValueError
+            value, without_sign = self.unary()
+            found = _wrapped(_UNARY[text](value), without_sign)
         self.depth -= 1
         return found

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from tcsim.isa.ordinary.catalog import of_stem
 from tcsim.isa.ordinary.table import space_in
@@ -58,35 +59,28 @@ def _fits(form: Form, operands: Sequence[tuple[Operand, bool]], registers: Regis
 
 
 def _suits(slot: Slot, operand: Operand, registers: Registers) -> bool:
-    if slot.kind == "vector":
-        return (isinstance(operand, Vector) and len(operand.items) == slot.count) or (
-            slot.count == 1 and isinstance(operand, Register)
-        )
-    if slot.kind == "register":
-        alone = isinstance(operand, Vector) and len(operand.items) == 1
-        return (
-            alone
-            or isinstance(operand, (Immediate, Symbol))
-            or (isinstance(operand, Register) and not _predicate(operand, registers))
-            or (slot.role != "source" and isinstance(operand, Sink))
-        )
-    if slot.kind == "address":
-        return isinstance(operand, Address)
-    if slot.kind == "tensor":
-        return isinstance(operand, Tensor) and len(operand.coordinates) == slot.count
-    if slot.kind == "immediate":
-        return isinstance(operand, Immediate) and (
-            not slot.values or operand.value in slot.values or (len(slot.values) == 1 and slot.name == "groups")
-        )
-    if slot.kind == "predicate":
-        return isinstance(operand, (Negated, Immediate)) or (
-            isinstance(operand, Register) and _predicate(operand, registers)
-        )
-    return isinstance(operand, Sink)
+    if isinstance(operand, Register) and slot.kind in ("register", "predicate"):
+        return (registers.get(operand.name, ("",))[0] == "pred") == (slot.kind == "predicate")
+    return (slot.kind, type(operand)) in _SUITS and _SUITS[slot.kind, type(operand)](slot, operand)
 
 
-def _predicate(operand: Register, registers: Registers) -> bool:
-    return registers.get(operand.name, ("",))[0] == "pred"
+_SUITS: dict[tuple[str, type], Callable[[Slot, Any], bool]] = {
+    ("vector", Vector): lambda slot, own: len(own.items) == slot.count,
+    ("vector", Register): lambda slot, own: slot.count == 1,
+    ("register", Vector): lambda slot, own: len(own.items) == 1,
+    ("register", Immediate): lambda slot, own: True,
+    ("register", Symbol): lambda slot, own: True,
+    ("register", Sink): lambda slot, own: slot.role != "source",
+    ("address", Address): lambda slot, own: True,
+    ("tensor", Tensor): lambda slot, own: len(own.coordinates) == slot.count,
+    ("immediate", Immediate): lambda slot, own: (
+        not slot.values or own.value in slot.values or (slot.name == "groups" and len(slot.values) == 1)
+    ),
+    ("predicate", Negated): lambda slot, own: True,
+    ("predicate", Immediate): lambda slot, own: True,
+    ("sink", Sink): lambda slot, own: True,
+}
+"""Which operands suit a slot, by the slot's kind and what the operand is; whether a register is a predicate is asked before."""
 
 
 def _unlike(form: Form, operands: Sequence[tuple[Operand, bool]], registers: Registers) -> int:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-import struct
 from dataclasses import replace
 from math import prod
+
+import numpy as np
 
 from tcsim.core.errors import shortened
 from tcsim.ptx.text.expressions import constant
@@ -97,14 +98,10 @@ def _bytes_of(value: int, kind: str, type: str) -> bytes:
     floating = type in ("f32", "f64")
     if floating == (kind == "int"):
         raise PtxError(f"{'an integer' if kind == 'int' else 'a floating-point number'} for a .{type}")
-    if kind == "f64" and type == "f32":
-        double = struct.unpack("<d", struct.pack("<Q", value))[0]
-        try:
-            return struct.pack("<f", double)
-        except OverflowError:
-            return struct.pack("<f", float("inf") if double > 0 else float("-inf"))
-    if kind == "f32" and type == "f64":
-        return struct.pack("<d", struct.unpack("<f", struct.pack("<I", value))[0])
+    if floating:
+        given = np.array(value, "<u8" if kind == "f64" else "<u4").view("<f8" if kind == "f64" else "<f4")
+        with np.errstate(all="ignore"):
+            return given.astype(f"<f{width}").tobytes()
     return (value & ((1 << 8 * width) - 1)).to_bytes(width, "little")
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from tcsim.core.errors import shortened
 from tcsim.isa.ordinary.special_registers import SPECIAL_REGISTERS
-from tcsim.ptx.text.expressions import CONSTANTS, constant
+from tcsim.ptx.text.expressions import CONSTANTS, constant, unsigned
 from tcsim.ptx.text.syntax import (
     Address,
     Group,
@@ -51,9 +51,8 @@ def integer(text: str) -> int:
     digits = digits.removesuffix("U")
     if len(digits) > _LONGEST_INTEGER:
         raise PtxError(f"the integer {shortened(text)} has more than 64 bits")
-    base = {"0x": 16, "0b": 2}.get(digits[:2].lower(), 8 if len(digits) > 1 and digits[0] == "0" else 10)
     try:
-        found = int(digits[2:] if base in (16, 2) else digits, base)
+        found = unsigned(digits)
     except ValueError:
         raise PtxError(f"{shortened(text)} is not an octal integer") from None
     if found >> 64:

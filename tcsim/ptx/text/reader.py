@@ -3,41 +3,46 @@
 from __future__ import annotations
 
 import re
+from operator import attrgetter
 
-from tcsim.core.errors import listing, nearest, shortened
+from tcsim.core.errors import shortened
 from tcsim.core.targets import OLDER, TARGETS
 from tcsim.core.versions import PTX_ISA, number
 from tcsim.ptx.text.body import BodyReader
 from tcsim.ptx.text.scanner import (
-    ADDRESS_SIZE,
-    ALIAS,
     DEEPEST_SCOPE,
-    FILE,
-    FUNCTION,
-    FUNCTION_DIRECTIVES,
-    IDENTIFIER,
     LINKAGES,
-    MODULE_DIRECTIVES,
     MOST_CHARACTERS,
+    NAME,
     NUMBERS,
     PRAGMA,
-    SECTION,
     SINCE,
     SPACES,
-    TARGET,
-    VERSION,
     WORD,
     Scanner,
     parameters,
 )
-from tcsim.ptx.text.syntax import (
-    Function,
-    Module,
-    PtxError,
-    Variable,
-)
+from tcsim.ptx.text.syntax import Function, Module, PtxError, Variable
 
 TARGET_OPTIONS = ("texmode_unified", "texmode_independent", "debug")
+MODULE_DIRECTIVES = (
+    "version", "target", "address_size", "file", "section", "entry", "func", "alias", "pragma", *LINKAGES, "global", "const", "shared",
+)  # fmt: skip
+FUNCTION_DIRECTIVES = {
+    "maxntid": 3, "reqntid": 3, "minnctapersm": 1, "maxnctapersm": 1, "maxnreg": 1, "reqnctapercluster": 3, "maxclusterrank": 1,
+    "explicitcluster": 0, "blocksareclusters": 0, "noreturn": 0, "abi_preserve": 1, "abi_preserve_control": 1, "unified": 2,
+    "language": 1,
+}  # fmt: skip
+"""Directives between a function's parameters and its body, and how many numbers each takes at most."""
+FILE = re.compile(r'\.file\s+(\d{1,9})\s+"([^"\n]*)"(?:\s*,\s*\d+\s*,\s*\d+)?', re.ASCII)
+VERSION = re.compile(r"\.version\s+(\d{1,3}\.\d{1,3})", re.ASCII)
+TARGET = re.compile(r"\.target\s+(\w+(?:\s*,\s*\w+)*)", re.ASCII)
+ADDRESS_SIZE = re.compile(r"\.address_size\s+(\d{1,3})", re.ASCII)
+SECTION = re.compile(r"\.section\s+\.?[\w.]+\s*\{[^{}]*\}", re.ASCII)
+ALIAS = re.compile(rf"\.alias\s+({NAME})\s*,\s*({NAME})\s*;", re.ASCII)
+FUNCTION = re.compile(r"\.(entry|func)\b", re.ASCII)
+IDENTIFIER = re.compile(NAME, re.ASCII)
+_SIGNATURE = attrgetter("space", "type", "shape", "align")
 
 
 def parse(text: str | bytes, characters: int = MOST_CHARACTERS, nesting: int = DEEPEST_SCOPE) -> Module:
@@ -78,19 +83,11 @@ def _head(reader: Scanner, module: Module) -> None:
     module.target_options = tuple(options)
     known = {**OLDER, **{name: target.ptx_version for name, target in TARGETS.items()}}
     if module.target not in known:
-        raise reader.error(
-            f"no target {module.target[:60]}; nearest: {listing(nearest(module.target, TARGETS))}", start
-        )
+        raise reader.unknown(f"no target {module.target[:60]}", module.target, TARGETS, start)
     for option in options:
         if option not in TARGET_OPTIONS and option not in known:
-            raise reader.error(
-                f"no target or option {option[:60]}; nearest: {listing(nearest(option, TARGET_OPTIONS))}", start
-            )
-    if number(module.version) < number(known[module.target]):
-        raise reader.error(
-            f".target {module.target} needs .version {known[module.target]} or later; the module has {module.version}",
-            start,
-        )
+            raise reader.unknown(f"no target or option {option[:60]}", option, TARGET_OPTIONS, start)
+    reader.require(f".target {module.target}", known[module.target], start)
     reader.skip()
     start = reader.at
     if ADDRESS_SIZE.match(reader.text, reader.at):
@@ -100,9 +97,7 @@ def _head(reader: Scanner, module: Module) -> None:
 
 
 def _module_directive(reader: Scanner, module: Module) -> None:
-    start = reader.at
-    word = reader.take(WORD, "a directive")[1]
-    reader.at = start
+    start, word = reader.at, reader.word()
     if word in ("version", "target", "address_size"):
         raise reader.error(f".{word} stands once, at the beginning: .version, .target, .address_size", start)
     reader.require(f".{word}", SINCE.get(word), start)
@@ -123,9 +118,7 @@ def _module_directive(reader: Scanner, module: Module) -> None:
         while word in LINKAGES:
             linkage = word
             reader.at += len(word) + 1
-            reader.skip()
-            word = reader.take(WORD, "a declaration")[1]
-            reader.at -= len(word) + 1
+            word = reader.word("a declaration")
         if word in ("entry", "func"):
             _function(reader, module, linkage)
         else:
@@ -142,8 +135,7 @@ def _module_directive(reader: Scanner, module: Module) -> None:
             if earlier is None or linkage != "extern":
                 module.variables[variable.name] = variable
     else:
-        close = listing(nearest(word, MODULE_DIRECTIVES))
-        raise reader.error(f"no directive .{word[:60]}; nearest: {close}", start)
+        raise reader.unknown(f"no directive .{word[:60]}", word, MODULE_DIRECTIVES, start)
 
 
 def _function(reader: Scanner, module: Module, linkage: str) -> None:
@@ -165,17 +157,14 @@ def _function(reader: Scanner, module: Module, linkage: str) -> None:
     reader.skip()
     params = parameters(reader, returns) if reader.text[reader.at : reader.at + 1] == "(" else ()
     while reader.skip() and reader.text[reader.at] == ".":
-        at = reader.at
-        word = reader.take(WORD, "a directive")[1]
+        at, word = reader.at, reader.word()
         if word == "pragma":
-            reader.at = at
             reader.take(PRAGMA, "a pragma")
             continue
         if word not in FUNCTION_DIRECTIVES:
-            raise reader.error(
-                f"no directive .{word[:60]} of a function; nearest: {listing(nearest(word, FUNCTION_DIRECTIVES))}", at
-            )
+            raise reader.unknown(f"no directive .{word[:60]} of a function", word, FUNCTION_DIRECTIVES, at)
         reader.require(f".{word}", SINCE.get(word), at)
+        reader.at += len(word) + 1
         numbers = reader.take(NUMBERS, "numbers")[1] if FUNCTION_DIRECTIVES[word] else None
         directives[word] = tuple(int(part) for part in numbers.split(",")) if numbers else ()
         if len(directives[word]) > FUNCTION_DIRECTIVES[word]:
@@ -209,11 +198,6 @@ def _consistent(reader: Scanner, earlier: Function | None, made: Function, start
         raise reader.error(f"{name} is an entry and a function", start)
     if earlier.defined:
         raise reader.error(f"{name} has two bodies, the first on line {earlier.line}", start)
-    for one, other, what in (
-        (earlier.params, made.params, "parameters"),
-        (earlier.returns, made.returns, "results"),
-    ):
-        if [(own.space, own.type, own.shape, own.align) for own in one] != [
-            (own.space, own.type, own.shape, own.align) for own in other
-        ]:
+    for what, one, other in (("parameters", earlier.params, made.params), ("results", earlier.returns, made.returns)):
+        if list(map(_SIGNATURE, one)) != list(map(_SIGNATURE, other)):
             raise reader.error(f"{name} has other {what} than on line {earlier.line}", start)

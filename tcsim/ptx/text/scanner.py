@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Iterable
 from functools import cached_property
 from math import prod
 
@@ -15,7 +16,6 @@ from tcsim.ptx.text.syntax import TYPE_BYTES, PtxError, Variable
 
 MOST_CHARACTERS = 64 << 20
 DEEPEST_SCOPE = 64
-MOST_REGISTERS = 1 << 20  # of one declaration
 MOST_BYTES = 1 << 30  # of one variable
 MOST_DIMENSIONS = 8
 MOST_ALIGNMENT = 1 << 16
@@ -23,15 +23,6 @@ MOST_PARAMETERS = 4096
 
 LINKAGES = ("extern", "visible", "weak", "common")
 SPACES = ("global", "const", "shared", "local", "param")
-MODULE_DIRECTIVES = (
-    "version", "target", "address_size", "file", "section", "entry", "func", "alias", "pragma", *LINKAGES, "global", "const", "shared",
-)  # fmt: skip
-FUNCTION_DIRECTIVES = {
-    "maxntid": 3, "reqntid": 3, "minnctapersm": 1, "maxnctapersm": 1, "maxnreg": 1, "reqnctapercluster": 3, "maxclusterrank": 1,
-    "explicitcluster": 0, "blocksareclusters": 0, "noreturn": 0, "abi_preserve": 1, "abi_preserve_control": 1, "unified": 2,
-    "language": 1,
-}  # fmt: skip
-"""Directives between a function's parameters and its body, and how many numbers each takes at most."""
 SINCE = {
     "abi_preserve": "9.0", "abi_preserve_control": "9.0", "alias": "6.3", "blocksareclusters": "9.0", "branchtargets": "5.1", "common": "5.0",
     "explicitcluster": "7.8", "maxclusterrank": "7.8", "noreturn": "6.4", "reqnctapercluster": "7.8", "f16x2": "5.0", "b128": "8.3",
@@ -39,40 +30,12 @@ SINCE = {
 """Directives, and types of variables, that came after version 4.0 of PTX ISA (read off with ptxas 13.5.37)."""
 DECLARED = tuple(type for type in TYPE_BYTES if type not in ("bf16", "bf16x2", "f32x2"))
 """The types of registers and variables; the others are types of instructions alone."""
-BODY_DIRECTIVES = (
-    "reg",
-    "local",
-    "shared",
-    "param",
-    "global",
-    "const",
-    "loc",
-    "pragma",
-    "branchtargets",
-    "calltargets",
-    "callprototype",
-)
 
 COMMENT = re.compile(r'"[^"\n]*"|//[^\n]*|/\*(?:.*?\*/|.*\Z)', re.DOTALL)
 SPACE = re.compile(r"\s*")
 NAME = r"(?:[A-Za-z][\w$]*+|[_$%][\w$]++)"
 WORD = re.compile(r"\.([A-Za-z_]\w*)", re.ASCII)
-LABEL = re.compile(rf"({NAME})\s*:(?!:)", re.ASCII)
-INSTRUCTION = re.compile(rf"(?:@(!?)\s*({NAME})\s+)?([a-z]\w*+(?:\s*+(?:\.|::)\w++(?::\d++)?)*+)\s*+([^;]*);", re.ASCII)
-LOC = re.compile(
-    rf"\.loc\s+(\d{{1,9}})\s+(\d{{1,9}})(?:\s+(\d{{1,9}}))?"
-    rf"(?:\s*,\s*function_name\s+{NAME}(?:\s*\+\s*\d+)?\s*,\s*inlined_at\s+(\d{{1,9}})\s+(\d{{1,9}})\s+(\d{{1,9}}))?",
-    re.ASCII,
-)
-FILE = re.compile(r'\.file\s+(\d{1,9})\s+"([^"\n]*)"(?:\s*,\s*\d+\s*,\s*\d+)?', re.ASCII)
-VERSION = re.compile(r"\.version\s+(\d{1,3}\.\d{1,3})", re.ASCII)
-TARGET = re.compile(r"\.target\s+(\w+(?:\s*,\s*\w+)*)", re.ASCII)
-ADDRESS_SIZE = re.compile(r"\.address_size\s+(\d{1,3})", re.ASCII)
-SECTION = re.compile(r"\.section\s+\.?[\w.]+\s*\{[^{}]*\}", re.ASCII)
 PRAGMA = re.compile(r'\.pragma\s+"[^"\n]*"(?:\s*,\s*"[^"\n]*")*\s*;')
-ALIAS = re.compile(rf"\.alias\s+({NAME})\s*,\s*({NAME})\s*;", re.ASCII)
-FUNCTION = re.compile(r"\.(entry|func)\b", re.ASCII)
-IDENTIFIER = re.compile(NAME, re.ASCII)
 NUMBERS = re.compile(r"\s*(\d{1,10}(?:\s*,\s*\d{1,10})*+)?", re.ASCII)
 DECLARATION = re.compile(
     rf"""(?P<words>(?:\.\w++(?:::\w++)?\s*+(?:\(\s*+[^()]*+\)\s*+)?(?:\b\d++\s*+)?)++)   # .space .align 16 .v4 .b32 .ptr .global .attribute(..)
@@ -80,10 +43,8 @@ DECLARATION = re.compile(
          (?P<extents>(?:\[[^\]\[]*+\]\s*+)*+)""",
     re.VERBOSE | re.ASCII,
 )
-REGISTERS = re.compile(rf"({NAME})(?:<\s*(\d{{1,10}})\s*>)?", re.ASCII)
 EXTENT = re.compile(r"\[\s*([^\]]*?)\s*\]")
 DECLARED_WORD = re.compile(r"\.(\w+(?:::\w+)?)\s*(\([^()]*\))?\s*(\b\d{1,10})?", re.ASCII)
-TARGETS = re.compile(r"\.(branchtargets|calltargets)\s+([^;]*);")
 UNCLOSED = "\0/*"
 PARAMETER_WORDS = ("ptr", "align", "attribute", "reg")
 
@@ -119,6 +80,10 @@ class Scanner:
         if version is not None and version not in self.versions:
             raise self.error(f"{what} needs .version {version} or later; the module has {self.version}", at)
 
+    def unknown(self, said: str, word: str, choices: Iterable[str], at: int | None = None) -> PtxError:
+        """An error about a word that is none of the choices."""
+        return self.error(f"{said}; nearest: {listing(nearest(word, choices))}", at)
+
     def skip(self) -> bool:
         """Go on to the next word; whether there is one."""
         match = SPACE.match(self.text, self.at)
@@ -133,6 +98,12 @@ class Scanner:
             raise self.error(f"{self.shown()} where {what} should be")
         self.at = match.end()
         return match
+
+    def word(self, what: str = "a directive") -> str:
+        """The directive that must be here, without its dot; it is not read yet."""
+        word = self.take(WORD, what)[1]
+        self.at -= len(word) + 1
+        return word
 
     def took(self, literal: str) -> bool:
         """Read a piece of text if it is here."""
@@ -156,8 +127,7 @@ class Scanner:
         self.skip()
         start = self.at
         match = self.take(DECLARATION, "a declaration")
-        space, type, align, vector = "", "", 0, 1
-        pointer = False
+        name, space, type, align, vector, pointer = shortened(match["name"]), "", "", 0, 1, False
         for word, _, value in DECLARED_WORD.findall(match["words"]):
             if word == "ptr":
                 pointer = True  # what follows tells what it points to: .ptr .global .align 16
@@ -173,21 +143,19 @@ class Scanner:
                 type = word
                 self.require(f".{word}", SINCE.get(word), start)
             elif word != "attribute":
-                near = listing(nearest(word, (*DECLARED, *SPACES, *PARAMETER_WORDS)))
-                raise self.error(f".{word[:60]} in a declaration; nearest: {near}", start)
+                choices = (*DECLARED, *SPACES, *PARAMETER_WORDS)
+                raise self.unknown(f".{word[:60]} in a declaration", word, choices, start)
         if not type or (type == "pred" and space != "reg"):
-            raise self.error(f"{shortened(match['name'])} has no type; valid: {listing(DECLARED)}", start)
+            raise self.error(f"{name} has no type; valid: {listing(DECLARED)}", start)
         extents = [None if not extent else self._constant(extent, start) for extent in EXTENT.findall(match["extents"])]
         if any(extent is None for extent in extents[1:]) or len(extents) > MOST_DIMENSIONS:
-            raise self.error(
-                f"{shortened(match['name'])}: only the first of up to {MOST_DIMENSIONS} extents may be empty", start
-            )
+            raise self.error(f"{name}: only the first of up to {MOST_DIMENSIONS} extents may be empty", start)
         if any(extent is not None and not 0 < extent <= MOST_BYTES for extent in extents):
-            raise self.error(f"{shortened(match['name'])} has an extent out of range; valid: 1 to {MOST_BYTES}", start)
+            raise self.error(f"{name} has an extent out of range; valid: 1 to {MOST_BYTES}", start)
         shape = (*extents, *([vector] if vector > 1 else []))
         count = None if None in shape else prod(extent or 1 for extent in shape)
         if count is not None and count * TYPE_BYTES[type] > MOST_BYTES:
-            raise self.error(f"{shortened(match['name'])} has {count} elements; valid: up to {MOST_BYTES} bytes", start)
+            raise self.error(f"{name} has {count} elements; valid: up to {MOST_BYTES} bytes", start)
         natural = TYPE_BYTES[type] * vector
         if align & (align - 1) or align > MOST_ALIGNMENT:
             raise self.error(f".align {align}; valid: powers of two up to {MOST_ALIGNMENT}", start)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tcsim.core.errors import TcsimError
 from tcsim.model.statement import (
@@ -100,9 +101,7 @@ class Function:
     entry: bool
     params: tuple[Variable, ...] = ()
     returns: tuple[Variable, ...] = ()
-    directives: dict[str, tuple[int, ...]] = field(
-        default_factory=dict
-    )  # "reqntid": (128,), "reqnctapercluster": (2, 1, 1)
+    directives: dict[str, tuple[int, ...]] = field(default_factory=dict)  # "reqntid": (128,)
     registers: dict[str, tuple[str, int]] = field(default_factory=dict)  # by unique name: type, and length of a vector
     variables: dict[str, Variable] = field(default_factory=dict)  # declared inside, by unique name
     body: list[Instruction] = field(default_factory=list)
@@ -128,6 +127,89 @@ class Module:
     aliases: dict[str, str] = field(default_factory=dict)
 
 
+# --- operands and instructions as a whole
+
+
+def leaves(operand: tuple[Any, ...]) -> Iterator[Any]:
+    """The operands in an operand that have none in them: registers, numbers, symbols.
+
+    >>> list(leaves(Tensor(Register("%rd1"), (Register("%r1"), Immediate(0)))))
+    [Register(name='%rd1'), Register(name='%r1'), Immediate(value=0, kind='int')]
+    """
+    inner = [part for part in operand if isinstance(part, tuple)]
+    if not inner and type(operand) is not tuple:
+        yield operand
+    for part in inner:
+        yield from leaves(part)
+
+
+def rebuilt(operand: Any, change: Callable[[Any], Operand]) -> Any:
+    """An operand with its leaves changed.
+
+    >>> rebuilt(Vector((Register("%a"), Sink())), lambda own: Symbol("b") if own == Register("%a") else own)
+    Vector(items=(Symbol(name='b', offset=0), Sink()))
+    """
+    if type(operand) is tuple:
+        return tuple(rebuilt(part, change) for part in operand)
+    if not any(isinstance(part, tuple) for part in operand):
+        return change(operand)
+    return operand._make(rebuilt(part, change) if isinstance(part, tuple) else part for part in operand)
+
+
+def unscoped(name: str) -> str:
+    """A name as the text has it, without the number of its scope."""
+    return name.partition("#")[0]
+
+
+def _listed(operands: tuple[Operand, ...]) -> str:
+    return ", ".join(map(written, operands))
+
+
+def _behind(offset: int) -> str:
+    return f"+{offset}" if offset else ""
+
+
+_WRITTEN: dict[type, Callable[[Any], str]] = {
+    Register: lambda own: unscoped(own.name),
+    Special: lambda own: f"%{own.name}",
+    Immediate: lambda own: (
+        f"{own.value}" if own.kind == "int" else f"0{own.kind[0]}{own.value:0{int(own.kind[1:]) // 4}X}"
+    ),
+    Symbol: lambda own: unscoped(own.name) + _behind(own.offset),
+    Address: lambda own: f"[{written(own.base)}{_behind(own.offset)}]",
+    Tensor: lambda own: f"[{written(own.base)}, {{{_listed(own.coordinates)}}}]",
+    Vector: lambda own: f"{{{_listed(own.items)}}}",
+    Pair: lambda own: f"{written(own.first)}|{written(own.second)}",
+    Negated: lambda own: f"!{written(own.register)}",
+    Sink: lambda own: "_",
+    Group: lambda own: f"({_listed(own.items)})",
+}
+
+
+def written(operand: Operand) -> str:
+    """An operand as PTX writes it.
+
+    >>> written(Address(Register("%rd1"), 16)), written(Immediate(0x3F800000, "f32"))
+    ('[%rd1+16]', '0f3F800000')
+    """
+    return _WRITTEN[type(operand)](operand)
+
+
+def statement(item: Instruction) -> str:
+    """An instruction as PTX writes it.
+
+    >>> statement(Instruction("mov.u32", (Register("%r1"), Special("tid.x")), 1, 1, Register("%p"), True))
+    '@!%p mov.u32 %r1, %tid.x;'
+    """
+    guard = f"@{'!' if item.negated else ''}{item.predicate.name} " if item.predicate else ""
+    return f"{guard}{' '.join(filter(None, (item.opcode, _listed(item.operands))))};"
+
+
+def place_of(item: Instruction) -> str | None:
+    """The line of the kernel's source that an instruction is of, "file:line"; None where there is no .loc."""
+    return item.source.places[0] if item.source else None
+
+
 __all__ = [
     "LONGEST_MESSAGE",
     "TYPE_BYTES",
@@ -151,5 +233,11 @@ __all__ = [
     "Tensor",
     "Variable",
     "Vector",
+    "leaves",
+    "place_of",
+    "rebuilt",
+    "statement",
+    "unscoped",
     "without_middle",
+    "written",
 ]

@@ -93,7 +93,7 @@ def test_the_three_wrong_kernels_are_explained() -> None:
 
 def test_a_value_that_lanes_exchanged_that_was_sent_and_that_functions_returned() -> None:
     session = ended("cuda_shuffles_sm_90a", out=((640,), "f32"), **{"in": ((128,), "f32")})
-    leaves = [node.head() for node in every(session.why("out[37]")) if not node.part.records]
+    leaves = [node.head() for node in every(session.why("out[37]")) if not node.records]
     assert leaves[0].startswith("in[34] = ")
     sent = [node.instruction for node in every(ended("cuda_send_sm_90a", out=((128,), "f32")).why("out[37]"))]
     for opcode in (
