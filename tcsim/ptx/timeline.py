@@ -13,9 +13,9 @@ import numpy as np
 
 from tcsim.model.effects import Access, Effects, Signal
 from tcsim.ptx.check.checker import Checker
-from tcsim.ptx.check.mbarriers import flipped
 from tcsim.ptx.check.places import parts
-from tcsim.ptx.check.races import Races
+from tcsim.ptx.check.rules.mbarriers import flipped
+from tcsim.ptx.check.rules.races import Races
 from tcsim.ptx.machine.arrays import LANES, Array
 from tcsim.ptx.machine.observer import Observer
 

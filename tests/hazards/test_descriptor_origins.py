@@ -11,7 +11,7 @@ import tcsim
 from tcsim.descriptors.tile_bytes import tile_bytes
 from tcsim.numbers.formats import FORMATS
 from tcsim.ptx import Memory, Run, parse
-from tcsim.ptx.check import origins, tiles
+from tcsim.ptx.check.layout import origins, tiles
 from tests.support.ptx_copies import text, wait
 
 F16 = FORMATS["f16"]

@@ -8,26 +8,26 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tcsim.model.effects import Access, Effects, GroupOp, Order, Outcome, Resource, Signal
-from tcsim.ptx.check.barriers import Meetings
-from tcsim.ptx.check.blocks import Blocks
 from tcsim.ptx.check.clocks import GLOBALLY, ORDERED, Clocks
-from tcsim.ptx.check.deadlocks import Deadlocks
-from tcsim.ptx.check.dependents import Dependents, Ledger
-from tcsim.ptx.check.everywhere import Everywhere
 from tcsim.ptx.check.findings import Findings
 from tcsim.ptx.check.flags import Flags
 from tcsim.ptx.check.lanes import EACH, READS, SEVERAL, WRITES, Lanes, lanes_in, mask_of, several, shares_in, warps_in
-from tcsim.ptx.check.mbarriers import Objects, Work, box_of
-from tcsim.ptx.check.naming import Naming, Use
+from tcsim.ptx.check.layout.origins import Origins
+from tcsim.ptx.check.layout.traced import Traced
 from tcsim.ptx.check.operations import Operation, Operations
-from tcsim.ptx.check.origins import Origins
 from tcsim.ptx.check.places import EXTENTS
-from tcsim.ptx.check.races import Races
-from tcsim.ptx.check.registers import Registers
-from tcsim.ptx.check.signals import Signals
+from tcsim.ptx.check.rules.barriers import Meetings
+from tcsim.ptx.check.rules.cluster import Blocks
+from tcsim.ptx.check.rules.deadlocks import Deadlocks
+from tcsim.ptx.check.rules.dependents import Dependents, Ledger
+from tcsim.ptx.check.rules.global_memory import Everywhere
+from tcsim.ptx.check.rules.mbarriers import Objects, Work, box_of
+from tcsim.ptx.check.rules.naming import Naming, Use
+from tcsim.ptx.check.rules.races import Races
+from tcsim.ptx.check.rules.signals import Signals
+from tcsim.ptx.check.rules.warps import Together
+from tcsim.ptx.check.rules.wgmma import Registers
 from tcsim.ptx.check.strength import order_of, scope_of
-from tcsim.ptx.check.together import Together
-from tcsim.ptx.check.traced import Traced
 from tcsim.ptx.check.words import Words
 from tcsim.ptx.machine.arrays import LANES, Array
 from tcsim.ptx.machine.observer import Observer

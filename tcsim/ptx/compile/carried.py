@@ -1,7 +1,7 @@
 """Which registers may hold elements of a matrix on their way from memory to a product, and how ordinary instructions hand them on.
 
 Where origins are followed (`Kernel.launch(origins=True)`) the compiler gives each half of 16 bits of such a register a row of its
-own (`tcsim.ptx.check.tags`), and writes behind each instruction that changes one what becomes of the rows. Registers that reach no
+own (`tcsim.ptx.check.layout.tags`), and writes behind each instruction that changes one what becomes of the rows. Registers that reach no
 store to shared memory and no operand of a product have none, so that address arithmetic costs nothing.
 """
 

@@ -1,6 +1,6 @@
 """Origins that are followed through registers: of tiles that threads stored, and of operands in registers.
 
-Beside what `tcsim.ptx.check.origins` says of one tile, two things hold of every product:
+Beside what `tcsim.ptx.check.layout.origins` says of one tile, two things hold of every product:
 
 - A and B go through k together: where k goes one step further in A, it does so in B, whatever a step is in either;
 - what is added to one accumulator goes on so from instruction to instruction, and takes no element twice.
@@ -20,13 +20,23 @@ import numpy as np
 from tcsim.isa.matrix.semantics import LoadMatrix, StoreMatrix, TransposeMatrix
 from tcsim.isa.mma.product import MatrixProduct
 from tcsim.model.effects import Access, Effects
-from tcsim.ptx.check import fragments, scales, tags
-from tcsim.ptx.check.copied import Copied, known
-from tcsim.ptx.check.origins import fits, written_as
-from tcsim.ptx.check.shapes import Shapes
-from tcsim.ptx.check.sums import Sums, bytes_of_step
-from tcsim.ptx.check.tiles import FILL, Mend, View, common_step, is_matrix, paired, pitch_of_pieces, step_of, stride
-from tcsim.ptx.check.trials import Trial
+from tcsim.ptx.check.layout import fragments, scales, tags
+from tcsim.ptx.check.layout.copied import Copied, known
+from tcsim.ptx.check.layout.origins import fits, written_as
+from tcsim.ptx.check.layout.shapes import Shapes
+from tcsim.ptx.check.layout.sums import Sums, bytes_of_step
+from tcsim.ptx.check.layout.tiles import (
+    FILL,
+    Mend,
+    View,
+    common_step,
+    is_matrix,
+    paired,
+    pitch_of_pieces,
+    step_of,
+    stride,
+)
+from tcsim.ptx.check.layout.trials import Trial
 from tcsim.ptx.compile.carried import Move, Transfer
 from tcsim.ptx.compile.families import Rows
 from tcsim.ptx.machine.arrays import LANES, Array

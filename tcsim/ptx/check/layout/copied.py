@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tcsim.model.effects import Access
-from tcsim.ptx.check import tags
-from tcsim.ptx.check.cells import Cells
-from tcsim.ptx.check.origins import Origins
-from tcsim.ptx.check.tiles import FILL
+from tcsim.ptx.check.layout import tags
+from tcsim.ptx.check.layout.cells import Cells
+from tcsim.ptx.check.layout.origins import Origins
+from tcsim.ptx.check.layout.tiles import FILL
 from tcsim.ptx.machine.arrays import Array
 
 if TYPE_CHECKING:

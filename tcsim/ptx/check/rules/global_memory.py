@@ -1,7 +1,7 @@
 """Global memory: what one cluster writes there and reads again through another proxy, and tensor maps that it changes.
 
 Kept only for segments that the cluster writes, and only where the program has work that reaches global memory through the async proxy.
-Other clusters, and other launches, have no clocks here: races between them are looked for in `tcsim.ptx.check.races`, where asked.
+Other clusters, and other launches, have no clocks here: races between them are looked for in `tcsim.ptx.check.rules.races`, where asked.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import numpy as np
 from tcsim.core.errors import listing
 from tcsim.model.effects import Access, Order
 from tcsim.ptx.check.clocks import ORDERED
-from tcsim.ptx.check.naming import Use
 from tcsim.ptx.check.operations import Operation
 from tcsim.ptx.check.places import accessors
-from tcsim.ptx.check.races import FAR, WEAK, Party, Races
+from tcsim.ptx.check.rules.naming import Use
+from tcsim.ptx.check.rules.races import FAR, WEAK, Party, Races
 from tcsim.ptx.check.words import LANE_BITS, Conflict, Words
 from tcsim.ptx.compile.convergence import row_of
 from tcsim.ptx.compile.windows import SHARED_WINDOW

@@ -8,7 +8,7 @@ import numpy as np
 
 from tcsim.model.effects import Access, Effects, Signal
 from tcsim.ptx.check.lanes import EVERY, mask_of
-from tcsim.ptx.check.mbarriers import Work, flipped
+from tcsim.ptx.check.rules.mbarriers import Work, flipped
 from tcsim.ptx.machine.arrays import LANES, Array, each_once
 from tcsim.ptx.machine.mbarriers import told
 

@@ -14,7 +14,7 @@ from tcsim.descriptors.forms import form_of
 from tcsim.descriptors.matrix import MatrixDescriptor
 from tcsim.descriptors.tile_bytes import TileBytes, tile_bytes
 from tcsim.layouts.swizzle import DESCRIPTOR_SWIZZLES, PATTERN_ROW
-from tcsim.ptx.check.tiles import NEAR, Mend, View, dense_k
+from tcsim.ptx.check.layout.tiles import NEAR, Mend, View, dense_k
 from tcsim.ptx.machine.arrays import Array
 
 UNIT = 16

@@ -1,6 +1,6 @@
 """Mends that were found for operands that are wrong, and whether every product of the launch would be right with them.
 
-A mend is only printed if it is: each later product of the instruction is judged as it would be with it (`tcsim.ptx.check.origins`), and no
+A mend is only printed if it is: each later product of the instruction is judged as it would be with it (`tcsim.ptx.check.layout.origins`), and no
 other mistake of layout is left without a mend. So much as one product that would not be right, or that is right as it is, and none is named.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tcsim.ptx.check.findings import Key
-from tcsim.ptx.check.tiles import Mend, View
+from tcsim.ptx.check.layout.tiles import Mend, View
 
 if TYPE_CHECKING:
     from tcsim.ptx.check.findings import Findings

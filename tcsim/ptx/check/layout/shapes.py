@@ -9,14 +9,14 @@ import numpy as np
 
 from tcsim.core.errors import OperandError
 from tcsim.descriptors.tile_bytes import TileBytes, tile_bytes
-from tcsim.ptx.check import descriptors
-from tcsim.ptx.check.tiles import step_of
-from tcsim.ptx.check.trials import Trial
+from tcsim.ptx.check.layout import descriptors
+from tcsim.ptx.check.layout.tiles import step_of
+from tcsim.ptx.check.layout.trials import Trial
 from tcsim.ptx.machine.arrays import Array
 from tcsim.ptx.machine.tensor_memory import COLUMNS
 
 if TYPE_CHECKING:
-    from tcsim.ptx.check.copied import Copied
+    from tcsim.ptx.check.layout.copied import Copied
     from tcsim.ptx.machine.flights import Flight
 
 _COLUMN = 4

@@ -7,7 +7,7 @@ element they are, whatever swizzle or layout they lie in. A tile that a descript
   element is there twice, or rows of a tensor are read from different columns; rows and columns in any order, gathered or strided, are right;
 - with another value of one field (or of two that belong together) it would be a matrix: each row further by one step, its elements side by side.
 
-So it needs no expected result. What threads stored has no origin here, and is not judged; `tcsim.ptx.check.traced` follows it too.
+So it needs no expected result. What threads stored has no origin here, and is not judged; `tcsim.ptx.check.layout.traced` follows it too.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tcsim.model.effects import Access, Effects
-from tcsim.ptx.check import descriptors
-from tcsim.ptx.check.descriptors import UNIT
-from tcsim.ptx.check.sums import Sums
-from tcsim.ptx.check.tiles import FILL, Mend, View, irregular, is_matrix, paired, pitch_of, step_of
-from tcsim.ptx.check.trials import Trial, Trials
+from tcsim.ptx.check.layout import descriptors
+from tcsim.ptx.check.layout.descriptors import UNIT
+from tcsim.ptx.check.layout.sums import Sums
+from tcsim.ptx.check.layout.tiles import FILL, Mend, View, irregular, is_matrix, paired, pitch_of, step_of
+from tcsim.ptx.check.layout.trials import Trial, Trials
 from tcsim.ptx.machine.arrays import Array, each_once
 
 if TYPE_CHECKING:
@@ -342,7 +342,7 @@ class Origins:
         )  # fmt: skip
         self.trials.add(Trial(found, mend.rule, mend.key, mend.said, said), view if again else None, wide)
 
-    # --- what sums ask (`tcsim.ptx.check.sums`), where registers are followed
+    # --- what sums ask (`tcsim.ptx.check.layout.sums`), where registers are followed
 
     def where_first(self, origin: int, near: int) -> int | None:
         """The shared address of an element that is nearest to another address; None if it lies nowhere."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tcsim.model.effects import Access
-from tcsim.ptx.check.tiles import Mend, View
+from tcsim.ptx.check.layout.tiles import Mend, View
 from tcsim.ptx.machine.arrays import Array
 
 if TYPE_CHECKING:

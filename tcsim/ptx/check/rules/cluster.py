@@ -9,9 +9,9 @@ import numpy as np
 from tcsim.isa.clusterlaunchcontrol import encode_response
 from tcsim.model.effects import Outcome, Resource
 from tcsim.ptx.check.clocks import EXECUTED, KINDS
-from tcsim.ptx.check.mbarriers import Work
-from tcsim.ptx.check.naming import CANCEL, Use
 from tcsim.ptx.check.operations import READ, WRITTEN, Operation
+from tcsim.ptx.check.rules.mbarriers import Work
+from tcsim.ptx.check.rules.naming import CANCEL, Use
 from tcsim.ptx.machine.arrays import Array, distinct
 from tcsim.ptx.machine.tensor_memory import COLUMNS
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tcsim.ptx.check import conflicts
 from tcsim.ptx.check.clocks import EXECUTED
-from tcsim.ptx.check.conflicts import Name
 from tcsim.ptx.check.operations import READ, WRITTEN, Operation
+from tcsim.ptx.check.rules import conflicts
+from tcsim.ptx.check.rules.conflicts import Name
 from tcsim.ptx.check.words import Conflict, Words
 from tcsim.ptx.machine.arrays import Array
 from tcsim.ptx.machine.tensor_memory import COLUMNS

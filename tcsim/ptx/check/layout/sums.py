@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tcsim.ptx.check.tiles import Mend, View, stride
-from tcsim.ptx.check.trials import Trial
+from tcsim.ptx.check.layout.tiles import Mend, View, stride
+from tcsim.ptx.check.layout.trials import Trial
 from tcsim.ptx.machine.arrays import Array
 
 if TYPE_CHECKING:
-    from tcsim.ptx.check.origins import Origins
+    from tcsim.ptx.check.layout.origins import Origins
     from tcsim.ptx.machine.view import ThreadsView
 
 _FAR = 4096

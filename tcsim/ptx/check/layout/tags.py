@@ -10,7 +10,7 @@ import numpy as np
 
 from tcsim.model.effects import Access
 from tcsim.model.form import Form
-from tcsim.ptx.check.tiles import FILL
+from tcsim.ptx.check.layout.tiles import FILL
 from tcsim.ptx.compile.carried import CONSTANT, UNKNOWN, Move
 from tcsim.ptx.machine.arrays import LANES, Array
 

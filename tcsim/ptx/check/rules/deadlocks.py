@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tcsim.memory import mbarrier_bits
-from tcsim.ptx.check.mbarriers import Object
+from tcsim.ptx.check.rules.mbarriers import Object
 from tcsim.ptx.machine.arrays import LANES, Array
 from tcsim.ptx.machine.faults import Stop
 

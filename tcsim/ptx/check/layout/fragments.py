@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from tcsim.layouts.swizzle import PATTERN_ROW, SWIZZLES
-from tcsim.ptx.check.tags import LINE, Tags, halves_of
-from tcsim.ptx.check.tiles import NEAR, Mend, View, dense_k
+from tcsim.ptx.check.layout.tags import LINE, Tags, halves_of
+from tcsim.ptx.check.layout.tiles import NEAR, Mend, View, dense_k
 from tcsim.ptx.machine.arrays import Array
 
 Lookup = Callable[[Array], Array]

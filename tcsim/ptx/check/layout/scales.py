@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tcsim.model.effects import Access
-from tcsim.ptx.check.tiles import FILL, View
-from tcsim.ptx.check.trials import Trial
+from tcsim.ptx.check.layout.tiles import FILL, View
+from tcsim.ptx.check.layout.trials import Trial
 from tcsim.ptx.machine.arrays import Array
 from tcsim.ptx.machine.tensor_memory import COLUMNS
 
 if TYPE_CHECKING:
-    from tcsim.ptx.check.copied import Copied
+    from tcsim.ptx.check.layout.copied import Copied
     from tcsim.ptx.machine.flights import Flight
 
 NAMES = ("scale_a", "scale_b")
