@@ -13,8 +13,8 @@ import numpy as np
 
 from tcsim.model.effects import Access, Effects, Signal
 from tcsim.ptx.check.checker import Checker
+from tcsim.ptx.check.objects import flipped
 from tcsim.ptx.check.places import parts
-from tcsim.ptx.check.rules.mbarriers import flipped
 from tcsim.ptx.check.rules.races import Races
 from tcsim.ptx.machine.arrays import LANES, Array
 from tcsim.ptx.machine.observer import Observer
@@ -150,7 +150,7 @@ class Recorder(Checker):
     ) -> None:  # fmt: skip
         """Ordinary accesses."""
         super().accessed(block, kind, segment, offsets, size, threads, written)
-        if segment is None or id(segment) in self.ranks:
+        if segment is None or id(segment) in self.state.ranks:
             opcode = block.here.opcode if block.here is not None else kind
             where = "" if segment is None else f" at {int(offsets.min()):#x}"
             self._did(block, "global" if segment is None else kind, f"{opcode}{where}", threads)
@@ -219,7 +219,7 @@ class Recorder(Checker):
         if key >> 24 & 0xFF != self.rank:
             return
         lane = f"mbarrier {key & 0xFFFFFF:#x}"
-        line = 0 if self.following_now is not None or block.here is None else block.here.line
+        line = 0 if self.state.following is not None or block.here is None else block.here.line
         now = self._tick()
         ended = signal.kind == "inval" or (flipped(before, after) and signal.kind != "init")
         phase = self.phases.get(lane)

@@ -17,27 +17,7 @@ from generator.import_graph import PACKAGES, floors, import_graph, layers  # noq
 
 MOST_TOGETHER = 2  # modules that may import each other, in a ring or otherwise
 MOST_LOOSE = 6  # modules of tcsim that are in no package
-RINGS_OF_PTX: tuple[set[str], ...] = (
-    {
-        "check.rules.barriers",
-        "check.rules.cluster",
-        "check.checker",
-        "check.layout.copied",
-        "check.rules.deadlocks",
-        "check.rules.dependents",
-        "check.rules.global_memory",
-        "check.rules.naming",
-        "check.layout.origins",
-        "check.rules.races",
-        "check.rules.wgmma",
-        "check.layout.scales",
-        "check.layout.shapes",
-        "check.rules.signals",
-        "check.layout.sums",
-        "check.rules.warps",
-        "check.layout.traced",
-    },
-)
+RINGS_OF_PTX: tuple[set[str], ...] = ()
 """Modules of tcsim.ptx that import each other, with imports for type checkers: this list may only shrink."""
 TOP = {
     "conformance",

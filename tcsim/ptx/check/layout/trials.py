@@ -8,13 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-from tcsim.ptx.check.findings import Key
+from tcsim.ptx.check.findings import Findings, Key
 from tcsim.ptx.check.layout.tiles import Mend, View
-
-if TYPE_CHECKING:
-    from tcsim.ptx.check.findings import Findings
 
 
 @dataclass(eq=False)
@@ -72,7 +68,7 @@ class Trials:
         """Mends of other instructions for an operand of the same name, as they would be here."""
         for key in dict.fromkeys(own.key for (_, name), own in reversed(self._of.items()) if name == view.name):
             rule = next(own.rule for own in self._of.values() if own.key == key)
-            mend = view.again(key)
+            mend = view.source.again(key)
             if mend is not None:
                 yield replace(mend, rule=rule)
 

@@ -1,13 +1,25 @@
-"""Two accesses to one word that nothing orders, by name: what is missing follows from what the two are."""
+"""Conflicts as hazards: which rule two accesses break that nothing orders, and the sentence that says so."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tcsim.ptx.check.operations import READ, WRITTEN, Operation, Operations
+import numpy as np
 
-RACES = {(False, "written"): "SMEM_RACE_RAW", (True, "written"): "SMEM_RACE_WAW", (True, "read"): "SMEM_RACE_WAR"}
-"""By whether the access now writes, and what came before."""
+from tcsim.ptx.check.clocks import EXECUTED
+from tcsim.ptx.check.conflicts import LANES, Conflict, Lack, Prior
+from tcsim.ptx.check.lanes import READS, WRITES
+from tcsim.ptx.check.operations import READ, WRITTEN, Operation
+from tcsim.ptx.check.rules.mbarriers import Mbarriers
+from tcsim.ptx.check.state import State
+from tcsim.ptx.check.words import Words
+from tcsim.ptx.machine.arrays import Array
+from tcsim.ptx.machine.tensor_memory import COLUMNS
+from tcsim.ptx.machine.view import ThreadsView
+
+SPACES = {"shared": "shared memory", "tmem": "Tensor Memory", "global": "global memory"}
+CANCEL = "clusterlaunchcontrol"
+"""The family whose answers are written as by a copy."""
 
 
 @dataclass(frozen=True)
@@ -21,126 +33,264 @@ class Name:
 
 _FENCE = "no fence.proxy.async is between"
 _LANES = {
-    "": "no bar.warp.sync or barrier is between the lanes",
-    "unheard ": "another lane waited for what orders them, and no bar.warp.sync or barrier is behind the wait",
-    "untold ": "another lane arrived for the one that did it, and no bar.warp.sync or barrier is before the arrival",
+    Lack.LANES: "no bar.warp.sync or barrier is between the lanes",
+    Lack.HEARD: "another lane waited for what orders them, and no bar.warp.sync or barrier is behind the wait",
+    Lack.TOLD: "another lane arrived for the one that did it, and no bar.warp.sync or barrier is before the arrival",
 }
 """What lanes of one warp lack, by how the two accesses are ordered apart from that."""
-_APART = {"apart": "WARP_SYNC_MISSING", "joined": "WARP_SYNC_COLLECTIVE"}
-BY_INSTRUCTION = (
-    "written", "read", "parted", "unfenced", "unfenced write", "unfenced read",
-    *(f"{how} {name}{does}" for how in _APART for name in _LANES for does in ("written", "read")),
-)  # fmt: skip
-"""Kinds of conflict with what an instruction of a warp did, not an operation."""
-PLAIN = {
-    **{
-        f"{how} {name}{does}": Name(_APART[how], _LANES[name])
-        for how in _APART
-        for name in _LANES
-        for does in ("written", "read")
-    },
-    **{
-        f"{how} {does}": Name(_APART[how], "another lane waited for it, and no bar.warp.sync or barrier is between")
-        for how in _APART
-        for does in ("landed", "fetched")
-    },
-    "parted": Name("WGMMA_WARPS_APART", "no barrier is between that and the other warps of the warpgroup"),
-    "unfenced": Name("PROXY_FENCE_MISSING", _FENCE),
-    "unfenced write": Name("PROXY_FENCE_WAR", _FENCE),
-    "unfenced read": Name("PROXY_FENCE_WAR", _FENCE),
-    "unfenced operation": Name("PROXY_FENCE_CP_ASYNC", "no fence.proxy.async is between its wait and this"),
-    "depended": Name("TMEM_LD_NO_WAIT", "its registers were needed, but no tcgen05.wait::ld is between"),
-    "unpipelined": Name("TCGEN05_NOT_PIPELINED", "no wait is between, and the two are no pipelined pair"),
+_LANES_OF_WORK = "another lane waited for it, and no bar.warp.sync or barrier is between"
+_PLAIN = {
+    Lack.WARPS: Name("WGMMA_WARPS_APART", "no barrier is between that and the other warps of the warpgroup"),
+    Lack.WAIT: Name("TMEM_LD_NO_WAIT", "its registers were needed, but no tcgen05.wait::ld is between"),
+    Lack.PIPELINE: Name("TCGEN05_NOT_PIPELINED", "no wait is between, and the two are no pipelined pair"),
 }
-"""By kind: what needs no look at the two accesses."""
-GLOBAL = {
-    "unfenced": Name("PROXY_FENCE_GLOBAL", _FENCE),
-    "written": Name("GMEM_RACE", "nothing orders them"),
-    "read": Name("GMEM_RACE", "nothing orders them"),
-    "landed": Name("TMA_STORE_NOT_VISIBLE", "no cp.async.bulk.wait_group, without .read, is between"),
-    "fetched": Name("TENSORMAP_MODIFIED", "it is a tensor map in use until the copy is done"),
+"""What needs no look at the two accesses."""
+_GLOBAL = {
+    (Prior.WRITTEN, Lack.FENCE): Name("PROXY_FENCE_GLOBAL", _FENCE),
+    (Prior.WRITTEN, Lack.ORDER): Name("GMEM_RACE", "nothing orders them"),
+    (Prior.LANDED, Lack.ORDER): Name("TMA_STORE_NOT_VISIBLE", "no cp.async.bulk.wait_group, without .read, is between"),
+    (Prior.FETCHED, Lack.ORDER): Name("TENSORMAP_MODIFIED", "it is a tensor map in use until the copy is done"),
 }
-"""In global memory, by kind."""
-TENSOR_FENCE = Name(
+"""In global memory."""
+_TENSOR_FENCE = Name(
     "TCGEN05_FENCE_MISSING", "no tcgen05.fence::before_thread_sync and ::after_thread_sync are around what orders them"
 )
-EXIT = Name("TCGEN05_ORDERED_BY_EXIT", "its warp waited for it and ended, and only that released the barrier between")
-WAITED = ("tcgen05.ld", "tcgen05.st")
-"""Kinds of work that is complete once its warp has waited for it, whoever else knows."""
-_UNDEFINED = "what is there is not defined"
+_EXIT = Name("TCGEN05_ORDERED_BY_EXIT", "its warp waited for it and ended, and only that released the barrier between")
+_OTHER_BLOCK = Name("CLUSTER_SMEM_REUSED", "nothing says that the other block is done with it")
+_WAITED = {
+    "tcgen05.ld": Name("TMEM_WAIT_LD_MISSING", "no tcgen05.wait::ld is between"),
+    "tcgen05.st": Name("TMEM_WAIT_ST_MISSING", "no tcgen05.wait::st is between"),
+}
+"""By kinds of work that is complete once its warp has waited for it, whoever else knows: of the first read, of the second what it writes."""
+_UNORDERED = Name("TCGEN05_UNORDERED", "no barrier follows its wait, or a relaxed one without tcgen05.fence")
+_RACES = {(False, Prior.WRITTEN): "SMEM_RACE_RAW", (True, Prior.WRITTEN): "SMEM_RACE_WAW", (True, Prior.READ): "SMEM_RACE_WAR"}  # fmt: skip
+"""By whether the access now writes, and what came before."""
+_COMMIT = Name("TCGEN05_COMMIT_MISSING", "no mbarrier that tcgen05.commit arrived at was waited for")
+_NOT_WAITED = "its mbarrier was not waited for"
 
 
-def uninitialised(space: str, by: Operation | None) -> Name:
-    """Of a read of what nobody wrote; by: the operation that reads, if it is one."""
-    if space != "tmem":
-        return Name("SMEM_UNINITIALISED", _UNDEFINED)
-    loads = by is not None and by.kind == "tcgen05.ld"
-    return Name("TMEM_LD_UNINITIALISED" if loads else "TMEM_UNINITIALISED", _UNDEFINED)
+@dataclass(eq=False, slots=True)
+class Use:
+    """Accesses now, elementwise."""
+
+    block: ThreadsView
+    words: Words
+    at: Array  # words
+    threads: Array  # of each; of an operation the one that issued it
+    line: int
+    kind: str  # "read", "write" or "atomic"
+    rank: int  # of the block whose memory it is
+    warps: Array  # of each; of an operation those that issued it
+    lanes: Array | None = None
+    by: Operation | None = None
+
+    @classmethod
+    def of_one(
+        cls, block: ThreadsView, words: Words, at: Array, warp: int, thread: int, line: int, rank: int, lane: int | None = None
+    ) -> Use:  # fmt: skip
+        """Words that one thread writes."""
+        whose = thread % 32 if lane is None else lane
+        warps, threads, lanes = (np.full(len(at), own) for own in (warp, thread, whose))
+        return cls(block, words, at, threads, line, "write", rank, warps, lanes)
+
+    @classmethod
+    def of_work(cls, block: ThreadsView, words: Words, at: Array, by: Operation, writes: bool, rank: int) -> Use:
+        """Words that an operation reads or writes."""
+        return cls(block, words, at, by.threads, by.line, "write" if writes else "read", rank, by.warps, None, by)
+
+    @property
+    def writes(self) -> bool:
+        """Whether it changes anything."""
+        return self.kind != "read"
+
+    def thread(self, place: int) -> int:
+        """The thread of one access."""
+        return int(self.threads[0 if self.by is not None else place])
+
+    def who(self, place: int) -> Array:
+        """The warp of one access, or those of the operation."""
+        return self.warps if self.by is not None else self.warps[place : place + 1]
 
 
-def race(writes: bool, kind: str, address: bool = False) -> Name:
-    """Of two ordinary accesses. address: the earlier one is where tcgen05.alloc leaves what it took."""
-    if address:
-        return Name("TMEM_ADDR_NOT_PUBLISHED", "no barrier is between")
-    return Name(RACES[writes, kind], "nothing orders them: no barrier is between")
+class Conflicts:
+    """The conflicts of one cluster."""
+
+    def __init__(self, state: State, mbarriers: Mbarriers) -> None:
+        self.state, self.mbarriers = state, mbarriers
+
+    # --- accesses of warps
+
+    def touch(self, use: Use) -> None:
+        """Lanes access words: what is wrong with that, and that they did."""
+        self.judge(use)
+        self.note(use)
+
+    def judge(self, use: Use) -> None:
+        """What is wrong with accesses."""
+        found = use.words.conflicts(use.at, use.warps, use.kind != "read", use.kind != "write", use.lanes)
+        if found:
+            self.report(use, found)
+
+    def note(self, use: Use) -> None:
+        """That lanes accessed words."""
+        lanes = self.state.lanes
+        assert use.lanes is not None
+        if use.kind != "write":
+            lanes.touched(use.warps, use.lanes, READS)
+            use.words.note_read(use.at, use.warps, use.line, use.lanes)
+        if use.kind != "read":
+            lanes.touched(use.warps, use.lanes, WRITES)
+            use.words.note_write(use.at, use.warps, use.line, use.lanes)
+
+    # --- in words
+
+    def report(self, use: Use, found: list[Conflict]) -> None:
+        """Name conflicts: one hazard for each earlier instruction."""
+        state, space = self.state, use.words.space
+        for conflict in found:
+            for earlier in np.unique(conflict.earlier).tolist():
+                first = int(np.argmax(conflict.earlier == earlier))
+                place, warp = int(conflict.places[first]), int(conflict.warps[first])
+                named = self._named(use, conflict, earlier, warp, place)
+                if named is None:
+                    continue
+                name, said, other = named
+                line, against = (name.line, 0) if name.line else (use.line, other)
+                where = int(use.at[place]) * use.words.unit
+                variable = state.blocks[use.rank].program.shared_name(where) if space == "shared" else ""
+                does = f"{state.opcode(use.line)} {'writes' if use.writes else 'reads'} {shown(space, where)}"
+                message = f"{does}{f' ({variable})' if variable else ''}, {said}: {name.missing}"
+                state.report(name.rule, use.block, message, line, against, use.thread(place), address=where)
+
+    def _named(self, use: Use, conflict: Conflict, earlier: int, warp: int, place: int) -> tuple[Name, str, int] | None:
+        """The rule, what was there before in words, and its instruction; None where it is not one."""
+        state, prior, plain = self.state, conflict.prior, _plain(use, conflict)
+        if prior is Prior.NOBODY:
+            return _uninitialised(use), "which nobody has written", 0
+        if prior.work:
+            operation = state.operations.all[earlier]
+            said = f"{prior.did} by {state.opcode(operation.line)}{'' if plain else ', which may not be done'}"
+            return plain or self._against(use, prior, operation, place), said, operation.line
+        if use.by is None and earlier in state.strong and use.line in state.strong:
+            near = warp // state.per_block == use.block.rank
+            if near or (state.strong[earlier] and state.strong[use.line]):
+                return None
+        said = f"{prior.did} by {state.opcode(earlier)}"
+        return plain or self._race(use, prior, earlier, warp, place), said, earlier
+
+    def _race(self, use: Use, prior: Prior, earlier: int, warp: int, place: int) -> Name:
+        """Of two accesses by instructions of warps."""
+        state, now, by = self.state, use.who(place), use.by
+        if by is not None and by.unit == CANCEL:
+            return Name("CLC_RESPONSE_REUSED", "nothing orders them")
+        if by is not None and use.writes and warp // state.per_block == use.rank != by.rank:
+            return _OTHER_BLOCK
+        time = use.words.time(use.at[place], warp, prior)
+        if (state.reduced[now, 1 + warp] >= time).any():
+            return Name("RED_NOT_ACQUIRE", "only a red comes between, which gives no value and acquires nothing")
+        relaxed = state.relaxed.get(warp) or state.relaxed.get(int(now[0]))
+        if relaxed and (state.clocks.known[now, EXECUTED, 1 + warp] >= time).any():
+            return Name(relaxed, "a relaxed arrival or wait orders when they are executed, not memory")
+        before = np.array([warp])
+        stale = self.mbarriers.stale(now, before) or self.mbarriers.stale(before, now)
+        if stale is not None:
+            return Name(*stale)
+        if earlier in state.allocations:
+            return Name("TMEM_ADDR_NOT_PUBLISHED", "no barrier is between")
+        return _race(use.writes, prior)
+
+    def _against(self, use: Use, prior: Prior, earlier: Operation, place: int) -> Name:
+        """Of an access to what an operation reads or writes."""
+        state, now, stale = self.state, use.who(place), self.mbarriers.stale
+        reason = self.mbarriers.reason(earlier, now) or stale(now, earlier.warps) or stale(earlier.warps, now)
+        if reason is not None:
+            return Name(*reason)
+        fetched = prior is Prior.FETCHED
+        part = READ if fetched else WRITTEN
+        if earlier.kind in _WAITED and state.ended_before(earlier, part, now):
+            return _EXIT
+        if fetched and use.by is not None and use.rank == earlier.rank != use.by.rank and use.words.space == "shared":
+            return _OTHER_BLOCK
+        # Where who issued the operation told this one something afterwards, a wait that came later was too late.
+        waited = state.operations.is_seen(earlier, part) and not state.operations.given_back(earlier, now)
+        if earlier.kind in _WAITED and (earlier.kind == "tcgen05.ld") == fetched:
+            return _UNORDERED if waited else _WAITED[earlier.kind]
+        if earlier.kind == "tcgen05":
+            return _COMMIT
+        committed = state.committed(earlier)
+        return _fetching(earlier, committed, waited) if fetched else _landing(earlier, committed, waited, use)
 
 
-def against_landing(
-    earlier: Operation, operations: Operations, committed: bool, given_back: bool, by: Operation | None, writes: bool
-) -> Name:
-    """Of an access to what an operation writes. by: the operation that accesses it, if it is one.
+def _plain(use: Use, conflict: Conflict) -> Name | None:
+    """What needs no look at the two accesses."""
+    prior, lack = conflict.prior, conflict.lack
+    if use.words.space == "global":
+        return _GLOBAL.get((prior, lack))
+    if lack in LANES:
+        rule = "WARP_SYNC_COLLECTIVE" if conflict.joined else "WARP_SYNC_MISSING"
+        return Name(rule, _LANES_OF_WORK if prior.work else _LANES[lack])
+    if lack is not Lack.FENCE:
+        return _PLAIN.get(lack)
+    if prior.work and use.words.space == "tmem":
+        return _TENSOR_FENCE
+    if prior.work:
+        return Name("PROXY_FENCE_CP_ASYNC", "no fence.proxy.async is between its wait and this")
+    return Name("PROXY_FENCE_WAR" if use.writes or prior is Prior.READ else "PROXY_FENCE_MISSING", _FENCE)
 
-    given_back: whether who issued the operation told this one something afterwards: then a wait that came later was too late.
-    """
-    waited = operations.is_seen(earlier, WRITTEN) and not given_back
-    kind = earlier.kind
-    if kind == "mbarrier":
+
+def _uninitialised(use: Use) -> Name:
+    """A read of what nobody wrote."""
+    loads = use.by is not None and use.by.kind == "tcgen05.ld"
+    tensor = "TMEM_LD_UNINITIALISED" if loads else "TMEM_UNINITIALISED"
+    return Name(tensor if use.words.space == "tmem" else "SMEM_UNINITIALISED", "what is there is not defined")
+
+
+def _race(writes: bool, prior: Prior) -> Name:
+    return Name(_RACES[writes, prior], "nothing orders them: no barrier is between")
+
+
+def _landing(earlier: Operation, committed: bool, waited: bool, use: Use) -> Name:
+    """Of an access to what an operation writes."""
+    if earlier.kind == "mbarrier":
         return Name("MBAR_OVERWRITTEN", "the object is in use until mbarrier.inval")
-    if kind == "cp.async":
-        if waited:
-            return race(writes, "written")
-        if by is not None and by.kind == "cp.async":
-            return Name("CP_ASYNC_WAW", "no cp.async.wait_group is between")
-        if not committed:
-            return Name(
-                "CP_ASYNC_UNCOMMITTED", "no cp.async.commit_group follows the copy, so that no wait_group waits for it"
-            )
-        return Name("CP_ASYNC_WAIT_MISSING", "no wait covers its group")
-    if kind == "tcgen05":
-        return Name("TCGEN05_COMMIT_MISSING", "no mbarrier that tcgen05.commit arrived at was waited for")
-    if kind == "tcgen05.st":
-        return Name("TCGEN05_UNORDERED" if waited else "TMEM_WAIT_ST_MISSING", _ordered(waited, "tcgen05.wait::st"))
-    if writes:
-        return Name("ASYNC_DST_WRITTEN", "its mbarrier was not waited for")
-    return Name("ASYNC_DST_READ", "its mbarrier was not waited for")
+    if earlier.kind != "cp.async":
+        return Name("ASYNC_DST_WRITTEN" if use.writes else "ASYNC_DST_READ", _NOT_WAITED)
+    if waited:
+        return _race(use.writes, Prior.WRITTEN)
+    if use.by is not None and use.by.kind == "cp.async":
+        return Name("CP_ASYNC_WAW", "no cp.async.wait_group is between")
+    if not committed:
+        missing = "no cp.async.commit_group follows the copy, so that no wait_group waits for it"
+        return Name("CP_ASYNC_UNCOMMITTED", missing)
+    return Name("CP_ASYNC_WAIT_MISSING", "no wait covers its group")
 
 
-def against_fetch(earlier: Operation, operations: Operations, committed: bool, given_back: bool) -> Name:
-    """Of a write to what an operation reads. given_back: as of `against_landing`."""
-    waited = operations.is_seen(earlier, READ) and not given_back
-    kind = earlier.kind
-    if kind == "wgmma":
+def _fetching(earlier: Operation, committed: bool, waited: bool) -> Name:
+    """Of a write to what an operation reads."""
+    if earlier.kind == "wgmma":
         if waited:
             return Name("WGMMA_WAIT_OTHER_WARPGROUP", "only the warpgroup that issued it waited; no barrier is between")
         if earlier.passed_over and committed:
             return Name("WGMMA_WAIT_DEPTH", "wgmma.wait_group leaves its group pending")
         return Name("WGMMA_NO_COMMIT_WAIT_BEFORE_REUSE", "no wgmma.commit_group and wgmma.wait_group are between")
-    if kind == "bulk":
-        if waited:
-            return Name("SMEM_RACE_WAR", "only the thread that issued it waited; no barrier is between")
-        if not committed and earlier.passed_over:
-            return Name(
-                "BULK_GROUP_UNCOMMITTED", "no cp.async.bulk.commit_group follows, so that no wait_group waits for it"
-            )
-        if earlier.elsewhere and not earlier.passed_over:
-            return Name("BULK_WAIT_WRONG_THREAD", "a thread waited for its own groups, not the one that issued it")
-        return Name("TMA_STORE_SRC_REUSED", "no cp.async.bulk.wait_group that covers its group is between")
-    if kind == "tcgen05":
-        return Name("TCGEN05_COMMIT_MISSING", "no mbarrier that tcgen05.commit arrived at was waited for")
-    if kind == "tcgen05.ld":
-        return Name("TCGEN05_UNORDERED" if waited else "TMEM_WAIT_LD_MISSING", _ordered(waited, "tcgen05.wait::ld"))
-    return Name("ASYNC_SRC_MODIFIED", "its mbarrier was not waited for")
+    if earlier.kind != "bulk":
+        return Name("ASYNC_SRC_MODIFIED", _NOT_WAITED)
+    if waited:
+        return Name("SMEM_RACE_WAR", "only the thread that issued it waited; no barrier is between")
+    if not committed and earlier.passed_over:
+        missing = "no cp.async.bulk.commit_group follows, so that no wait_group waits for it"
+        return Name("BULK_GROUP_UNCOMMITTED", missing)
+    if earlier.elsewhere and not earlier.passed_over:
+        return Name("BULK_WAIT_WRONG_THREAD", "a thread waited for its own groups, not the one that issued it")
+    return Name("TMA_STORE_SRC_REUSED", "no cp.async.bulk.wait_group that covers its group is between")
 
 
-def _ordered(waited: bool, wait: str) -> str:
-    return "no barrier follows its wait, or a relaxed one without tcgen05.fence" if waited else f"no {wait} is between"
+def shown(space: str, where: int) -> str:
+    """A place of a memory.
+
+    >>> shown("tmem", 4 * 512 + 8), shown("shared", 1024)
+    ('lane 1, column 2 of Tensor Memory', 'shared memory at 0x400')
+    """
+    if space == "tmem":
+        return f"lane {where // 4 // COLUMNS}, column {where // 4 % COLUMNS} of {SPACES[space]}"
+    return f"{SPACES[space]} at {where:#x}"
