@@ -98,7 +98,7 @@ class Carriers:
 
     @staticmethod
     def _around(compiler: Emitter, lines: list[str], found: Transfer) -> list[str]:
-        return ["M.recent = []", *lines, f"M.moved({compiler.constant(found)}, w)"]
+        return [*lines, f"M.moved({compiler.constant(found)}, w)"]
 
     def _any(self, operand: Operand) -> bool:
         return any(name in self.names for name in registers_in(operand))

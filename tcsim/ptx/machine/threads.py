@@ -27,9 +27,6 @@ class Threads:
 
     observer: Observer | None = None  # sees what happens
     here: Instruction | None = None  # the instruction that is executed, where there is an observer
-    recent: list[Any] | None = (
-        None  # accesses of an instruction whose elements are followed: (rank or -1, offsets, threads)
-    )
 
     def __init__(
         self, grid: Sequence[int], block: Sequence[int], index: tuple[int, int, int], cluster: tuple[int, int, int], rank: int,

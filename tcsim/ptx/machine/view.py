@@ -45,7 +45,6 @@ class ThreadsView(Protocol):
     """A block, as the threads that execute it, to those who watch it."""
 
     here: Instruction | None  # the instruction that is executed
-    recent: list[Any] | None  # accesses of an instruction whose elements are followed
     rank: int  # in its cluster
     index: tuple[int, int, int]  # in the grid
     launched: int  # threads of the launch
