@@ -15,8 +15,8 @@ import numpy as np
 from tcsim.core.display import Shown
 from tcsim.core.errors import listing, nearest, shortened
 from tcsim.ptx.check.checker import Checker
-from tcsim.ptx.check.dependents import Ledger, starts_others
-from tcsim.ptx.check.races import Races
+from tcsim.ptx.check.rules.dependents import Ledger, starts_others
+from tcsim.ptx.check.rules.races import Races
 from tcsim.ptx.compile.compiled import SHARED_START, Compiled, layout
 from tcsim.ptx.compile.linking import function_addresses, link, reach, symbols_of
 from tcsim.ptx.hazards.hazard import Hazard, merged
@@ -232,7 +232,7 @@ class Kernel(Shown):
         that sees what it does. cooperative: all clusters run beside each other, for kernels whose blocks wait for the whole grid, with
         the workspace that grid.sync of cooperative groups needs. origins: the check follows elements through registers too, so that
         tiles that threads store and operands in registers are judged; it takes longer. races: the check looks for races in global memory
-        too, between all blocks of the grid (`tcsim.ptx.check.races`); one process runs it.
+        too, between all blocks of the grid (`tcsim.ptx.check.rules.races`); one process runs it.
 
         Raises LaunchError for what the caller did wrong, before anything runs. What the kernel does wrong is in `Run.hazards`.
         """

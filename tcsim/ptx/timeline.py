@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tcsim.model.effects import Access, Effects, Outcome, Resource, Signal
+from tcsim.model.effects import Access, Effects, Signal
 from tcsim.ptx.check.checker import Checker
-from tcsim.ptx.check.mbarriers import flipped
+from tcsim.ptx.check.objects import flipped
 from tcsim.ptx.check.places import parts
-from tcsim.ptx.check.races import Races
+from tcsim.ptx.check.rules.races import Races
 from tcsim.ptx.machine.arrays import LANES, Array
 from tcsim.ptx.machine.observer import Observer
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tcsim.ptx.machine.block import Block
     from tcsim.ptx.machine.cluster import Cluster
     from tcsim.ptx.machine.fibers import Wait
-    from tcsim.ptx.machine.flights import Flight, Tracker
+    from tcsim.ptx.machine.flights import Flight
     from tcsim.ptx.machine.memory import Segment
 
 MOST_SPANS = 4000
@@ -117,8 +117,6 @@ class Recorder(Observer):
         self.timeline, self.rank = timeline, rank
         self.checker = checker
         cluster.events.subscribe(checker)
-        self.shared = [own.spaces.shared for own in cluster.blocks]
-        self.working = False  # whether what is signalled follows from work in flight
         timeline.threads = cluster.blocks[rank].threads.count
         self.last: dict[int, Span] = {}  # by warp
         self.busy: dict[int, int] = {}  # by warp: when it was last seen
@@ -163,7 +161,7 @@ class Recorder(Observer):
         self, block: Block, kind: str, segment: Segment | None, offsets: Array, size: int, threads: Array, written: Array | None = None
     ) -> None:  # fmt: skip
         """Ordinary accesses."""
-        if segment is None or any(segment is own for own in self.shared):
+        if segment is None or id(segment) in self.checker.state.ranks:
             opcode = block.here.opcode if block.here is not None else kind
             where = "" if segment is None else f" at {int(offsets.min()):#x}"
             self._did(block, "global" if segment is None else kind, f"{opcode}{where}", threads)
@@ -211,27 +209,8 @@ class Recorder(Observer):
             span.read = self._tick()
             span.end = span.read
 
-    def landing(self, flight: Flight) -> None:
-        """It begins to write."""
-        self.working = True
-
-    def following(self, tracker: Tracker) -> None:
-        """Signals follow earlier work."""
-        self.working = True
-
-    def granted(self, block: Block, resource: Resource, outcome: Outcome | None, threads: Array) -> None:
-        """The answer of a request for a cluster's launch is written as by a copy."""
-        self.working = resource.kind == "launch"
-
-    def followed(self, *given: Tracker) -> None:
-        """They have been given."""
-        self.working = False
-
-    given = followed
-
     def landed(self, flight: Flight) -> None:
         """It ends."""
-        self.working = False
         span = self.flying.pop(id(flight), None)
         if span is not None:
             span.end = self._tick()
@@ -245,7 +224,7 @@ class Recorder(Observer):
         if key >> 24 & 0xFF != self.rank:
             return
         lane = f"mbarrier {key & 0xFFFFFF:#x}"
-        line = 0 if self.working or block.here is None else block.here.line
+        line = 0 if self.checker.state.following is not None or block.here is None else block.here.line
         now = self._tick()
         ended = signal.kind == "inval" or (flipped(before, after) and signal.kind != "init")
         phase = self.phases.get(lane)

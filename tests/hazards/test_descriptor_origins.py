@@ -11,7 +11,7 @@ import tcsim
 from tcsim.descriptors.tile_bytes import tile_bytes
 from tcsim.numbers.formats import FORMATS
 from tcsim.ptx import Memory, Run, parse
-from tcsim.ptx.check import origins, tiles
+from tcsim.ptx.check.layout import mends, tiles
 from tests.support.ptx_copies import text, wait
 
 F16 = FORMATS["f16"]
@@ -69,7 +69,7 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
         found.append(judge(*given))  # type: ignore[arg-type]
         return found[-1]
 
-    monkeypatch.setattr(origins, "is_matrix", noted)
+    monkeypatch.setattr(mends, "is_matrix", noted)
     return found
 
 

@@ -17,27 +17,7 @@ from generator.import_graph import PACKAGES, floors, import_graph, layers  # noq
 
 MOST_TOGETHER = 2  # modules that may import each other, in a ring or otherwise
 MOST_LOOSE = 6  # modules of tcsim that are in no package
-RINGS_OF_PTX: tuple[set[str], ...] = (
-    {
-        "check.barriers",
-        "check.blocks",
-        "check.checker",
-        "check.copied",
-        "check.deadlocks",
-        "check.dependents",
-        "check.everywhere",
-        "check.naming",
-        "check.origins",
-        "check.races",
-        "check.registers",
-        "check.scales",
-        "check.shapes",
-        "check.signals",
-        "check.sums",
-        "check.together",
-        "check.traced",
-    },
-)
+RINGS_OF_PTX: tuple[set[str], ...] = ()
 """Modules of tcsim.ptx that import each other, with imports for type checkers: this list may only shrink."""
 TOP = {
     "conformance",

@@ -1,16 +1,15 @@
 """Shadow state: who touched which word last, what orders it with what comes next, and the hazards that follow.
 
-- `clocks`: which events of which warp come before what a warp does now
-- `lanes`: which of its lanes know that
+- `state`: all that is known of a cluster, in a table at its head; no rule is there
+- `clocks`, `lanes`: which events of which warp, and of which of its lanes, come before what a warp does now
+- `flags`, `strength`: what accesses that release tell those that acquire
 - `operations`: asynchronous work, and who knows that it is complete
-- `words`: of every word of a memory, the last write and reads
-- `findings`: hazards, one for each name and pair of lines
-- `mbarriers`, `barriers`, `blocks`, `registers`: what only they can get wrong
-- `signals`: what mbarriers are told, and tell
-- `conflicts`, `naming`: two accesses to one word that nothing orders, by name
-- `everywhere`, `dependents`: global memory of one cluster, and of launches that follow each other
-- `deadlocks`: what those wait for who wait for ever
-- `checker`: the observer that a launch with check=True attaches to each cluster
+- `words`, `conflicts`: of every word of a memory the last write and reads, and those that nothing orders with an access now
+- `objects`: mbarriers; `places`: where accesses lie; `findings`: hazards, one for each name and pair of lines
+- `order`: what is executed that orders memory
+- `rules`: what is wrong, by subject
+- `layout`: which elements the operands of products are
+- `checker`: the observer that a launch with check=True attaches to each cluster: which subject hears of what
 
-A rule is a row of `tcsim.ptx.hazards.rules`, and a place here that reports it; tests/hazards has a planted defect and its mended twin for each.
+A rule is a row of `tcsim.ptx.hazards.rules`, and a place in `rules` that reports it; tests/hazards has a planted defect and its mended twin for each.
 """

@@ -45,17 +45,15 @@ class Lanes:
         self.clocks = clocks
         self.base = np.zeros(warps, np.int32)  # up to when every lane knows what all others did
         self.last = np.zeros((3, warps), np.int32)  # when a lane last did what only it knows, by what it did
-        self.pairs = np.zeros(
-            (warps, LANES, LANES), np.int32
-        )  # up to when a lane knows what another did, if that is later
+        # Up to when a lane knows what another did, if that is later.
+        self.pairs = np.zeros((warps, LANES, LANES), np.int32)
         self.alone = np.zeros(warps, np.int32)  # when a lane last did anything, or learnt, by itself
         self.joined = np.zeros(warps, np.int32)  # when all lanes last executed one instruction together
         self.told = np.zeros(warps, np.int32)  # up to when what all lanes did was published
         self.tellers = np.zeros((warps, LANES), bool)  # lanes that have published since then, or met others
         self.doing = np.zeros((warps, LANES), bool)  # lanes that did something since then
-        self.heard = np.ones(
-            (warps, LANES), bool
-        )  # lanes that know what their warp does (`Clocks.known`); the others know `before`
+        # Lanes that know what their warp does (`Clocks.known`); the others know `before`.
+        self.heard = np.ones((warps, LANES), bool)
         self.before = np.zeros((warps, warps + 2), np.int32)
         self.parted = np.zeros(warps, np.int32)  # when lanes last heard what others did not
         self.windows: dict[int, dict[int, tuple[int, Array, int]]] = {}

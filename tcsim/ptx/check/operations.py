@@ -75,14 +75,12 @@ class Operations:
     def __init__(self, clocks: Clocks, lanes: Lanes) -> None:
         self.clocks, self.lanes = clocks, lanes
         self.all: list[Operation] = []
-        self.flying: dict[
-            tuple[str, int], list[Operation]
-        ] = {}  # in groups, by kind and rank: those that not all have waited for
+        # In groups, by kind and rank: those that not all have waited for.
+        self.flying: dict[tuple[str, int], list[Operation]] = {}
         self._seen = np.full((2, 64, clocks.warps), NEVER, np.int32)  # clocks of warps when they learnt of it
         self._learnt = np.zeros((2, 64, clocks.warps), np.uint32)  # the lanes that have, as bits
-        self._after = np.zeros(
-            (3, 64, clocks.warps), bool
-        )  # whether a warp is known to come after: read, written, written and fenced
+        # Whether a warp is known to come after: read, written, written and fenced.
+        self._after = np.zeros((3, 64, clocks.warps), bool)
 
     def issue(
         self, kind: str, line: int, rank: int, warps: Array, threads: Array, groups: Array, proxy: str

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tcsim.memory.windows import SHARED_WINDOW
 from tcsim.model.effects import Access
+from tcsim.ptx.check.words import Words
+from tcsim.ptx.compile.families import Bound
 from tcsim.ptx.machine.arrays import LANES, Array, distinct
-
-if TYPE_CHECKING:
-    from tcsim.ptx.check.words import Words
-    from tcsim.ptx.compile.families import Bound
-    from tcsim.ptx.machine.block import Block
+from tcsim.ptx.machine.block import Block
+from tcsim.ptx.machine.memory import Memory, Segment
 
 Part = tuple[int, Array, int, Array | None, Array]
 """Rank of the block, offsets in its memory, bytes of each, which of them (None: all), threads."""
@@ -140,3 +139,17 @@ def accessors(at: Access, bound: Bound, threads: Array, asked: Array, count: int
     else:
         found = np.full(count, threads[0])
     return found
+
+
+def by_segment(memory: Memory, addresses: Array) -> Iterator[tuple[Array, Segment]]:
+    """Which of some addresses lie in which segment of global memory; those in none are left out."""
+    left = np.arange(len(addresses))
+    while len(left):
+        segment = memory.segment(int(addresses[left[0]]))
+        if segment is None:
+            left = left[1:]
+            continue
+        own = addresses[left]
+        inside = (own >= segment.address) & (own < segment.address + segment.size)
+        yield left[inside], segment
+        left = left[~inside]

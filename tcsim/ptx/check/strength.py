@@ -28,8 +28,3 @@ def scope_of(opcode: str) -> str:
     ('cta', 'gpu')
     """
     return next((own for own in _SCOPES if own in opcode.split(".")), "gpu")
-
-
-def is_far(scope: str) -> bool:
-    """Whether a scope goes beyond a cluster."""
-    return scope in ("gpu", "sys")

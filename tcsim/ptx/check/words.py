@@ -8,12 +8,12 @@ lane: `LANE_BITS` of `what` and `reader`, the instruction above them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
 from tcsim.ptx.check.clocks import GLOBALLY, HANDED, NEVER, ORDERED, PROXIED, Clocks
+from tcsim.ptx.check.conflicts import Conflict, Lack, Prior
 from tcsim.ptx.check.lanes import LEARNS, READS, SEVERAL, WRITES
 from tcsim.ptx.check.operations import READ, WRITTEN, Operation, Operations
 from tcsim.ptx.machine.arrays import Array, distinct
@@ -28,31 +28,14 @@ PIPELINED = frozenset(
 """Families of tcgen05 of which the second is executed after the first (PTX ISA 9.4, Pipelined tcgen05 Instructions)."""
 
 
-@dataclass(frozen=True)
-class Conflict:
-    """Earlier accesses that nothing orders with one now: places in the list of words, and what was there."""
-
-    kind: str
-    """By a warp: "written", "read"; written, and no fence between proxies: "unfenced", or if it is written again "unfenced write",
-    "unfenced read". By an operation: "landed", "fetched", "unfenced operation"; "depended": fetched, and known only because its registers
-    were needed; "unpipelined": of tcgen05, one thread's, in no order; the last and "unfenced operation" end in " read" if the operation only reads.
-    "nobody": read, and never written. In order as far as whole warps go, but not for the lanes: "apart written", "apart read", "apart landed", "apart fetched" by another lane of the warp, or known to be done by it alone;
-    "apart unheard written": another lane waited for what orders it; "apart untold written": another lane than the one that did it told. "joined"
-    in place of "apart": the lanes have executed an instruction together since then."""
-    places: Array  # in the words of the access now
-    earlier: Array  # numbers of instructions, or of operations
-    warps: Array  # the warp of the earlier access; of operations 0
-
-
 class Words:
     """The words of one memory."""
 
     def __init__(self, size: int, unit: int, clocks: Clocks, operations: Operations, space: str = "shared") -> None:
         count = -(-size // unit)
         self.unit, self.count, self.clocks, self.operations, self.space = unit, count, clocks, operations, space
-        self.proxies = (
-            space == "shared"
-        )  # whether ordinary instructions reach it too, through another proxy than operations
+        # Whether ordinary instructions reach it too, through another proxy than operations.
+        self.proxies = space == "shared"
         self.fence = GLOBALLY if space == "global" else PROXIED  # the kind of order between proxies
         self.who = np.zeros(count, np.int32)
         self.when = np.zeros(count, np.int32)
@@ -80,9 +63,9 @@ class Words:
 
     # --- ordinary accesses of warps, elementwise
 
-    def time(self, at: int, warp: int, kind: str) -> int:
-        """When a warp wrote a word ("written"), or read it."""
-        return int(self.when[at] if kind == "written" else self.read[warp, at])
+    def time(self, at: int, warp: int, prior: Prior) -> int:
+        """When a warp wrote a word, or read it."""
+        return int(self.when[at] if prior is Prior.WRITTEN else self.read[warp, at])
 
     def conflicts(
         self, at: Array, warps: Array, writes: bool, reads: bool = False, lanes: Array | None = None
@@ -99,19 +82,14 @@ class Words:
         if least > clocks.warps and not (lanes is not None and self.lanes.loose(warps, LEARNS)):
             first = clocks.warps + 1
             if not self.operations.known_to_all(least - first, most - first, WRITTEN):
-                found += self._missing("landed", EMPTY, who - first, warps, WRITTEN)
+                found += self._work(Prior.LANDED, at, np.arange(len(at)), who - first, warps, None)
         elif most:
             bad = clocks.ordered(warps, np.minimum(who, clocks.warps + 1)) < self.when[at]
             if np.count_nonzero(bad):
-                places = np.nonzero(bad)[0]
-                codes = who[places]
-                found += self._written(at, places, codes)
-                landed = codes > clocks.warps
-                if landed.any():
-                    own, numbers = places[landed], codes[landed] - clocks.warps - 1
-                    found += self._missing("landed", own, numbers, warps[own], WRITTEN)
-                    if lanes is not None and self.lanes.loose(warps, LEARNS):
-                        found += self._known_apart("landed", at, own, numbers, warps, lanes, WRITTEN)
+                found += self._written(Lack.ORDER, at, bad, who)
+                places = np.nonzero(bad & (who > clocks.warps))[0]
+                if len(places):
+                    found += self._work(Prior.LANDED, at, places, who[places] - clocks.warps - 1, warps, lanes)
         if lanes is not None:
             found += self._apart(at, who if most > 0 and least <= clocks.warps else EMPTY, warps, lanes, writes)
         if not writes:
@@ -121,24 +99,23 @@ class Words:
             last = fetched[at]
             if last.any():
                 places = np.nonzero(last)[0]
-                found += self._missing("fetched", places, last[places] - 1, warps[places], READ)
-                if lanes is not None and self.lanes.loose(warps, LEARNS):
-                    found += self._known_apart("fetched", at, places, last[places] - 1, warps, lanes, READ)
+                found += self._work(Prior.FETCHED, at, places, last[places] - 1, warps, lanes)
         return found
 
-    def _known_apart(
-        self, kind: str, at: Array, places: Array, numbers: Array, warps: Array, lanes: Array, part: int
+    def _work(
+        self, prior: Prior, at: Array, places: Array, numbers: Array, warps: Array, lanes: Array | None
     ) -> list[Conflict]:
-        """Of operations, elementwise, those that only other lanes of the warp know to be done."""
+        """Of operations, elementwise, those that do not come before what a warp does now, or that only other lanes of it know to be done."""
+        part, knows, none = WRITTEN if prior is Prior.LANDED else READ, self.lanes, np.zeros_like(numbers)
         after = self.operations.after(numbers, warps[places], part)
-        owners = self.what[at[places]] & _LANE if kind == "landed" else np.full(len(places), SEVERAL)
-        apart, since = self.operations.apart(numbers, warps[places], lanes[places], owners, part)
-        joined = (since <= self.lanes.joined[warps[places]]) | (lanes[places] == SEVERAL)
-        found = []
-        for name, bad in ((f"apart {kind}", after & apart & ~joined), (f"joined {kind}", after & apart & joined)):
-            if bad.any():
-                found.append(Conflict(name, places[bad], numbers[bad], np.zeros(int(bad.sum()), np.int64)))
-        return found
+        found = [] if after.all() else [Conflict(prior, Lack.ORDER, places[~after], numbers[~after], none[~after])]
+        if lanes is None or not knows.loose(warps, LEARNS):
+            return found
+        warps, lanes = warps[places], lanes[places]
+        owners = self.what[at[places]] & _LANE if prior is Prior.LANDED else np.full(len(places), SEVERAL)
+        apart, since = self.operations.apart(numbers, warps, lanes, owners, part)
+        joined = (since <= knows.joined[warps]) | (lanes == SEVERAL)
+        return found + _by_lanes(prior, Lack.LANES, places, after & apart, joined, numbers, none)
 
     def _apart(self, at: Array, who: Array, warps: Array, lanes: Array, writes: bool) -> list[Conflict]:
         """What other lanes of the same warps did, and what only other lanes were told, or told. One warp and lane may stand for all words.
@@ -147,27 +124,26 @@ class Words:
         """
         knows, found = self.lanes, []
         if len(who) and knows.loose(warps, WRITES):
-            found += self._in_warp("written", at, who == warps + 1, self.when[at], self.what[at], warps, lanes)
+            found += self._in_warp(Prior.WRITTEN, at, who == warps + 1, self.when[at], self.what[at], warps, lanes)
         if writes and self.was_read and knows.loose(warps, READS):
-            found += self._in_warp("read", at, True, self.read[warps, at], self.reader[warps, at], warps, lanes)
-            if self.other.size:
-                found += self._in_warp("read", at, True, self.other[warps, at], self.otherwise[warps, at], warps, lanes)
+            for read, what in self._reads_kept():
+                found += self._in_warp(Prior.READ, at, True, read[warps, at], what[warps, at], warps, lanes)
         missed = knows.missed(warps, lanes)
         told = () if missed else sorted(knows.windows)  # of all others these lanes know all that is known
         if missed or told:
             every = range(self.clocks.warps) if missed else told
             if len(who) and (missed or any(np.count_nonzero(who == 1 + own) for own in told)):
-                found += self._between_lanes("written", who - 1, self.when[at], self.what[at], warps, lanes)
+                found += self._between_lanes(Prior.WRITTEN, who - 1, self.when[at], self.what[at], warps, lanes)
             for reader in every if writes and self.was_read else ():
                 if not self.readers[reader] or not np.count_nonzero(self.read[reader].take(at)):
                     continue
-                for read, what in ((self.read, self.reader), (self.other, self.otherwise))[: 1 + bool(self.other.size)]:
+                for read, what in self._reads_kept():
                     when, own = read[reader, at], what[reader, at]
-                    found += self._between_lanes("read", np.where(when > 0, reader, -1), when, own, warps, lanes)
+                    found += self._between_lanes(Prior.READ, np.where(when > 0, reader, -1), when, own, warps, lanes)
         return found
 
     def _in_warp(
-        self, kind: str, at: Array, own: Array | bool, when: Array, what: Array, warps: Array, lanes: Array
+        self, prior: Prior, at: Array, own: Array | bool, when: Array, what: Array, warps: Array, lanes: Array
     ) -> list[Conflict]:
         """Accesses by the same warps, where these are: what lanes do not know of each other."""
         late = np.nonzero(own & (when > self.lanes.base[warps]))[0]
@@ -178,10 +154,10 @@ class Words:
         lane = what & _LANE
         bad = self.lanes.unordered(warps, lanes, lane, when)
         joined = (lanes == SEVERAL) | (lane == SEVERAL) | (when <= self.lanes.joined[warps])
-        return self._by_lanes(kind, late, bad, joined, what, warps)
+        return _by_lanes(prior, Lack.LANES, late, bad, joined, what >> LANE_BITS, warps)
 
     def _between_lanes(
-        self, kind: str, who: Array, when: Array, what: Array, warps: Array, lanes: Array
+        self, prior: Prior, who: Array, when: Array, what: Array, warps: Array, lanes: Array
     ) -> list[Conflict]:
         """Accesses by another warp each (-1, or too large a number: none) that are in order for warps, and not for their lanes."""
         others = who != warps
@@ -200,30 +176,19 @@ class Words:
         untold, before = knows.untold(warps, who, lane, when)
         unheard = knows.unheard(warps, lanes, column, when)
         joined = (lanes == SEVERAL) | (knows.parted[warps] <= knows.joined[warps])
-        found = self._by_lanes(f"unheard {kind}", places, unheard, joined, what, who)
-        return found + self._by_lanes(f"untold {kind}", places, untold, when <= before, what, who)
+        earlier = what >> LANE_BITS
+        found = _by_lanes(prior, Lack.HEARD, places, unheard, joined, earlier, who)
+        return found + _by_lanes(prior, Lack.TOLD, places, untold, when <= before, earlier, who)
 
-    @staticmethod
-    def _by_lanes(kind: str, places: Array, bad: Array, joined: Array, what: Array, who: Array) -> list[Conflict]:
-        found = []
-        for how, each in (("apart", bad & ~joined), ("joined", bad & joined)):
-            if each.any():
-                found.append(Conflict(f"{how} {kind}", places[each], what[each] >> LANE_BITS, who[each]))
-        return found
+    def _reads_kept(self) -> list[tuple[Array, Array]]:
+        """When reads were, and what they were: the last of each warp, and the last by another lane than that."""
+        return [(self.read, self.reader), (self.other, self.otherwise)][: 1 + bool(self.other.size)]
 
-    def _written(self, at: Array, places: Array, codes: Array) -> list[Conflict]:
-        """Of unordered writes by their codes, those of ordinary instructions."""
-        ordinary = codes <= self.clocks.warps
-        own = places[ordinary]
-        return [Conflict("written", own, self.what[at[own]] >> LANE_BITS, codes[ordinary] - 1)] if len(own) else []
-
-    def _missing(self, kind: str, places: Array, numbers: Array, warps: Array, part: int) -> list[Conflict]:
-        """Of operations, elementwise, those that do not come before what a warp does now; places EMPTY: all words."""
-        after = self.operations.after(numbers, warps, part)
-        if after.all():
-            return []
-        own = np.nonzero(~after)[0]
-        return [Conflict(kind, places[own] if len(places) else own, numbers[own], np.zeros(len(own), np.int64))]
+    def _written(self, lack: Lack, at: Array, bad: Array, who: Array) -> list[Conflict]:
+        """Of writes, those of ordinary instructions."""
+        own = np.nonzero(bad & (who <= self.clocks.warps))[0]
+        earlier = self.what[at[own]] >> LANE_BITS
+        return [Conflict(Prior.WRITTEN, lack, own, earlier, who[own] - 1)] if len(own) else []
 
     def note_read(self, at: Array, warps: Array, line: int, lanes: Array | int = SEVERAL) -> None:
         """Lanes of warps read words."""
@@ -286,28 +251,20 @@ class Words:
             found += _nobody(np.nonzero(who == 0)[0])
         if landed:
             numbers = (who[:1] if least == most else who) - (clocks.warps + 1)
-            found += self._pending("landed", EMPTY, numbers, by, WRITTEN)
+            found += self._pending(Prior.LANDED, EMPTY, numbers, by, WRITTEN)
         elif most:
             column = np.minimum(who, clocks.warps + 1)
             when = self.when[at]
             bad = known[ORDERED, column] < when
             if np.count_nonzero(bad):
-                places = np.nonzero(bad)[0]
-                codes = who[places]
-                found += self._written(at, places, codes)
-                behind = codes > clocks.warps
-                found += self._pending("landed", places[behind], codes[behind] - clocks.warps - 1, by, WRITTEN)
+                found += self._written(Lack.ORDER, at, bad, who)
+                behind = np.nonzero(bad & (who > clocks.warps))[0]
+                found += self._pending(Prior.LANDED, behind, who[behind] - clocks.warps - 1, by, WRITTEN)
             if len(by.warps) > 1 and not writes:
-                apart = (clocks.known[by.warps, ORDERED].min(0)[column] < when) & ~bad
-                if np.count_nonzero(apart):
-                    own = np.nonzero(apart)[0]
-                    found.append(Conflict("parted", own, self.what[at[own]] >> LANE_BITS, who[own] - 1))
+                apart = clocks.known[by.warps, ORDERED].min(0)[column] < when
+                found += self._written(Lack.WARPS, at, apart & ~bad, who)
             if by.proxy == "async":
-                unfenced = (known[self.fence, column] < when) & ~bad
-                if np.count_nonzero(unfenced):
-                    own = np.nonzero(unfenced)[0]
-                    kind = "unfenced write" if writes else "unfenced"
-                    found.append(Conflict(kind, own, self.what[at[own]] >> LANE_BITS, who[own] - 1))
+                found += self._written(Lack.FENCE, at, (known[self.fence, column] < when) & ~bad, who)
         if lanes is not None:
             found += self._apart(at, EMPTY if landed or not most else who, by.warps[:1], lanes, writes)
         if not writes:
@@ -318,10 +275,10 @@ class Words:
             last = fetched[at]
             most = int(last.max())
             if most and most == last.min():
-                found += self._pending("fetched", EMPTY, last[:1] - 1, by, READ)
+                found += self._pending(Prior.FETCHED, EMPTY, last[:1] - 1, by, READ)
             elif most:
                 places = np.nonzero(last)[0]
-                found += self._pending("fetched", places, last[places] - 1, by, READ)
+                found += self._pending(Prior.FETCHED, places, last[places] - 1, by, READ)
         return found
 
     def _reads(self, at: Array, known: Array, fenced: Array | None = None) -> list[Conflict]:
@@ -336,13 +293,13 @@ class Words:
         found = []
         places, reader = np.nonzero(late.T)
         bad = read[reader, places] > (known[reader] if known.ndim == 1 else known[places, reader])
-        for kind, own in (("read", bad), ("unfenced read", ~bad)):
+        for lack, own in ((Lack.ORDER, bad), (Lack.FENCE, ~bad)):
             if own.any():
                 what = self.reader[reader[own], at[places[own]]] >> LANE_BITS
-                found.append(Conflict(kind, places[own], what, reader[own]))
+                found.append(Conflict(Prior.READ, lack, places[own], what, reader[own]))
         return found
 
-    def _pending(self, kind: str, places: Array, numbers: Array, by: Operation, part: int) -> list[Conflict]:
+    def _pending(self, prior: Prior, places: Array, numbers: Array, by: Operation, part: int) -> list[Conflict]:
         """Operations that are not known to be done, or not behind a fence; places EMPTY: all words."""
         found: list[Conflict] = []
         if not len(numbers):
@@ -351,11 +308,11 @@ class Words:
             other = self.operations.all[number]
             if other is by or self._in_turn(other, by):
                 continue
-            name = self._unordered(kind, other, by, part)
-            if name:
+            lack = self._lacking(prior, other, by, part)
+            if lack is not None:
                 own = np.nonzero(numbers == number)[0]
                 own = places[own] if len(places) else own
-                found.append(Conflict(name, own, np.full(len(own), number), np.zeros(len(own), np.int64)))
+                found.append(Conflict(prior, lack, own, np.full(len(own), number), np.zeros(len(own), np.int64)))
         return found
 
     def _in_turn(self, earlier: Operation, later: Operation) -> bool:
@@ -366,23 +323,19 @@ class Words:
         handed = self.clocks.tensor[later.warps, HANDED, 1 + by]
         return by in later.warps or bool((handed >= earlier.since[0]).any())
 
-    def _unordered(self, kind: str, other: Operation, by: Operation, part: int) -> str:
-        """What is wrong with the order of two operations; empty if nothing is."""
-        operations = self.operations
-        did = " read" if kind == "fetched" else ""
-        if self.space == "tmem":
-            fenced = any(operations.after_tensor_fence(other, warp) for warp in by.warps.tolist())
-            if fenced:
-                return "depended" if other.depended and kind == "fetched" else ""
-        if other.kind == by.kind == "tcgen05" and other.warps[0] in by.warps:
-            kind = "unpipelined" + did
+    def _lacking(self, prior: Prior, other: Operation, by: Operation, part: int) -> Lack | None:
+        """What the order of two operations lacks."""
+        operations, tensor = self.operations, self.space == "tmem"
+        if tensor and any(operations.after_tensor_fence(other, warp) for warp in by.warps.tolist()):
+            return Lack.WAIT if other.depended and prior is Prior.FETCHED else None
+        one_thread = other.kind == by.kind == "tcgen05" and other.warps[0] in by.warps
         if not operations.is_after(other.number, by.warps, part):
-            return kind
-        if self.space == "tmem":
-            return "unfenced operation" + did if not kind.startswith("unpipelined") else ""
-        if self.proxies and part == WRITTEN and other.proxy == "generic" != by.proxy:
-            return "" if any(operations.after_fence(other.number, warp) for warp in by.warps) else "unfenced operation"
-        return ""
+            return Lack.PIPELINE if one_thread else Lack.ORDER
+        if tensor:
+            return None if one_thread else Lack.FENCE
+        fences = self.proxies and part == WRITTEN and other.proxy == "generic" != by.proxy
+        fenced = not fences or any(operations.after_fence(other.number, warp) for warp in by.warps)
+        return None if fenced else Lack.FENCE
 
     def note_fetch(self, at: Array, by: Operation) -> None:
         """An operation reads words, at some time until it is known to have."""
@@ -420,4 +373,15 @@ def _owners(count: int, each: int) -> Array:
 
 def _nobody(places: Array) -> list[Conflict]:
     nothing = np.zeros(len(places), np.int64)
-    return [Conflict("nobody", places, nothing, nothing)]
+    return [Conflict(Prior.NOBODY, Lack.ORDER, places, nothing, nothing)]
+
+
+def _by_lanes(
+    prior: Prior, lack: Lack, places: Array, bad: Array, joined: Array, earlier: Array, warps: Array
+) -> list[Conflict]:
+    """Those that are not in order for lanes: these have executed an instruction together since then, or not."""
+    found = []
+    for together, own in ((False, bad & ~joined), (True, bad & joined)):
+        if own.any():
+            found.append(Conflict(prior, lack, places[own], earlier[own], warps[own], together))
+    return found

@@ -1,7 +1,7 @@
 """Which registers may hold elements of a matrix on their way from memory to a product, and how ordinary instructions hand them on.
 
 Where origins are followed (`Kernel.launch(origins=True)`) the compiler gives each half of 16 bits of such a register a row of its
-own (`tcsim.ptx.check.tags`), and writes behind each instruction that changes one what becomes of the rows. Registers that reach no
+own (`tcsim.ptx.check.layout.tags`), and writes behind each instruction that changes one what becomes of the rows. Registers that reach no
 store to shared memory and no operand of a product have none, so that address arithmetic costs nothing.
 """
 
@@ -77,12 +77,12 @@ class Carriers:
             return lines
         if row.path == "store":
             found = self._transfer(item, item.operands[1], True)
-            return self._around(writer, lines, found) if found is not None else lines
+            return self._told(writer, lines, found)
         if isinstance(item.operands[0], Address) or not self._any(item.operands[0]):
             return lines
         if row.path == "load":
             found = self._transfer(item, item.operands[0], False)
-            return self._around(writer, lines, found) if found is not None else lines
+            return self._told(writer, lines, found)
         if row.carries == "lanes":
             mode, (_, value, *named) = item.opcode.split(".")[2], item.operands
             asked = ", ".join(writer.value(own, "u32") for own in named[:2])
@@ -99,8 +99,8 @@ class Carriers:
         return [*lines, machine(f"tell.moved({writer.constant(self._moved(item, row.carries))}, w)")]
 
     @staticmethod
-    def _around(writer: Writer, lines: Lines, found: Transfer) -> Lines:
-        return [machine("tell.recent = []"), *lines, machine(f"tell.moved({writer.constant(found)}, w)")]
+    def _told(writer: Writer, lines: Lines, found: Transfer | None) -> Lines:
+        return lines if found is None else [*lines, machine(f"tell.moved({writer.constant(found)}, w)")]
 
     def _any(self, operand: Operand) -> bool:
         return any(name in self.names for name in registers_in(operand))

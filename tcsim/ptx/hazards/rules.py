@@ -1,4 +1,4 @@
-"""The rules: every name that a run can report, with what it means, where that is said, and how it is mended. A new rule is a row here and a check in `tcsim.ptx.check`."""
+"""The rules: every name that a run can report, with what it means, where that is said, and how it is mended. A new rule is a row here and a judge in `tcsim.ptx.check.rules`."""
 
 from __future__ import annotations
 

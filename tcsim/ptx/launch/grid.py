@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tcsim.ptx.check.dependents import Ledger
+from tcsim.ptx.check.rules.dependents import Ledger
 from tcsim.ptx.compile.compiled import SOURCE_NAME, Compiled
 from tcsim.ptx.hazards.hazard import Hazard
 from tcsim.ptx.launch.geometry import Geometry

@@ -76,10 +76,6 @@ class Block:
         return self.reports.here
 
     @property
-    def recent(self) -> Any:
-        return self.reports.recent
-
-    @property
     def done(self) -> bool:
         """Whether all threads have exited."""
         return not self.fibers

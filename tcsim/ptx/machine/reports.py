@@ -17,7 +17,6 @@ class Reports:
     """The reports of a block's program, by the names of events."""
 
     here: Instruction | None = None  # the instruction that is executed
-    recent: list[Any] | None = None
 
     def __init__(self, block: Any, threads: Threads, events: Events) -> None:
         self.block, self.threads, self.events = block, threads, events

@@ -110,13 +110,16 @@ class Recorder(Checker):
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
+        self.clocks, self.findings, self.memories = self.state.clocks, self.state.findings, self.state.memories
+        self._shadow = self.state.words
+        self.state.words = self.words  # type: ignore[method-assign]
         self._counts: Counter[tuple[int, int]] = Counter()
         self._numbers: dict[int, Array] = {}
 
     def words(self, space: str, rank: int) -> Words:
         """The shadow of a memory, with its history."""
         if (space, rank) not in self.memories:
-            self.memories[space, rank] = History(super().words(space, rank), self)
+            self.memories[space, rank] = History(self._shadow(space, rank), self)
         return self.memories[space, rank]
 
     def accesses(self, line: int, warps: Array) -> Array:

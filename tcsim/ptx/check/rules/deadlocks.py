@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tcsim.memory import mbarrier_bits
-from tcsim.ptx.check.mbarriers import Object
+from tcsim.ptx.check.objects import Object
+from tcsim.ptx.check.rules.mbarriers import Mbarriers
+from tcsim.ptx.check.state import Site, State
 from tcsim.ptx.machine.arrays import LANES, Array
+from tcsim.ptx.machine.block import Block
 from tcsim.ptx.machine.faults import Stop
-
-if TYPE_CHECKING:
-    from tcsim.ptx.check.checker import Checker
-    from tcsim.ptx.machine.block import Block
-    from tcsim.ptx.machine.fibers import Fiber, Wait
+from tcsim.ptx.machine.fibers import Fiber, Wait
 
 _STUCK = {"registers": "SETMAXNREG_OVERSUBSCRIBED", "tmem": "TMEM_DEADLOCK"}
 """By what threads wait for: a rule of its own."""
@@ -26,15 +24,15 @@ _APART = {LANES: "WARP_SYNC_MASK", 4 * LANES: "WGMMA_WARPGROUP_DIVERGED"}
 class Deadlocks:
     """Why a cluster cannot go on."""
 
-    def __init__(self, checker: Checker) -> None:
-        self.checker = checker
+    def __init__(self, state: State, mbarriers: Mbarriers) -> None:
+        self.state, self.mbarriers = state, mbarriers
 
     # --- in words
 
-    def explained(self, block: Block, waits: Wait) -> str:
+    def stuck(self, block: Block, waits: Wait) -> str:
         """What else there is to say of threads that wait; empty for nothing."""
         if waits.kind == "mbarrier":
-            found = self.checker.objects.live.get(waits.address)
+            found = self.state.mbarriers.get(waits.address)
             return f"; {self._object(found)}" if found is not None else "; no mbarrier.init made an object there"
         if waits.kind == "resource":
             return self._resource(block, waits)
@@ -49,14 +47,14 @@ class Deadlocks:
             parts.append(f"{delivered:,} delivered{self._by(found.delivered)}")
         flying = {own.line: 0 for own in found.flying}
         if flying:
-            parts.append(f"in flight: {', '.join(self.checker.findings.opcode(line) for line in flying)}")
+            parts.append(f"in flight: {', '.join(self.state.opcode(line) for line in flying)}")
         parts.append(f"{sum(found.arrivals.values())} arrived{self._by(found.arrivals)}")
         if found.former:
             parts.append(f"in the phase before {sum(found.former.values())}{self._by(found.former)}")
         return f"phase {found.ended}: {', '.join(parts)}"
 
     def _by(self, counts: Mapping[int, int]) -> str:
-        found = [(counts[line], self.checker.findings.opcode(line)) for line in sorted(counts)]
+        found = [(counts[line], self.state.opcode(line)) for line in sorted(counts)]
         if len(found) == 1:
             return f" by {found[0][1]}"
         return f" ({', '.join(f'{count:,} by {opcode}' for count, opcode in found)})" if found else ""
@@ -70,10 +68,10 @@ class Deadlocks:
             }
             held = ", ".join(f"{warps} warps have {count}" for count, warps in owned.items())
             return f"; {held}, and free are {block.resources.pool.free} for the threads of one warp"
-        taken = self.checker.blocks.taken.get(block.rank)
+        taken = self.state.columns.get(block.rank)
         if waits.resource == "tmem" and taken is not None:
             lines = [line for line in np.unique(taken).tolist() if line]
-            held = ", ".join(f"{int((taken == line).sum())} by {self.checker.findings.opcode(line)}" for line in lines)
+            held = ", ".join(f"{int((taken == line).sum())} by {self.state.opcode(line)}" for line in lines)
             return (
                 f"; columns taken: {held or 'none'}, not given back by tcgen05.dealloc; free: {int((taken == 0).sum())}"
             )
@@ -85,13 +83,13 @@ class Deadlocks:
         """The cluster has ended; a deadlock is named for each wait whose reason is known."""
         if stop is None or stop.name not in ("DEADLOCK", "MBARRIER_FAULT"):
             return
-        findings = self.checker.findings
-        for line, (key, phase) in self.checker.objects.repeated.items():
-            said = f"{findings.opcode(line)} asks the mbarrier at {key:#x} for phase {phase}, which its warp has seen complete before"
-            findings.report("MBAR_PARITY", said, line, address=key)
+        state = self.state
+        for line, (key, phase) in self.mbarriers.repeated.items():
+            said = f"{state.opcode(line)} asks the mbarrier at {key:#x} for phase {phase}, which its warp has seen complete before"
+            state.findings.report("MBAR_PARITY", said, line, address=key)
         if stop.name != "DEADLOCK":
             return
-        for block in self.checker.cluster.blocks:
+        for block in self.state.blocks:
             for fiber in block.fibers.waiting:
                 if fiber.waits is not None:
                     found = self._named(block, fiber, fiber.waits)
@@ -102,9 +100,8 @@ class Deadlocks:
         thread = int(np.argmax(fiber.mask))
         waits = fiber.waits.item if fiber.waits is not None else None
         line = waits or next((own for own in block.program.lines[fiber.block] if own is not None), None)
-        checker = self.checker
         message = f"warp {thread // LANES} waits for ever: {said}"
-        checker.findings.report(rule, message, checker.findings.number(line), 0, checker.index(block), thread)
+        self.state.report(rule, block, message, self.state.number(line), 0, thread)
 
     def _named(self, block: Block, fiber: Fiber, waits: Wait) -> tuple[str, str] | None:
         if waits.kind == "resource":
@@ -115,7 +112,7 @@ class Deadlocks:
         if waits.kind == "bar":
             return self._barrier(block, waits)
         if waits.kind == "mbarrier":
-            return self._mbarrier(block, waits.address, self.checker.some(block, np.nonzero(fiber.mask)[0]))
+            return self._mbarrier(block, waits.address, self.state.some(block, np.nonzero(fiber.mask)[0]))
         return None
 
     @staticmethod
@@ -130,7 +127,7 @@ class Deadlocks:
         return None
 
     def _mbarrier(self, block: Block, key: int, warps: Array) -> tuple[str, str] | None:
-        found = self.checker.objects.live.get(key)
+        found = self.state.mbarriers.get(key)
         if found is None:
             return "MBAR_USED_BEFORE_INIT", f"no mbarrier.init made an object at {key:#x}"
         last = max((own.ended for warp, own in found.passes.items() if warp in warps), default=0)
@@ -152,8 +149,8 @@ class Deadlocks:
             )
         if not pending and left:
             rule = "MBAR_TX_OVER" if left > 0 else "MBAR_TX_UNDER"
-            index = self.checker.index(self.checker.cluster.blocks[key >> 24 & 0xFF])
-            self.checker.objects.boxes(key, found, found.ended, found.expected, index, None)
+            whose = self.state.blocks[key >> 24 & 0xFF]
+            self.mbarriers.boxes(key, found, found.ended, found.expected, Site(whose))
             said = f"lacks {left} bytes" if left > 0 else f"got {-left} bytes too many"
             return rule, f"the mbarrier at {key:#x} {said}; {state}"
         return None

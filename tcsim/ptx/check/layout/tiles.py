@@ -44,6 +44,30 @@ class Mend:
         return self.said if self.how is None else self.how
 
 
+class Source:
+    """Where an operand is read from, and how it would have to be read to be another one; the likeliest ways first."""
+
+    def mends(self) -> Iterator[Mend]:
+        """Other ways."""
+        return iter(())
+
+    def turned(self) -> Iterator[Mend]:
+        """With rows and columns the other way round."""
+        return iter(())
+
+    def shifts(self, target: Array) -> Iterator[Mend]:
+        """The same operand from elsewhere: where elements of some origins lie."""
+        return iter(())
+
+    def again(self, key: Hashable) -> Mend | None:
+        """A mend that was found at another execution, by its key."""
+        return None
+
+    def through(self, descriptor: int) -> Array | None:
+        """The origins that it would have through another descriptor."""
+        return None
+
+
 @dataclass(frozen=True)
 class View:
     """One operand of a product, as rows of elements along k."""
@@ -56,22 +80,24 @@ class View:
     pitch: int  # bytes from a row of the tensor to the next, where they are known
     line: int  # the instruction that reads it, by number
     by: int  # the one that put it where it was read
-    mends: Callable[[], Iterator[Mend]]  # the likeliest first
-    turned: Callable[[], Iterator[Mend]]  # with rows and columns the other way round
-    shifts: Callable[[Array], Iterator[Mend]]  # the same operand from elsewhere: where elements of some origins lie
+    source: Source
     detail: Mapping[str, Any] = field(default_factory=dict)  # for a hazard
     begin: int = -1  # where it begins in shared memory, the start address of a descriptor; -1: it does not lie there
     should: int | None = None  # where it should have begun, if not there
-    again: Callable[[Hashable], Mend | None] = lambda key: (
-        None
-    )  # a mend that was found at another execution, by its key
     descriptor: int = 0  # through which it is read
-    through: Callable[[int], Array | None] | None = None  # what it would be through another one
 
     @property
     def lines(self) -> Array:
         """Lines of memory: rows, or of an operand that is MN-major steps of k."""
-        return self.found if self.along == "k" else self.found.T
+        return self.in_lines(self.found)
+
+    def in_lines(self, found: Array) -> Array:
+        """Other elements in the same lines."""
+        return found if self.along == "k" else found.T
+
+    def goes_with(self, other: View, found: Array | None = None) -> bool:
+        """Whether it goes through k as the other operand does; found: its elements, if not these."""
+        return paired(self, other, found) if self.name == "A" else paired(other, self, None, found)
 
     @property
     def unit(self) -> int:
@@ -115,7 +141,7 @@ def irregular(view: View, other: View | None) -> str:
             f"reads elements that are not rows and columns of one matrix: from {name(row, 0)} to {name(row, run)} it is {here} bytes "
             f"in global memory, and from {begin} to {name(0, run)} {there}{why}"
         )
-    if other is not None and not _goes_with(view, other):
+    if other is not None and not view.goes_with(other):
         one, its = ([int(x) for x in np.diff(own.found[0])] for own in (view, other))
         return (
             f"does not take A and B through k together: from one k to the next {view.name} goes on by {_bytes(one)} in global memory, "
@@ -123,10 +149,6 @@ def irregular(view: View, other: View | None) -> str:
         )
     rest = f", or it begins at another k than {other.name}" if other is not None else ""
     return f"reads elements that its sum does not need: rows of {view.name} begin in different columns of the tensor, or are there twice{rest}"
-
-
-def _goes_with(view: View, other: View) -> bool:
-    return paired(view, other) if view.name == "A" else paired(other, view)
 
 
 def _bytes(steps: list[int]) -> str:

@@ -1,6 +1,6 @@
 """Mends that were found for operands that are wrong, and whether every product of the launch would be right with them.
 
-A mend is only printed if it is: each later product of the instruction is judged as it would be with it (`tcsim.ptx.check.origins`), and no
+A mend is only printed if it is: each later product of the instruction is judged as it would be with it (`tcsim.ptx.check.layout.origins`), and no
 other mistake of layout is left without a mend. So much as one product that would not be right, or that is right as it is, and none is named.
 """
 
@@ -8,13 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-from tcsim.ptx.check.findings import Key
-from tcsim.ptx.check.tiles import Mend, View
-
-if TYPE_CHECKING:
-    from tcsim.ptx.check.findings import Findings
+from tcsim.ptx.check.findings import Findings, Key
+from tcsim.ptx.check.layout.tiles import Mend, View
 
 
 @dataclass(eq=False)
@@ -72,7 +68,7 @@ class Trials:
         """Mends of other instructions for an operand of the same name, as they would be here."""
         for key in dict.fromkeys(own.key for (_, name), own in reversed(self._of.items()) if name == view.name):
             rule = next(own.rule for own in self._of.values() if own.key == key)
-            mend = view.again(key)
+            mend = view.source.again(key)
             if mend is not None:
                 yield replace(mend, rule=rule)
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from tcsim.model.effects import Outcome, Resource
 from tcsim.ptx.check.clocks import EXECUTED
+from tcsim.ptx.check.state import State
 from tcsim.ptx.compile.convergence import LANES_OF, row_of
+from tcsim.ptx.compile.families import Bound
 from tcsim.ptx.machine.arrays import LANES, Array
-
-if TYPE_CHECKING:
-    from tcsim.ptx.check.checker import Checker
-    from tcsim.ptx.compile.families import Bound
-    from tcsim.ptx.machine.block import Block
+from tcsim.ptx.machine.block import Block
+from tcsim.ptx.machine.faults import Stop
 
 _GROUP = LANES_OF["warpgroup"] // LANES
 _ALIGNED = ("warp", "warpgroup")
@@ -33,11 +32,11 @@ class Request:
         return (self.word, self.count) == (other.word, other.count)
 
 
-class Together:
+class Warps:
     """The warps of a cluster as parts of their warpgroups."""
 
-    def __init__(self, checker: Checker) -> None:
-        self.checker = checker
+    def __init__(self, state: State) -> None:
+        self.state = state
         self._requests: dict[int, list[Request]] = {}  # by warp of the cluster
         self._blocks: dict[int, Block] = {}  # by rank: those with requests
 
@@ -47,30 +46,31 @@ class Together:
         """Threads that do not execute it. Those that a block has never had are missed by fragments of matrices alone: a warp without them is whole."""
         if bound.form.together not in _ALIGNED:
             return
-        checker, own = self.checker, missing[missing < block.threads.launched]
+        state, own = self.state, missing[missing < block.threads.launched]
         if not len(own) and all(operand.layout is None for operand in bound.form.operands):
             return
         thread = int(own[0] if len(own) else missing[0])
         if not len(own):
             why = f"the block has {block.threads.launched} threads"
-        elif checker.cluster.blocks[block.rank].threads.alive[thread]:
+        elif state.blocks[block.rank].threads.alive[thread]:
             why = "its predicate is false"
         else:
             why = "the thread has ended"
-        line = checker.findings.number(bound.item)
-        said = f"{checker.findings.opcode(line)} is executed without thread {thread}, and all threads of the {bound.form.together} have to execute it: {why}"
-        checker.findings.report("WARP_INCOMPLETE", said, line, 0, checker.index(block), thread)
+        line = state.number(bound.item)
+        said = f"{state.opcode(line)} is executed without thread {thread}, and all threads of the {bound.form.together} have to execute it: {why}"
+        state.report("WARP_INCOMPLETE", block, said, line, 0, thread)
 
     # --- setmaxnreg
 
-    def registers(self, block: Block, count: int, threads: Array, line: int) -> None:
+    def granted(self, block: Block, resource: Resource, outcome: Outcome | None, threads: Array) -> None:
         """setmaxnreg: .dec to no more than the warp has, .inc to no less; the same in all warps of a warpgroup, one after the other."""
-        row = row_of(block.here.opcode) if block.here is not None else None
+        line = self.state.number(block.here)
+        row = row_of(block.here.opcode) if block.here is not None and resource.kind == "registers" else None
         if row is None:
             return
         self._blocks[block.rank] = block
-        for warp in self.checker.some(block, threads).tolist():
-            made = Request(line, row.arithmetic, count, int(self.checker.clocks.now[warp]))
+        for warp in self.state.some(block, threads).tolist():
+            made = Request(line, row.arithmetic, resource.delta, int(self.state.clocks.now[warp]))
             before = self._requests.setdefault(warp, [])
             self._directed(block, before, made, warp)
             self._compared(block, before, made, warp)
@@ -88,40 +88,38 @@ class Together:
 
     def _compared(self, block: Block, before: list[Request], made: Request, warp: int) -> None:
         """What the other warps have executed in its place has to be the same; each before it has to be known to be over, but for one that is the same again."""
-        place, per, findings = len(before), self.checker.per_block, self.checker.findings
+        state, place, per = self.state, len(before), self.state.per_block
         for other in self._others(block, warp):
             theirs = self._requests.get(other, [])
             if len(theirs) > place and not theirs[place].is_as(made):
-                said = f"asks for {made.count} registers in warp {warp % per}, and {findings.opcode(theirs[place].line)} for {theirs[place].count} in warp {other % per} of its warpgroup"
+                said = f"asks for {made.count} registers in warp {warp % per}, and {state.opcode(theirs[place].line)} for {theirs[place].count} in warp {other % per} of its warpgroup"
                 self._report(block, "SETMAXNREG_DIVERGED", said, made, warp, theirs[place].line)
                 return
             if not before or before[-1].is_as(made):
                 continue
             first = theirs[place - 1] if len(theirs) >= place else None
-            if first is None or first.clock > self.checker.clocks.known[warp, EXECUTED, 1 + other]:
-                said = f"is executed after {findings.opcode(before[-1].line)}, and nothing orders it after that of warp {other % per} of the warpgroup"
+            if first is None or first.clock > state.clocks.known[warp, EXECUTED, 1 + other]:
+                said = f"is executed after {state.opcode(before[-1].line)}, and nothing orders it after that of warp {other % per} of the warpgroup"
                 self._report(block, "SETMAXNREG_UNORDERED", said, made, warp, before[-1].line)
                 return
 
     def _others(self, block: Block, warp: int) -> list[int]:
         """The other warps of a warp's warpgroup, as far as the block has them."""
-        base = block.rank * self.checker.per_block
+        base = block.rank * self.state.per_block
         first = base + (warp - base) // _GROUP * _GROUP
-        return [own for own in range(first, min(first + _GROUP, base + self.checker.per_block)) if own != warp]
+        return [own for own in range(first, min(first + _GROUP, base + self.state.per_block)) if own != warp]
 
-    def ended(self) -> None:
+    def ended(self, stop: Stop | None) -> None:
         """The cluster has ended: which warps have executed fewer setmaxnreg than another one of their warpgroup."""
-        for warp, own in self._requests.items():
-            block = self._blocks[warp // self.checker.per_block]
+        for warp, own in self._requests.items() if stop is None else ():
+            block = self._blocks[warp // self.state.per_block]
             for other in self._others(block, warp):
                 theirs = len(self._requests.get(other, []))
                 if theirs < len(own):
-                    said = f"is not executed by warp {other % self.checker.per_block} of the warpgroup"
+                    said = f"is not executed by warp {other % self.state.per_block} of the warpgroup"
                     self._report(block, "SETMAXNREG_DIVERGED", said, own[theirs], warp)
                     break
 
     def _report(self, block: Block, rule: str, said: str, made: Request, warp: int, other: int = 0) -> None:
-        findings, thread = self.checker.findings, warp % self.checker.per_block * LANES
-        findings.report(
-            rule, f"{findings.opcode(made.line)} {said}", made.line, other, self.checker.index(block), thread
-        )
+        state, thread = self.state, warp % self.state.per_block * LANES
+        state.report(rule, block, f"{state.opcode(made.line)} {said}", made.line, other, thread)

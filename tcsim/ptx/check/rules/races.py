@@ -15,22 +15,22 @@ from the one to the other. The model has no rule of its own for that fence, and 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tcsim.model.effects import Order
 from tcsim.ptx.check.clocks import GLOBALLY, ORDERED
-from tcsim.ptx.check.strength import is_far, order_of, scope_of
-from tcsim.ptx.machine.arrays import Array
-from tcsim.ptx.machine.memory import Memory
+from tcsim.ptx.check.operations import Operation
+from tcsim.ptx.check.order import FENCES
+from tcsim.ptx.check.places import by_segment
+from tcsim.ptx.check.state import State, Touch
+from tcsim.ptx.check.strength import order_of, scope_of
+from tcsim.ptx.machine.arrays import LANES, Array
+from tcsim.ptx.machine.block import Block
+from tcsim.ptx.machine.memory import Segment
 from tcsim.ptx.text.syntax import Instruction
-
-if TYPE_CHECKING:
-    from tcsim.ptx.check.checker import Checker
-    from tcsim.ptx.check.operations import Operation
-    from tcsim.ptx.machine.block import Block
 
 WEAK, BLOCK, CLUSTER, FAR = range(4)
 """How far an access is strong: not at all, for its block, for its cluster, for the GPU."""
@@ -96,34 +96,26 @@ class Races:
             self.owners[found] = event.by.first + event.warp
         return found
 
-    def parts(self, memory: Memory, addresses: Array) -> Iterator[tuple[Array, int, Accesses]]:
-        """Which of some addresses lie in which segment: its address, and what was done there."""
-        left = np.arange(len(addresses))
-        while len(left):
-            segment = memory.segment(int(addresses[left[0]]))
-            if segment is None:
-                left = left[1:]
-                continue
-            inside = (addresses[left] >= segment.address) & (addresses[left] < segment.address + segment.size)
-            if segment.address not in self.segments:
-                self.segments[segment.address] = Accesses.of(-(-segment.size // self.unit))
-            yield left[inside], segment.address, self.segments[segment.address]
-            left = left[~inside]
+    def accesses(self, segment: Segment) -> Accesses:
+        """What was done in a segment."""
+        if segment.address not in self.segments:
+            self.segments[segment.address] = Accesses.of(-(-segment.size // self.unit))
+        return self.segments[segment.address]
 
 
 class Party:
     """One cluster of such a launch."""
 
-    def __init__(self, races: Races, checker: Checker) -> None:
-        self.races, self.checker, self.clocks = races, checker, checker.clocks
-        self.number, self.warps = len(races.parties), checker.clocks.warps - 1
+    def __init__(self, races: Races, state: State) -> None:
+        self.races, self.state, self.clocks = races, state, state.clocks
+        self.number, self.warps = len(races.parties), state.clocks.warps - 1
         self.first = self.number * self.warps
         self.outside = 1 + self.warps  # the column of the clocks that counts releases
         self.released: list[tuple[int, Array]] = []  # each release: its number, and what it publishes, of _KINDS
-        self.fenced = np.zeros_like(self.clocks.known[:, _KINDS])  # by warp: what it knew at its last fence for the GPU
-        self.heard = np.zeros(
-            self.clocks.warps, np.int32
-        )  # by warp: releases that it has read about, for its next fence
+        # By warp: what it knew at its last fence for the GPU.
+        self._at_fence = np.zeros_like(self.clocks.known[:, _KINDS])
+        # By warp: releases that it has read about, for its next fence.
+        self.heard = np.zeros(self.clocks.warps, np.int32)
         self.told = self.acquires = False  # whether anything here reads flags for the GPU, and acquires by that
         self.releasing: set[int] = set()  # warps that release to other clusters
         self.near: dict[int, tuple[int, Instruction]] = {}
@@ -147,7 +139,7 @@ class Party:
 
     def release(self, warps: Array, addresses: Array, now: bool) -> None:
         """Write flags for the GPU; now: it releases all that is known, and not only what a fence before it did."""
-        what = (self.clocks.known[:, _KINDS] if now else self.fenced)[warps].max(0)
+        what = (self.clocks.known[:, _KINDS] if now else self._at_fence)[warps].max(0)
         last = self.released[-1][1] if self.released else np.zeros_like(what)
         self.releasing.update(warps.tolist())
         if (what > last).any():
@@ -158,16 +150,26 @@ class Party:
             for address in np.unique(addresses).tolist():
                 self.races.flags[address] = max(self.races.flags.get(address, 0), self.released[-1][0])
 
-    def fence(self, warps: Array, scope: str, item: Instruction | None) -> None:
+    def fenced(self, block: Block, mask: Array) -> None:
+        """membar."""
+        scope = scope_of(block.here.opcode) if block.here is not None else "cta"
+        self._fence(self.state.some(block, np.flatnonzero(mask)), scope, block.here)
+
+    def ordered(self, block: Block, order: Order, threads: Array) -> None:
+        """Other fences."""
+        if order.kind in FENCES:
+            self._fence(self.state.some(block, threads), order.scope, block.here)
+
+    def _fence(self, warps: Array, scope: str, item: Instruction | None) -> None:
         """A fence, before the clocks count it."""
-        if not is_far(scope):
+        if scope not in ("gpu", "sys"):
             self.narrow(warps, item)
             return
         known = np.maximum(self.clocks.known[warps], self.clocks.heard[warps])[:, _KINDS]
         self.acquires |= self.told
         known[:, 0, self.outside] = np.maximum(known[:, 0, self.outside], self.heard[warps])
         self.clocks.known[warps, ORDERED, self.outside] = known[:, 0, self.outside]
-        self.fenced[warps] = known
+        self._at_fence[warps] = known
 
     def narrow(self, warps: Array, item: Instruction | None) -> None:
         """Something orders memory for the block or the cluster alone."""
@@ -179,20 +181,23 @@ class Party:
 
     # --- accesses
 
-    def ordinary(self, block: Block, kind: str, addresses: Array, size: int, warps: Array, opcode: str) -> None:
+    def accessed(self, touch: Touch) -> None:
         """Loads, stores and atomics, with what they acquire and release."""
+        if touch.rank >= 0:
+            return
+        block, kind, addresses, opcode = touch.block, touch.kind, touch.offsets, touch.opcode
         strong, reads, acquires, releases = order_of(opcode)
-        reach, some = _REACH.get(scope_of(opcode), FAR) if strong else WEAK, np.unique(warps)
+        reach, some = _REACH.get(scope_of(opcode), FAR) if strong else WEAK, touch.some
         far = reach == FAR
         if far and kind != "write" and reads:
             self.acquire(some, addresses, acquires)
         elif not far and (acquires or releases):
             self.narrow(some, block.here)
-        self.accessed(block, kind, addresses, size, warps, reach, strong and reads)
+        self.global_use(block, kind, addresses, touch.size, touch.warps, reach, strong and reads)
         if far and kind != "read":
             self.release(some, addresses, releases)
 
-    def accessed(
+    def global_use(
         self, block: Block, kind: str, addresses: Array, size: int, warps: Array, reach: int, observes: bool = False,
         work: Operation | None = None,
     ) -> None:  # fmt: skip
@@ -202,7 +207,8 @@ class Party:
         """
         races, copies = self.races, work is not None and work.proxy == "async"
         store = work if copies and kind != "read" else None
-        for own, start, accesses in races.parts(self.checker.cluster.blocks[0].spaces.memory, addresses):
+        for own, segment in by_segment(self.state.memory, addresses):
+            accesses, start = races.accesses(segment), segment.address
             first = (addresses[own] - start).astype(np.int64) // races.unit
             each = max(1, size // races.unit)
             at = (first[:, None] + np.arange(each)).reshape(-1)
@@ -293,7 +299,7 @@ class Party:
 
     def known_done(self, store: Operation) -> int | None:
         """The number of the first release that publishes that a bulk store of this cluster is done."""
-        return self._first(True, lambda what: self.checker.operations.seen_by(store, what[0, 1:-1]))
+        return self._first(True, lambda what: self.state.operations.seen_by(store, what[0, 1:-1]))
 
     def _first(self, least: int, of: Callable[[Array], int]) -> int | None:
         """The number of the first release of which something that grows is so much."""
@@ -305,19 +311,19 @@ class Party:
     def _report(
         self, block: Block, kind: str, does: str, event: Event, warp: int, where: int, name: str, missing: str
     ) -> None:
-        findings = self.checker.findings
-        line, other = findings.number(block.here), findings.number(event.item)
+        state = self.state
+        line, other = state.number(block.here), state.number(event.item)
         whose = "" if event.block == block.index else f" in block {event.block}"
         said = (
-            f"{findings.opcode(line)} {'reads' if kind == 'read' else 'writes'} global memory at {where:#x}, "
-            f"{does} by {findings.opcode(other)}{whose}: {missing}"
+            f"{state.opcode(line)} {'reads' if kind == 'read' else 'writes'} global memory at {where:#x}, "
+            f"{does} by {state.opcode(other)}{whose}: {missing}"
         )
-        thread = warp % self.checker.per_block * 32
-        findings.report(name, said, line, other, block.index, thread, address=where, other_block=list(event.block))
+        thread = warp % state.per_block * LANES
+        state.report(name, block, said, line, other, thread, address=where, other_block=list(event.block))
 
     def _rank(self, warp: int) -> int:
         """The block of a warp, in the cluster."""
-        return warp // self.checker.per_block
+        return warp // self.state.per_block
 
     def _name(self, event: Event, warp: int, reach: int, index: tuple[int, ...]) -> tuple[str, str]:
         """The rule, and what is missing: the release, the acquire, a barrier of the block before or behind it, the scope, or all of it."""
@@ -334,42 +340,29 @@ class Party:
         release, near = event.by.known_from(event), event.by.narrowed(event.when)
         if release is None and near is not None:
             return "GMEM_SCOPE", f"{self._opcode(near)} behind it is for its own block or cluster alone"
-        near = self.narrowed()
-        if not self.told and near is not None:
+        near = None if self.told else self.narrowed()
+        if near is not None:
             return "GMEM_SCOPE", f"{self._opcode(near)} before this is for its own block or cluster alone"
         known = self.clocks.known[: self.warps, ORDERED, self.outside]
+        rule = "GMEM_ACQUIRE_MISSING"
         if release is not None and (known >= release).any():
-            return (
-                "GMEM_ACQUIRE_MISSING",
-                f"another warp of {own} acquires, and no barrier orders this one's access behind that",
-            )
+            return rule, f"another warp of {own} acquires, and no barrier orders this one's access behind that"
         if release is not None and (self.heard >= release).any():
-            return (
-                "GMEM_ACQUIRE_MISSING",
-                f"{own} has no .acquire, and no fence for the GPU, between what {other} tells it and this",
-            )
+            return rule, f"{own} has no .acquire, and no fence for the GPU, between what {other} tells it and this"
         if release is not None or not self.acquires:
             return "GMEM_RACE", "nothing orders the blocks"
+        rule = "GMEM_RELEASE_MISSING"
         if event.by.releasing and event.warp not in event.by.releasing:
-            return (
-                "GMEM_RELEASE_MISSING",
-                f"another warp of {other} releases, and no barrier orders this one's access before that",
-            )
-        return (
-            "GMEM_RELEASE_MISSING",
-            f"{other} has no fence for the GPU, and no .release, between that and what tells {own}",
-        )
+            return rule, f"another warp of {other} releases, and no barrier orders this one's access before that"
+        return rule, f"{other} has no fence for the GPU, and no .release, between that and what tells {own}"
 
     def narrowed(self, since: int = 0, rank: int | None = None) -> Instruction | None:
         """The last that orders memory for this cluster alone, of those since a clock; rank: in that block, and for it alone."""
-        return next(
-            (
-                item
-                for warp, (clock, item) in reversed(self.near.items())
-                if clock >= since and (rank is None or (self._rank(warp) == rank and scope_of(item.opcode) == "cta"))
-            ),
-            None,
-        )
+        for warp, (clock, item) in reversed(self.near.items()):
+            near = rank is None or (self._rank(warp) == rank and scope_of(item.opcode) == "cta")
+            if near and clock >= since:
+                return item
+        return None
 
     def _opcode(self, item: Instruction) -> str:
-        return self.checker.findings.opcode(self.checker.findings.number(item))
+        return self.state.opcode(self.state.number(item))

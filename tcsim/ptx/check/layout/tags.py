@@ -10,7 +10,7 @@ import numpy as np
 
 from tcsim.model.effects import Access
 from tcsim.model.form import Form
-from tcsim.ptx.check.tiles import FILL
+from tcsim.ptx.check.layout.tiles import FILL
 from tcsim.ptx.compile.carried import CONSTANT, UNKNOWN, Move
 from tcsim.ptx.machine.arrays import LANES, Array
 
@@ -28,9 +28,8 @@ class Tags:
         total = 2 + sum(count for _, count in rows.values())
         self._rows = rows
         self.origin = np.zeros((total, threads), np.int64)
-        self.place = np.zeros(
-            (total, threads), np.int64
-        )  # 1 + shared address, with the instruction above; 0: not from there
+        # 1 + shared address, with the instruction above; 0: not from there.
+        self.place = np.zeros((total, threads), np.int64)
         self.origin[CONSTANT] = FILL
 
     def rows(self, numbers: Array) -> Array:
@@ -46,6 +45,10 @@ class Tags:
         kept = rows > CONSTANT
         self.origin[rows[kept][:, None], threads] = np.broadcast_to(origin, (len(rows), len(threads)))[kept]
         self.place[rows[kept][:, None], threads] = np.broadcast_to(place, (len(rows), len(threads)))[kept]
+
+    def clear(self, rows: Array, threads: Array) -> None:
+        """Registers hold what was computed."""
+        self.put(rows, threads, np.zeros(1, np.int64))
 
     def move(self, carry: Move, threads: Array, partners: Array, executing: Array) -> None:
         """What an ordinary instruction does. partners: whose registers each thread gets; of one that does not execute nothing is known."""

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tcsim.model.effects import Access
-from tcsim.ptx.check.tiles import Mend, View
+from tcsim.ptx.check.layout.tiles import Mend, Source, View
+from tcsim.ptx.check.state import State
 from tcsim.ptx.machine.arrays import Array
-
-if TYPE_CHECKING:
-    from tcsim.ptx.machine.cluster import Cluster
 
 _COLUMN = 4
 _STEPS = tuple(sign * step for step in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128) for sign in (-1, 1))
@@ -23,15 +22,15 @@ _STEPS = tuple(sign * step for step in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64
 class Cells:
     """The origins in the Tensor Memory of the blocks of a cluster, of each two bytes."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
+    def __init__(self, state: State) -> None:
+        self.state = state
         self.at: dict[int, Array] = {}
         self.by: dict[int, Array] = {}
 
     def note(self, rank: int, places: Array, origins: Array, line: int) -> None:
         """Pairs of bytes at places have origins."""
         if rank not in self.at:
-            count = self.cluster.blocks[rank].spaces.columns.bytes // 2
+            count = self.state.blocks[rank].spaces.columns.bytes // 2
             self.at[rank], self.by[rank] = np.zeros(count, np.int64), np.zeros(count, np.int32)
         self.at[rank][places // 2] = origins
         self.by[rank][places // 2] = line
@@ -65,23 +64,32 @@ class Cells:
         if not (found > 0).any():
             return None
 
-        def moved() -> Iterator[Mend]:
-            first = (
-                int(accesses[0].address.flat[0]) // _COLUMN % (self.cluster.blocks[rank].spaces.columns.bytes // 512)
-            )
-            for step in _STEPS:
-                if first + step >= 0:
-                    yield Mend(
-                        "TMEM_COLUMN",
-                        f"column {first + step} instead of {first}",
-                        partial(self.lookup, rank, place + _COLUMN * step),
-                        ("column", step),
-                    )
-
-        def again(key: Hashable) -> Mend | None:
-            return next((own for own in moved() if own.key == key), None)
-
         by = int(self.by[rank][int(place.flat[0]) // 2])
-        return View(
-            name, found, np.arange(found.shape[1]), 1, "k", 0, line, by, moved, lambda: iter(()), lambda target: moved(), again=again
-        )  # fmt: skip
+        first = int(accesses[0].address.flat[0]) // _COLUMN % (self.state.blocks[rank].spaces.columns.bytes // 512)
+        return View(name, found, np.arange(found.shape[1]), 1, "k", 0, line, by, Column(self, rank, place, first))
+
+
+@dataclass(frozen=True, eq=False)
+class Column(Source):
+    """Where an operand lies: the bytes of its elements, from a column on."""
+
+    cells: Cells
+    rank: int
+    place: Array
+    first: int
+
+    def mends(self) -> Iterator[Mend]:
+        """Other columns."""
+        for step in _STEPS:
+            if self.first + step >= 0:
+                said = f"column {self.first + step} instead of {self.first}"
+                make = partial(self.cells.lookup, self.rank, self.place + _COLUMN * step)
+                yield Mend("TMEM_COLUMN", said, make, ("column", step))
+
+    def shifts(self, target: Array) -> Iterator[Mend]:
+        """As of `mends`."""
+        return self.mends()
+
+    def again(self, key: Hashable) -> Mend | None:
+        """One of these."""
+        return next((own for own in self.mends() if own.key == key), None)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from tcsim.model.effects import Effects
 from tcsim.ptx.check.clocks import ORDERED
+from tcsim.ptx.check.places import by_segment
+from tcsim.ptx.check.state import State, Touch
+from tcsim.ptx.compile.compiled import Compiled
 from tcsim.ptx.compile.convergence import row_of
-from tcsim.ptx.machine.arrays import Array
+from tcsim.ptx.compile.families import Bound
+from tcsim.ptx.machine.arrays import LANES, Array
+from tcsim.ptx.machine.block import Block
 from tcsim.ptx.machine.memory import Memory
-
-if TYPE_CHECKING:
-    from tcsim.ptx.check.checker import Checker
-    from tcsim.ptx.compile.compiled import Compiled
-    from tcsim.ptx.machine.block import Block
 
 _WORD = 4
 _ROW = 64  # words that are noted at once, at the most
@@ -39,30 +38,21 @@ class Ledger:
     """
 
     def __init__(self) -> None:
-        self.touched: dict[
-            int, tuple[int, Array]
-        ] = {}  # by segment: its end, and of each word what was done: read 1, written 2
+        # By segment: its end, and of each word what was done: read 1, written 2.
+        self.touched: dict[int, tuple[int, Array]] = {}
 
     def note(self, memory: Memory, addresses: Array, size: int, writes: bool) -> None:
         """Bytes are read or written."""
-        left = addresses.astype(np.int64)
-        while len(left):
-            segment = memory.segment(int(left[0]))
-            if segment is None:
-                left = left[1:]
-                continue
-            start, end = segment.address, segment.address + segment.size
-            _, words = self.touched.setdefault(
-                start, (end, np.zeros((segment.size // _WORD // _ROW + 1) * _ROW, np.uint8))
-            )
-            inside = (left >= start) & (left < end)
-            offsets, what = (left[inside] if not inside.all() else left) - start, np.uint8(2 if writes else 1)
-            each = size // _WORD
+        what, each = np.uint8(2 if writes else 1), size // _WORD
+        for own, segment in by_segment(memory, addresses):
+            start = segment.address
+            nothing = np.zeros((segment.size // _WORD // _ROW + 1) * _ROW, np.uint8)
+            _, words = self.touched.setdefault(start, (start + segment.size, nothing))
+            offsets = addresses[own].astype(np.int64) - start
             if each > 1 and size == each * _WORD and not len(words) % each and not (offsets % size).any():
                 words.reshape(-1, each)[offsets // size] |= what  # whole rows of words
             else:
                 words[self._places(offsets, size)] |= what
-            left = left[~inside]
 
     @staticmethod
     def _places(offsets: Array, size: int) -> Array:
@@ -84,29 +74,35 @@ class Ledger:
 class Dependents:
     """What one cluster does as a grid that others depend on, and as one that depends on another."""
 
-    def __init__(self, checker: Checker, ledger: Ledger | None, before: Ledger | None) -> None:
-        self.checker, self.ledger, self.before = checker, ledger, before
-        self.waited = np.zeros(
-            checker.clocks.warps, np.int32
-        )  # of each warp: its clock when it had waited for the grid before
-        self.active = ledger is not None or before is not None
+    def __init__(self, state: State, ledger: Ledger | None, before: Ledger | None) -> None:
+        """ledger: kept of global memory, for launches after this one; before: of the one before."""
+        self.state, self.ledger, self.before = state, ledger, before
+        self._waited = np.zeros(state.clocks.warps, np.int32)  # of each warp: its clock when it had waited
 
-    def wait(self, warps: Array) -> None:
+    def performing(self, block: Block, bound: Bound, effects: Effects, threads: Array, mask: Array) -> None:
         """Warps have waited for the grids that this one depends on."""
-        self.waited[warps] = self.checker.clocks.now[warps]
+        if any(barrier.scope == "grid" and barrier.op == "wait" for barrier in effects.barriers):
+            some = self.state.some(block, threads)
+            self._waited[some] = self.state.clocks.now[some]
 
-    def accessed(self, block: Block, addresses: Array, size: int, warps: Array, line: int, writes: bool) -> None:
+    def accessed(self, touch: Touch) -> None:
+        """Loads, stores and atomics."""
+        if touch.rank < 0 and (self.ledger is not None or self.before is not None):
+            writes = touch.kind != "read"
+            self.global_use(touch.block, touch.offsets, touch.size, touch.warps, touch.line, writes)
+
+    def global_use(self, block: Block, addresses: Array, size: int, warps: Array, line: int, writes: bool) -> None:
         """Warps, or work that they issue, access global memory, elementwise."""
-        checker = self.checker
+        state = self.state
         if self.ledger is not None:
-            self.ledger.note(checker.cluster.blocks[0].spaces.memory, addresses, size, writes)
+            self.ledger.note(state.memory, addresses, size, writes)
         if self.before is None:
             return
         some, place = np.unique(warps, return_inverse=True)
-        known = checker.clocks.known[some, ORDERED, 1:-1]
-        late: Array = np.asarray(~((self.waited > 0) & (known >= self.waited)).any(1))
+        known = state.clocks.known[some, ORDERED, 1:-1]
+        late: Array = np.asarray(~((self._waited > 0) & (known >= self._waited)).any(1))
         if not late.any() or not self.before.meets(addresses[late[place]], writes, size):
             return
         rule, does = ("PDL_WRITE_BEFORE_WAIT", "writes") if writes else ("PDL_WAIT_MISSING", "reads")
-        said = f"{checker.findings.opcode(line)} {does} global memory that the grid before uses, and no griddepcontrol.wait comes before"
-        checker.findings.report(rule, said, line, 0, checker.index(block), int(some[late][0] % checker.per_block) * 32)
+        said = f"{state.opcode(line)} {does} global memory that the grid before uses, and no griddepcontrol.wait comes before"
+        state.report(rule, block, said, line, 0, int(some[late][0] % state.per_block) * LANES)

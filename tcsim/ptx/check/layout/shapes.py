@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tcsim.core.errors import OperandError
 from tcsim.descriptors.tile_bytes import TileBytes, tile_bytes
-from tcsim.ptx.check import descriptors
-from tcsim.ptx.check.tiles import step_of
-from tcsim.ptx.check.trials import Trial
+from tcsim.ptx.check.layout import descriptors
+from tcsim.ptx.check.layout.origins import Origins
+from tcsim.ptx.check.layout.tiles import step_of
+from tcsim.ptx.check.layout.trials import Trial, Trials
 from tcsim.ptx.machine.arrays import Array
+from tcsim.ptx.machine.flights import Flight
 from tcsim.ptx.machine.tensor_memory import COLUMNS
-
-if TYPE_CHECKING:
-    from tcsim.ptx.check.copied import Copied
-    from tcsim.ptx.machine.flights import Flight
 
 _COLUMN = 4
 _ROWS = {"M": (64, 128), "N": tuple(range(8, 257, 8))}
@@ -36,8 +34,8 @@ class Product:
 class Shapes:
     """The products of each block whose results may be read."""
 
-    def __init__(self, origins: Copied) -> None:
-        self.origins = origins
+    def __init__(self, origins: Origins, trials: Trials) -> None:
+        self.origins, self.trials, self.state = origins, trials, origins.state
         self.products: dict[tuple[int, int], Product] = {}  # the last, by rank and column
 
     def issued(self, flight: Flight, line: int) -> None:
@@ -54,8 +52,8 @@ class Shapes:
 
     def loaded(self, flight: Flight) -> None:
         """tcgen05.ld reads results: those that nobody has written are of a product that was too small, if its operands go on."""
-        rank, checker = flight.block.rank, self.origins.checker
-        words = checker.words("tmem", rank)
+        rank = flight.block.rank
+        words = self.state.words("tmem", rank)
         for access in flight.pending.reads:
             if access.space != "tmem":
                 continue
@@ -80,21 +78,21 @@ class Shapes:
 
     def _report(self, flight: Flight, product: Product, field: str, least: int) -> None:
         """A field is too small, if the operand has the rows that it leaves out."""
-        tile, findings = product.tiles[field], self.origins.checker.findings
+        tile, state = product.tiles[field], self.state
         longer = [own for own in _ROWS[field] if own > tile.rows and self._goes_on(flight.block.rank, tile, own)]
         rows = max(longer, default=0)
         if rows < least:
             return
-        operand, line = "A" if field == "M" else "B", findings.number(flight.block.here)
+        operand, line = "A" if field == "M" else "B", state.number(flight.block.here)
         mend = f"{field} {rows} instead of {tile.rows}"
         plain = (
-            f"{findings.opcode(line)} reads results that no product has written: {findings.opcode(product.line)} takes {tile.rows} rows of "
+            f"{state.opcode(line)} reads results that no product has written: {state.opcode(product.line)} takes {tile.rows} rows of "
             f"{operand}, of which {rows} lie in shared memory"
         )
-        thread, index = int(flight.threads[0]), self.origins.checker.index(flight.block)
-        finding = findings.report("IDESC_SHAPE", plain, product.line, line, index, thread, operand=operand)
+        thread = int(flight.threads[0])
+        finding = state.report("IDESC_SHAPE", flight.block, plain, product.line, line, thread, operand=operand)
         said = f"{plain}: with {mend} in the instruction descriptor it would have written them"
-        self.origins.trials.add(Trial(finding, "IDESC_SHAPE", mend, mend, said))
+        self.trials.add(Trial(finding, "IDESC_SHAPE", mend, mend, said))
 
     def _goes_on(self, rank: int, tile: TileBytes, rows: int) -> bool:
         """Whether more rows are a matrix whose rows follow one another, and no other product takes them."""

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tcsim.layouts.swizzle import PATTERN_ROW, SWIZZLES
-from tcsim.ptx.check.tags import LINE, Tags, halves_of
-from tcsim.ptx.check.tiles import NEAR, Mend, View, dense_k
+from tcsim.ptx.check.layout.origins import Origins
+from tcsim.ptx.check.layout.tags import LINE, Tags, halves_of
+from tcsim.ptx.check.layout.tiles import NEAR, Mend, Source, View, dense_k
 from tcsim.ptx.machine.arrays import Array
 
-Lookup = Callable[[Array], Array]
-"""Origins of shared addresses."""
 Way = tuple[Any, ...]
 """A way to load elements: the rule that says so, words, and what makes of addresses others, with its arguments."""
-Where = Callable[[Array, int], Array | None]
-"""Where elements of some origins lie in the shared memory of a block; None if one does not."""
 _PITCHES = tuple(range(16, 1100, 16))
 """Bytes from one row to the next that are tried."""
 _STARTS = tuple(sign * 2 * step for step in (8, 16, 24, 32, 1, 2, 4, 64, 128) for sign in (-1, 1))
@@ -32,16 +30,8 @@ _SWIZZLES = tuple((bits, shift) for bits in (1, 2, 3) for shift in (3, 2, 1, 4, 
 
 
 def view_of(
-    name: str,
-    tags: Tags,
-    numbers: Array,
-    layout: Any,
-    threads: Array,
-    lookup: Lookup,
-    where: Where,
-    line: int,
-    sparse: bool = False,
-) -> View | None:
+    name: str, tags: Tags, numbers: Array, layout: Any, threads: Array, origins: Origins, line: int, sparse: bool = False
+) -> View | None:  # fmt: skip
     """An operand that some threads hold in registers; None if nothing is known of it.
 
     sparse: it has half of the elements.
@@ -59,24 +49,49 @@ def view_of(
         k = dense_k(k, layout.element_bits)
     marked = tags.place[rows, threads[lane]]
     addresses, lines = (marked & (1 << LINE) - 1) - 1, marked >> LINE
-    loaded = bool((marked & (1 << LINE) - 1 > 0).all())
-    by = int(lines.flat[0]) or line
+    source = Loaded(origins, addresses, lines) if (addresses >= 0).all() else Source()
+    begin = int(addresses.flat[0]) if isinstance(source, Loaded) else -1
+    return View(name, found, k, each, "k", 0, line, int(lines.flat[0]) or line, source, begin=begin)
 
-    def made(way: Way) -> Mend:
+
+@dataclass(frozen=True, eq=False)
+class Loaded(Source):
+    """Elements that were loaded from shared memory."""
+
+    origins: Origins
+    place: Array  # the address of each (rows, columns)
+    lines: Array  # the instruction that loaded it
+
+    def _made(self, way: Way) -> Mend:
         rule, said, change, *given = way
-        return Mend(rule, said, lambda: lookup(change(addresses, *given)), way)
+        return Mend(rule, said, lambda: self.origins.lookup(change(self.place, *given)), way)
 
-    def mends() -> Iterator[Mend]:
-        return map(made, _ways(addresses)) if loaded else iter(())
+    def mends(self) -> Iterator[Mend]:
+        """Other ways to load them."""
+        return map(self._made, _ways(self.place))
 
-    def shifts(target: Array) -> Iterator[Mend]:
-        return _shifts(addresses, lines, lookup, where, target) if loaded else iter(())
+    def again(self, key: Hashable) -> Mend | None:
+        """One of these, by what it is."""
+        return self._made(key) if isinstance(key, tuple) else None
 
-    def again(key: Hashable) -> Mend | None:
-        return made(key) if loaded and isinstance(key, tuple) else None
+    def shifts(self, target: Array) -> Iterator[Mend]:
+        """The operand, or what one instruction loaded of it, from elsewhere."""
+        place, lines = self.place, np.unique(self.lines).tolist()
+        parts = [np.ones(place.shape, bool)]
+        parts += [self.lines == own for own in lines] if len(lines) > 1 else []
+        for part in parts:
+            for step in _STARTS:
+                yield Mend("FRAGMENT_LAYOUT", _further(step), partial(self._part, part, place + step))
+            for step in range(_CHUNK, 8 * _CHUNK, _CHUNK):
+                yield Mend("FRAGMENT_LAYOUT", _flipped(step), partial(self._part, part, place ^ step))
+        first = int(place.flat[0])
+        there = self.origins.where(target, first >> 24)
+        if there is not None and abs(int(there.flat[0]) - first) <= NEAR:
+            said = f"its first element read from byte {int(there.flat[0]) & 0xFFFFFF} of shared memory instead of {first & 0xFFFFFF}"
+            yield Mend("FRAGMENT_LAYOUT", said, lambda: target)
 
-    begin = int(addresses.flat[0]) if loaded else -1
-    return View(name, found, k, each, "k", 0, line, by, mends, lambda: iter(()), shifts, begin=begin, again=again)
+    def _part(self, part: Array, place: Array) -> Array:
+        return self.origins.lookup(np.where(part, place, self.place))
 
 
 def _ways(place: Array) -> Iterator[Way]:
@@ -214,22 +229,3 @@ def _swizzles(place: Array) -> Iterator[Way]:
         for more, far in _SWIZZLES if _straight(_swizzled(place, (bits, shift))) else ():
             said = f"the 16-byte pieces of a row exchanged by {_named(more, far)} instead of {_named(bits, shift)}"
             yield fragment, said, _swizzled, (bits, shift), (more, far)
-
-
-def _shifts(place: Array, lines: Array, lookup: Lookup, where: Where, target: Array) -> Iterator[Mend]:
-    """The operand, or what one instruction loaded of it, from elsewhere."""
-    parts = [np.ones(place.shape, bool)]
-    parts += [lines == own for own in np.unique(lines).tolist()] if len(np.unique(lines)) > 1 else []
-    for part in parts:
-        for step in _STARTS:
-            yield Mend("FRAGMENT_LAYOUT", _further(step), partial(_part, lookup, part, place + step, place))
-        for step in range(_CHUNK, 8 * _CHUNK, _CHUNK):
-            yield Mend("FRAGMENT_LAYOUT", _flipped(step), partial(_part, lookup, part, place ^ step, place))
-    there = where(target, int(place.flat[0]) >> 24)
-    if there is not None and abs(int(there.flat[0]) - int(place.flat[0])) <= NEAR:
-        said = f"its first element read from byte {int(there.flat[0]) & 0xFFFFFF} of shared memory instead of {int(place.flat[0]) & 0xFFFFFF}"
-        yield Mend("FRAGMENT_LAYOUT", said, lambda: target)
-
-
-def _part(lookup: Lookup, part: Array, place: Array, rest: Array) -> Array:
-    return lookup(np.where(part, place, rest))

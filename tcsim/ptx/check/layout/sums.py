@@ -15,17 +15,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from tcsim.ptx.check.tiles import Mend, View, stride
-from tcsim.ptx.check.trials import Trial
+from tcsim.ptx.check.layout.mends import Mender
+from tcsim.ptx.check.layout.tiles import Mend, View, stride
+from tcsim.ptx.check.layout.trials import Trial
+from tcsim.ptx.check.state import Site
 from tcsim.ptx.machine.arrays import Array
-
-if TYPE_CHECKING:
-    from tcsim.ptx.check.origins import Origins
-    from tcsim.ptx.machine.block import Block
 
 _FAR = 4096
 """Slices of a row that are looked at for one that no product takes."""
@@ -92,9 +90,9 @@ class Sum:
 class Sums:
     """The sums of one cluster, by accumulator."""
 
-    def __init__(self, origins: Origins, reports: bool = True) -> None:
-        """reports: whether what is wrong is reported; else it only refutes mends."""
-        self.origins, self.reports = origins, reports
+    def __init__(self, mends: Mender) -> None:
+        """Where registers are not followed, what is wrong is not reported, and only refutes mends."""
+        self.mends, self.state, self.trials = mends, mends.state, mends.trials
         self.now: dict[Any, Sum] = {}
         self.taken: dict[str, set[int]] = {"A": set(), "B": set()}  # the origins where slices of products begin
         self._left: list[Record] = []  # for the end
@@ -111,9 +109,7 @@ class Sums:
 
     # --- products
 
-    def added(
-        self, block: Block, thread: int, a: View, b: View, key: Any, fresh: bool, under: Iterable[Trial | None]
-    ) -> None:
+    def added(self, site: Site, a: View, b: View, key: Any, fresh: bool, under: Iterable[Trial | None]) -> None:
         """A product is added; under: mends with which its operands are these."""
         one, other = self._side(a), self._side(b)
         if one is None or other is None or a.unit != b.unit or len(a.k) != len(b.k):
@@ -128,9 +124,9 @@ class Sums:
             ideal = {"A": one.at, "B": other.at}
             begins = {"A": a.begin, "B": b.begin}
             pairs = {(one.at, other.at): a.line}
-            self.now[key] = Sum(a.line, one, other, ideal, begins, pairs, self.origins.same_k(a, b), mends=mends)
+            self.now[key] = Sum(a.line, one, other, ideal, begins, pairs, self.mends.same_k(a, b), mends=mends)
             return
-        step = _Step(self, own, block, thread, own.line, (own.a, own.b), (one, other), mends)
+        step = _Step(self, own, site, own.line, (own.a, own.b), (one, other), mends)
         own.line, own.a, own.b, own.mends = a.line, one, other, mends
         first = own.pairs.setdefault((one.at, other.at), a.line) if (one.at, other.at) in own.pairs else None
         own.pairs.setdefault((one.at, other.at), a.line)
@@ -151,7 +147,7 @@ class Sums:
         line = (
             int(rows[1] - rows[0]) // (view.each if view.along == "rows" else 1) if len(rows) > 1 and rows[1] > 0 else 0
         )
-        segment = self.origins.checker.cluster.blocks[0].spaces.memory.segment(at)
+        segment = self.state.memory.segment(at)
         return Side(view, row, at, step, line, segment.start if segment is not None else 0)
 
     def expected(self, view: View, key: Any) -> tuple[Side, int, Array] | None:
@@ -179,8 +175,8 @@ class Sums:
     def settled(self, record: Record) -> None:
         """It is wrong."""
         if record.under:
-            self.origins.trials.refute(record.under)
-        elif self.reports:
+            self.trials.refute(record.under)
+        elif self.mends.traced:
             record.report()
 
     def keep(self, records: list[Record], record: Record) -> None:
@@ -209,8 +205,7 @@ class _Step:
 
     sums: Sums
     own: Sum
-    block: Block
-    thread: int
+    site: Site
     last: int  # the line of the one before
     before: tuple[Side, Side]
     now: tuple[Side, Side]
@@ -225,7 +220,7 @@ class _Step:
         ideal, begins = own.ideal, own.begins
         self.as_it_is()
         if far["A"] % one.step or far["B"] % other.step:
-            self.sums.origins.trials.refute(self.mends)
+            self.sums.trials.refute(self.mends)
             return
         steps = {side.view.name: far[side.view.name] // side.step for side in self.now}
         whole = len(one.view.k)
@@ -243,8 +238,8 @@ class _Step:
 
     def _should(self, side: Side, target: int, mend: Mend) -> None:
         """An operand should have begun elsewhere."""
-        origins, name = self.sums.origins, side.view.name
-        self.own.ideal[name], self.own.begins[name] = target, origins.begin_with(mend, side.view, target)
+        name = side.view.name
+        self.own.ideal[name], self.own.begins[name] = target, self.sums.mends.begin_with(mend, side.view, target)
         self.own.moved = True
 
     def _regular(self) -> bool:
@@ -273,7 +268,7 @@ class _Step:
                 sums.settled(Record(lambda: self._say(twice), lambda: True, self.mends, one.view.line, "both"))
             return
         mends = [
-            sums.origins.shifted(side.view, side.moved(target - side.at))
+            sums.mends.shifted(side.view, side.moved(target - side.at))
             for side, target in zip(self.now, targets, strict=True)
         ]
         if None in mends:
@@ -303,10 +298,10 @@ class _Step:
             return next(self._missing(), None) is not None
 
         def report() -> None:
-            findings, takes = sums.origins.checker.findings, len(one.view.k) * one.view.unit
+            takes = len(one.view.k) * one.view.unit
             far = next(self._missing()) * takes
             self._say(
-                f"the {takes} elements of k of A and B are those of {findings.opcode(first)} again, for the same sum, and no product takes those "
+                f"the {takes} elements of k of A and B are those of {sums.state.opcode(first)} again, for the same sum, and no product takes those "
                 f"that lie {abs(far)} {'further on' if far > 0 else 'before'} in both"
             )
 
@@ -325,7 +320,7 @@ class _Step:
 
     def _in_rows(self, side: Side, target: int) -> bool:
         """Whether a slice lies in the same rows of an array."""
-        segment = self.sums.origins.checker.cluster.blocks[0].spaces.memory.segment(side.at)
+        segment = self.sums.state.memory.segment(side.at)
         first, last = sorted((target, target + side.whole - side.step))
         if segment is None or not segment.start <= first <= last < segment.start + segment.size:
             return False
@@ -335,13 +330,10 @@ class _Step:
         return len(rows) == 1
 
     def _say(self, said: str) -> None:
-        origins, view = self.sums.origins, self.now[0].view
-        findings = origins.checker.findings
-        origins.trials.lost = True
-        findings.report(
-            "K_ADVANCE", f"{findings.opcode(view.line)}: {said}", view.line, self.last if self.last != view.line else 0,
-            origins.checker.index(self.block), self.thread, operand="ab",
-        )  # fmt: skip
+        sums, view = self.sums, self.now[0].view
+        sums.trials.lost = True
+        message, last = f"{sums.state.opcode(view.line)}: {said}", self.last if self.last != view.line else 0
+        sums.state.report("K_ADVANCE", self.site.block, message, view.line, last, self.site.thread, operand="ab")
 
     # --- one of them
 
@@ -361,9 +353,8 @@ class _Step:
             later = None if 0 < abs(steps[name]) < whole else (name, target)
             if self._report_one(side, target - side.at, said, later, (before, begins)):
                 return
-        origins = self.sums.origins
-        if not self.own.in_step or not origins.elsewhere(self.block, self.thread, one.view, other.view):
-            self.sums.origins.trials.refute(self.mends)
+        if not self.own.in_step or not self.sums.mends.elsewhere(self.site, one.view, other.view):
+            self.sums.trials.refute(self.mends)
 
     def _report_one(
         self, side: Side, further: int, said: str, later: tuple[str, int] | None, was: tuple[Side, dict[str, int]]
@@ -372,7 +363,7 @@ class _Step:
 
         later: not wrong if the sum takes that, and slices twice. was: the operand of the product before, and where both should have begun.
         """
-        mend = self.sums.origins.shifted(side.view, side.moved(further))
+        mend = self.sums.mends.shifted(side.view, side.moved(further))
         if mend is None:
             return False
         self._should(side, side.at + further, mend)
@@ -381,7 +372,7 @@ class _Step:
         words = f"{said} ({bytes})" if bytes else said
 
         def report() -> None:
-            self.sums.origins.behind(self.block, self.thread, side.view, mend, words, self.last)
+            self.sums.mends.behind(self.site, side.view, mend, words, self.last)
 
         record = Record(report, lambda: later is None or not self._explained(*later), self.mends, side.view.line, "one")
         if later is None:
@@ -402,12 +393,11 @@ class _Step:
 
     def _turned(self) -> bool:
         """Whether one goes on by a slice, and the other one along its rows by as many as a slice has of k."""
-        origins = self.sums.origins
         for side, before, against, its in ((*self.pair(0), *self.pair(1)), (*self.pair(1), *self.pair(0))):
             far, steps = side.at - before.at, (against.at - its.at) // against.step
             if abs(steps) != len(side.view.k) or abs(far) == abs(side.whole) or not side.line:
                 continue
-            exchanged = origins.across(self.block, self.thread, side.view, before.view, far, steps)
+            exchanged = self.sums.mends.across(self.site, side.view, before.view, far, steps)
             if (
                 not exchanged
                 and abs(far) == abs(side.line * steps * side.view.unit)
@@ -423,16 +413,16 @@ class _Step:
 
     def _widened(self) -> bool:
         """Whether both go on by a slice if the mend of one of them is that of the product before, too."""
-        origins = self.sums.origins
+        sums = self.sums
         if self._regular():
             return False
         for side, before in zip(self.now, self.before, strict=True):
-            trial = origins.trials.of(side.view)
-            if trial in self.mends and trial is not None and origins.trials.of(before.view) is not trial:
-                mend = before.view.again(trial.key)
+            trial = sums.trials.of(side.view)
+            if trial in self.mends and trial is not None and sums.trials.of(before.view) is not trial:
+                mend = before.view.source.again(trial.key)
                 if mend is None or not mend_moves(mend, before, side):
                     continue
-                origins.widened(self.block, self.thread, trial, side.view, before.view)
+                sums.mends.widened(self.site, trial, side.view, before.view)
                 self.as_it_is()
                 return True
         return False
@@ -442,24 +432,21 @@ class _Step:
         return self.now[place], self.before[place]
 
     def _turn(self, side: Side, against: Side) -> None:
-        origins, view = self.sums.origins, side.view
-        findings, name = origins.checker.findings, view.name
+        sums, view, name = self.sums, side.view, side.view.name
         lines = "rows" if name == "A" else "columns"
         takes = len(view.k) * view.unit
         rule = "DESC_MAJOR" if view.descriptor else "FRAGMENT_LAYOUT"
 
         def report() -> None:
-            origins.trials.lost = True
+            sums.trials.lost = True
             said = (
-                f"{findings.opcode(view.line)}: where k of {against.view.name} goes on by {takes}, {name} goes on by {takes} {lines}, at the same k: "
+                f"{sums.state.opcode(view.line)}: where k of {against.view.name} goes on by {takes}, {name} goes on by {takes} {lines}, at the same k: "
                 f"{lines} and k of {name} are exchanged"
             )
             by = view.by if view.by != view.line else 0
-            findings.report(
-                rule, said, view.line, by, origins.checker.index(self.block), self.thread, operand=name.lower()
-            )
+            sums.state.report(rule, self.site.block, said, view.line, by, self.site.thread, operand=name.lower())
 
-        self.sums.keep(self.own.turns, Record(report, lambda: True, self.mends, view.line, "turned"))
+        sums.keep(self.own.turns, Record(report, lambda: True, self.mends, view.line, "turned"))
 
 
 def mend_moves(mend: Mend, before: Side, now: Side) -> bool:

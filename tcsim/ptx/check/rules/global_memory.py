@@ -1,39 +1,41 @@
 """Global memory: what one cluster writes there and reads again through another proxy, and tensor maps that it changes.
 
 Kept only for segments that the cluster writes, and only where the program has work that reaches global memory through the async proxy.
-Other clusters, and other launches, have no clocks here: races between them are looked for in `tcsim.ptx.check.races`, where asked.
+Other clusters, and other launches, have no clocks here: races between them are looked for in `tcsim.ptx.check.rules.races`, where asked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tcsim.core.errors import listing
 from tcsim.memory.windows import SHARED_WINDOW
-from tcsim.model.effects import Access, Order
+from tcsim.model.effects import Access, Effects, Order
 from tcsim.ptx.check.clocks import ORDERED
-from tcsim.ptx.check.naming import Use
+from tcsim.ptx.check.conflicts import Conflict, Lack, Prior
 from tcsim.ptx.check.operations import Operation
-from tcsim.ptx.check.places import accessors
-from tcsim.ptx.check.races import FAR, WEAK, Party, Races
-from tcsim.ptx.check.words import LANE_BITS, Conflict, Words
+from tcsim.ptx.check.places import accessors, by_segment
+from tcsim.ptx.check.rules.conflicts import Conflicts, Use
+from tcsim.ptx.check.rules.dependents import Dependents
+from tcsim.ptx.check.rules.races import FAR, WEAK, Party
+from tcsim.ptx.check.state import Issue, State, Touch
+from tcsim.ptx.check.words import LANE_BITS, Words
+from tcsim.ptx.compile.compiled import Compiled
 from tcsim.ptx.compile.convergence import row_of
+from tcsim.ptx.compile.families import Bound
 from tcsim.ptx.machine.arrays import Array
+from tcsim.ptx.machine.block import Block
 from tcsim.ptx.machine.memory import Segment
-
-if TYPE_CHECKING:
-    from tcsim.ptx.check.checker import Checker
-    from tcsim.ptx.compile.compiled import Compiled
-    from tcsim.ptx.compile.families import Bound
-    from tcsim.ptx.machine.block import Block
 
 MOST_BYTES = 1 << 28
 """Of a segment that is followed; larger ones are not."""
 _WORD = 4
+_OF_COPIES = ((Prior.WRITTEN, Lack.ORDER), (Prior.WRITTEN, Lack.FENCE), (Prior.LANDED, Lack.ORDER))
+"""What a copy may not come before when it reads."""
 
 
 def reaches_global(program: Compiled) -> bool:
@@ -55,70 +57,62 @@ def _combines(opcode: str) -> bool:
     return bool(row is not None and (getattr(row, "op", "") or getattr(row, "reduction", None)))
 
 
-class Everywhere:
+class GlobalMemory:
     """The global memory of one cluster."""
 
-    def __init__(self, checker: Checker, races: Races | None) -> None:
-        self.checker = checker
-        self.party = Party(races, checker) if races is not None else None
-        self.active = reaches_global(checker.cluster.blocks[0].program)
-        self.memories: dict[int, Words] = {}  # by the address of the segment
-        self.maps: list[
-            tuple[Words, Array, Array]
-        ] = []  # tensor maps that the instruction now uses: their words, and the warps
-        self.released = np.zeros(
-            checker.clocks.warps, np.int64
-        )  # of each warp: its clock at its last release of tensor maps
-        self.acquired = np.zeros(
-            (checker.clocks.warps, checker.clocks.warps + 2), np.int64
-        )  # what was known at the last acquire
-
-    def _words(self, segment: Segment, made: bool) -> Words | None:
-        """The shadow of a segment; made: if there is none yet, it is made. None for one that is not followed."""
-        found = self.memories.get(segment.address)
-        if found is None and made and segment.size <= MOST_BYTES:
-            found = Words(segment.size, _WORD, self.checker.clocks, self.checker.operations, "global")
-            self.memories[segment.address] = found
-        return found
+    def __init__(self, state: State, conflicts: Conflicts, dependents: Dependents, party: Party | None) -> None:
+        """dependents, party: told of what instructions and work access."""
+        self.state, self.conflicts, self.dependents, self.party = state, conflicts, dependents, party
+        self.active = reaches_global(state.blocks[0].program)
+        self._memories: dict[int, Words] = {}  # by the address of the segment
+        self._maps: list[tuple[Words, Array, Array]] = []  # tensor maps in use now: their words, and the warps
+        warps = state.clocks.warps
+        self._released = np.zeros(warps, np.int64)  # of each warp: its clock at its last release of tensor maps
+        self._acquired = np.zeros((warps, warps + 2), np.int64)  # what was known at the last acquire
 
     def _parts(self, addresses: Array, made: bool) -> Iterator[tuple[Array, Segment, Words]]:
-        """Which of some addresses lie in which segment that is followed."""
-        memory, left = self.checker.cluster.blocks[0].spaces.memory, np.arange(len(addresses))
-        while len(left) and (made or self.memories):
-            segment = memory.segment(int(addresses[left[0]]))
-            if segment is None:
-                left = left[1:]
-                continue
-            inside = (addresses[left] >= segment.address) & (addresses[left] < segment.address + segment.size)
-            words = self._words(segment, made)
+        """Which of some addresses lie in which segment that is followed; made: those that are not yet are from now on."""
+        state = self.state
+        for own, segment in by_segment(state.memory, addresses) if made or self._memories else ():
+            words = self._memories.get(segment.address)
+            if words is None and made and segment.size <= MOST_BYTES:
+                words = Words(segment.size, _WORD, state.clocks, state.operations, "global")
+                self._memories[segment.address] = words
             if words is not None:
-                yield left[inside], segment, words
-            left = left[~inside]
+                yield own, segment, words
 
     # --- ordinary accesses
 
-    def accessed(self, block: Block, kind: str, addresses: Array, size: int, threads: Array, line: int) -> None:
+    def accessed(self, touch: Touch) -> None:
         """Loads, stores and atomics of warps."""
-        if kind == "read" and not self.memories:
+        if touch.rank < 0 and self.active:
+            self._accessed(touch.block, touch.kind, touch.offsets, touch.size, touch.threads, touch.line)
+
+    def _accessed(self, block: Block, kind: str, addresses: Array, size: int, threads: Array, line: int) -> None:
+        if kind == "read" and not self._memories:
             return
-        checker = self.checker
+        prior = Prior.LANDED if kind == "read" else Prior.FETCHED
         for own, segment, words in self._parts(addresses, kind != "read"):
             at, owner = words.words((addresses[own] - segment.address).astype(np.int64), size)
             who = threads[own][owner]
-            warps = checker.warps(block, who)
-            found = words.conflicts(at, warps, kind != "read")
-            found = [each for each in found if each.kind in (("landed",) if kind == "read" else ("fetched",))]
-            self._report(Use(block, words, at, who, line, kind, block.rank), found)
-            if kind != "read":
-                words.note_write(at, warps, line)
+            use = Use(block, words, at, who, line, kind, block.rank, self.state.warps(block, who))
+            self._report(use, words.conflicts(at, use.warps, use.writes), ((prior, Lack.ORDER),))
+            if use.writes:
+                words.note_write(at, use.warps, line)
 
-    def _report(self, use: Use, found: list[Conflict]) -> None:
+    def _report(self, use: Use, found: list[Conflict], kinds: Collection[tuple[Prior, Lack]]) -> None:
+        """Conflicts of these kinds."""
+        found = [own for own in found if (own.prior, own.lack) in kinds]
         if found:
-            self.checker.naming.report(use, found)
+            self.conflicts.report(use, found)
+
+    def performing(self, block: Block, bound: Bound, effects: Effects, threads: Array, mask: Array) -> None:
+        """The next instruction begins."""
+        self._maps.clear()
 
     def instruction(self, block: Block, bound: Bound, access: Access, threads: Array, kind: str) -> None:
         """An access of an instruction of the catalog; that of a tensor map by a copy is kept for the copy."""
-        line = self.checker.findings.number(block.here)
+        state, line = self.state, self.state.number(block.here)
         if kind == "read" and access.operand in bound.form and bound.form[access.operand].within:
             self._placed(block, bound, access, threads, line)
         if (not self.active and self.party is None) or (access.mask is not None and not access.mask.any()):
@@ -129,9 +123,9 @@ class Everywhere:
         who = accessors(access, bound, threads, threads, access.address.size)[which]
         if access.proxy != "tensormap":
             if self.party is not None:
-                self.party.accessed(block, kind, addresses, access.size, self.checker.warps(block, who), WEAK)
+                self.party.global_use(block, kind, addresses, access.size, state.warps(block, who), WEAK)
             if self.active:
-                self.accessed(block, kind, addresses, access.size, who, line)
+                self._accessed(block, kind, addresses, access.size, who, line)
             return
         if not self.active:
             return
@@ -141,7 +135,7 @@ class Everywhere:
                 at, _ = words.words(np.array([address - segment.address]), access.size)
                 users = who[addresses == address]
                 self._used(block, words, at, users, line)
-                self.maps.append((words, at, self.checker.some(block, users)))
+                self._maps.append((words, at, state.some(block, users)))
 
     @staticmethod
     def _within(block: Block, access: Access) -> tuple[Array, Any]:
@@ -160,15 +154,16 @@ class Everywhere:
         """An operand names a tensor map: it has to lie in a state space that has maps, at a multiple of what they need."""
         if access.space != "generic":
             return
-        checker, operand = self.checker, bound.form[access.operand]
+        state, operand = self.state, bound.form[access.operand]
         addresses = block.octets.places(access)[0].astype(np.uint64)
         inside = np.logical_or.reduce([block.spaces.is_space(addresses, space) for space in operand.within])
         fitting = addresses % np.uint64(operand.boundary) == 0
         if (inside & fitting).all():
             return
         place = int(np.argmin(inside & fitting))
-        who = accessors(access, bound, threads, threads, len(addresses))
-        what = f"{checker.findings.opcode(line)} takes the tensor map at {int(addresses[place]):#x}"
+        address = int(addresses[place])
+        thread = int(accessors(access, bound, threads, threads, len(addresses))[place])
+        what = f"{state.opcode(line)} takes the tensor map at {address:#x}"
         rule, valid = "TMA_MISALIGNED", f"multiples of {operand.boundary}"
         if not inside.all():
             space = next(
@@ -176,48 +171,39 @@ class Everywhere:
             )
             rule, valid = "TENSORMAP_SPACE", listing(own.partition("::")[0] for own in operand.within)
             what += f", in {space} memory"
-        checker.findings.report(
-            rule,
-            f"{what}; valid: {valid}",
-            line,
-            0,
-            checker.index(block),
-            int(who[place]),
-            address=int(addresses[place]),
-        )
+        state.report(rule, block, f"{what}; valid: {valid}", line, 0, thread, address=address)
 
-    def ordered(self, order: Order, warps: Array) -> None:
+    def ordered(self, block: Block, order: Order, threads: Array) -> None:
         """A fence between the generic and the tensormap proxy, or one half of it."""
-        clocks = self.checker.clocks
+        if order.kind != "fence.proxy" or "tensormap" not in order.proxies:
+            return
+        clocks, warps = self.state.clocks, self.state.some(block, threads)
         if order.sem in ("release", "acq_rel"):
-            self.released[warps] = clocks.now[warps]
+            self._released[warps] = clocks.now[warps]
             clocks.tick(warps)
         if order.sem in ("acquire", "acq_rel"):
-            self.acquired[warps] = clocks.known[warps, ORDERED]
+            self._acquired[warps] = clocks.known[warps, ORDERED]
 
     def _used(self, block: Block, words: Words, at: Array, threads: Array, line: int) -> None:
         """Copies take a map: whoever wrote it has released it, and the warp of each copy has acquired it."""
-        checker, who = self.checker, words.who[at]
-        written = (who > 0) & (who <= checker.clocks.warps)
+        state, who = self.state, words.who[at]
+        written = (who > 0) & (who <= state.clocks.warps)
         if not written.any():
             return
         when, writer = words.when[at][written], who[written]
-        warps = checker.warps(block, threads)
+        warps = state.warps(block, threads)
         for warp in np.unique(warps).tolist():
-            late = (self.released[writer - 1] < when) | (self.acquired[warp, writer] < when)
+            late = (self._released[writer - 1] < when) | (self._acquired[warp, writer] < when)
             if late.any():
                 other = int(words.what[at][written][int(np.argmax(late))] >> LANE_BITS)
-                opcode = checker.findings.opcode
-                said = f"{opcode(line)} uses a tensor map that {opcode(other)} wrote: no fence.proxy.tensormap::generic.release and .acquire are between"
-                thread = int(threads[int(np.argmax(warps == warp))])
-                checker.findings.report("TENSORMAP_FENCE", said, line, other, checker.index(block), thread)
+                said = f"{state.opcode(line)} uses a tensor map that {state.opcode(other)} wrote: no fence.proxy.tensormap::generic.release and .acquire are between"
+                state.report("TENSORMAP_FENCE", block, said, line, other, int(threads[int(np.argmax(warps == warp))]))
 
     # --- asynchronous work
 
-    def reached(
-        self, block: Block, bound: Bound, access: Access, threads: Array, asked: Array, writes: bool, made: Collection[Operation]
-    ) -> None:  # fmt: skip
-        """What operations of one instruction read or write in global memory, each what its own threads do: of this launch, and before those that depend on it."""
+    def reached(self, issue: Issue, access: Access, writes: bool) -> None:
+        """What the operations of one instruction read or write, each what its own threads do: of this launch, and before those that depend on it."""
+        flight, block, made = issue.flight, issue.flight.block, issue.made.values()
         addresses, which = self._within(block, access)
         if not len(addresses):
             return
@@ -227,7 +213,8 @@ class Everywhere:
             touched = mask.any(1)
         warps: Array | None = None  # of each address, where it matters
         if len(made) > 1:
-            warps = self.checker.warps(block, accessors(access, bound, threads, asked, access.address.size)[which])
+            who = accessors(access, flight.bound, flight.threads, flight.asked, access.address.size)
+            warps = self.state.warps(block, who[which])
         for by in made:
             own: Any = slice(None) if warps is None else np.isin(warps, by.warps)
             if self.active and by.proxy == "async":
@@ -241,14 +228,12 @@ class Everywhere:
         warps = np.full(len(addresses), by.warps[0])
         if self.party is not None:
             reach = FAR if block.here is not None and _combines(block.here.opcode) else WEAK
-            self.party.accessed(block, "write" if writes else "read", addresses, size, warps, reach, work=by)
-        dependents = self.checker.dependents
-        if dependents.active:
-            dependents.accessed(block, addresses, size, warps, by.line, writes)
+            self.party.global_use(block, "write" if writes else "read", addresses, size, warps, reach, work=by)
+        self.dependents.global_use(block, addresses, size, warps, by.line, writes)
 
     def _work(self, block: Block, addresses: Array, size: int, mask: Array | None, writes: bool, by: Operation) -> None:
         """What an operation reads or writes; mask: which of the bytes (addresses, size)."""
-        if not writes and not self.memories:
+        if not writes and not self._memories:
             return
         for own, segment, words in self._parts(addresses, writes):
             places = (addresses[own] - segment.address).astype(np.int64)
@@ -258,12 +243,13 @@ class Everywhere:
             if writes:
                 words.note_landing(at, by)
             else:
-                kinds = ("written", "unfenced", "landed")
-                found = [each for each in words.conflicts_of(at, by, False) if each.kind in kinds]
-                self._report(Use(block, words, at, by.threads, by.line, "read", block.rank, by), found)
+                self._report(
+                    Use.of_work(block, words, at, by, False, block.rank), words.conflicts_of(at, by, False), _OF_COPIES
+                )
 
-    def issued(self, made: Operation) -> None:
-        """A copy that uses the maps of its instruction is in flight: they may not be changed."""
-        for words, at, warps in self.maps:
-            if np.isin(made.warps, warps).any():
-                words.note_fetch(at, made)
+    def issued(self, issue: Issue) -> None:
+        """Copies that use the maps of their instruction are in flight: these may not be changed."""
+        for own in issue.made.values():
+            for words, at, warps in self._maps:
+                if np.isin(own.warps, warps).any():
+                    words.note_fetch(at, own)

@@ -1,0 +1,204 @@
+"""Barriers of a block and of the cluster: what arrivals publish, and who arrives how."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tcsim.ptx.check.clocks import EXECUTED, ORDERED
+from tcsim.ptx.check.state import State
+from tcsim.ptx.compile.convergence import row_of
+from tcsim.ptx.machine.arrays import LANES, Array
+from tcsim.ptx.machine.block import Block
+from tcsim.ptx.machine.faults import Stop
+
+_NAMED, _CLUSTER = "cta", "cluster"
+
+
+@dataclass(eq=False)
+class Phases:
+    """The phases of a named barrier of a block."""
+
+    ended: int  # phases that are over
+    last: Array  # of each thread: phases that were over when it arrived last; -1: it has not
+    met: Array  # of each warp: phases that were over when it last went on from one
+    met_clock: Array  # and its clock then
+    # Of each warp that arrives in the phase under way, its clock.
+    arriving: dict[int, int] = field(default_factory=dict)
+    arrived: dict[int, int] = field(default_factory=dict)  # of those of the phase before
+
+    @classmethod
+    def of(cls, threads: int) -> Phases:
+        """Those of a block."""
+        warps = threads // LANES
+        return cls(0, np.full(threads, -1), np.zeros(warps, np.int64), np.zeros(warps, np.int64))
+
+
+class Barriers:
+    """The barriers of a cluster's blocks in use, and the cluster's own."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self._published: dict[tuple[str, int, int], Array] = {}
+        self._counts: dict[tuple[int, int], int] = {}  # by rank and number: threads that the phase under way is for
+        self._arrivals: dict[tuple[int, int], int] = {}  # and those that have arrived
+        self._before: dict[int, int] = {}  # by rank: activity up to the last barrier of the whole block
+        self._useful: set[int] = set()  # instructions that were such a barrier and ordered something
+        self._idle: dict[int, tuple[Block, int]] = {}  # those that did not: where first, how often
+        self._over: dict[int, tuple[int, Array]] = {}  # by warp that has ended: cluster phases it was in, what it knew
+        self._phases: dict[tuple[int, int], Phases] = {}  # by rank and number
+        # The instruction at which each thread arrived, if it is .aligned.
+        self._lines: dict[tuple[int, int], Array] = {}
+
+    def arrived(self, block: Block, scope: str, number: int, mask: Array) -> None:
+        """Threads arrive: they publish what was before."""
+        state = self.state
+        some = state.some(block, np.nonzero(mask)[0])
+        row = row_of(block.here.opcode) if block.here is not None else None
+        relaxed = getattr(row, "sem", "") == "relaxed"
+        if scope == _NAMED:
+            key = scope, block.rank, number
+            self._counted(block, number, mask, bool(getattr(row, "aligned", True)))
+            self._follows(block, number, mask, some)
+        else:
+            key = scope, 0, block.cluster.phase
+            if relaxed:
+                state.relaxed.update(dict.fromkeys(some.tolist(), "CLUSTER_BARRIER_RELAXED"))
+        if not relaxed:
+            state.lanes.publishing(*state.bits(block, mask))
+        found = state.clocks.published(some, relaxed)
+        before = self._published.get(key)
+        self._published[key] = found if before is None else np.maximum(before, found)
+
+    def _counted(self, block: Block, number: int, mask: Array, aligned: bool) -> None:
+        state, key = self.state, (block.rank, number)
+        line, wanted = state.number(block.here), block.barriers.counts[number]
+        before = self._counts.setdefault(key, wanted)
+        if before != wanted:
+            said = f"{state.opcode(line)} is for {wanted} threads, and others have arrived at barrier {number} for {before}"
+            state.report("BARRIER_COUNT", block, said, line, 0, int(np.argmax(mask)))
+        self._arrivals[key] = self._arrivals.get(key, 0) + int(np.count_nonzero(mask))
+        if before == wanted < self._arrivals[key] and wanted:
+            said = f"{state.opcode(line)} is for {wanted} threads, and {self._arrivals[key]} have arrived at barrier {number} in one phase"
+            state.report("BARRIER_COUNT", block, said, line, 0, int(np.argmax(mask)))
+        lines = self._lines.get(key)
+        if lines is None:
+            lines = self._lines[key] = np.zeros(block.threads.count, np.int64)
+        lines[mask] = line if aligned else 0
+
+    def _follows(self, block: Block, number: int, mask: Array, some: Array) -> None:
+        """Whoever arrives has to know that the phase before is over: else the arrival can count for that."""
+        state, key = self.state, (block.rank, number)
+        own = self._phases.get(key)
+        if own is None:
+            own = self._phases[key] = Phases.of(block.threads.count)
+        warps = some - block.rank * state.per_block
+        twice = mask & (own.last == own.ended)
+        known = own.met[warps] == own.ended
+        if not known.all():
+            known |= [self._knows(block, own, warp) for warp in some.tolist()]
+        if not known.all() or twice.any():
+            thread = int(np.argmax(twice)) if twice.any() else int(warps[~known][0]) * LANES
+            line = state.number(block.here)
+            said = f"{state.opcode(line)} arrives at barrier {number} in warp {thread // LANES}, and nothing orders that after the end of the phase before: it can count for that"
+            state.report("BARRIER_PHASE_ALIAS", block, said, line, 0, thread, barrier=number)
+        own.last[mask] = own.ended
+        own.arriving.update(zip(some.tolist(), state.clocks.now[some].tolist(), strict=True))
+
+    def _knows(self, block: Block, own: Phases, warp: int) -> bool:
+        """Whether a warp comes after one that has gone on from the phase before, or after all arrivals in it."""
+        known = self.state.clocks.known[warp, EXECUTED, 1:-1]
+        first = block.rank * self.state.per_block
+        met = own.met_clock <= known[first : first + len(own.met)]
+        return bool((met & (own.met == own.ended)).any()) or all(
+            known[who] >= when for who, when in own.arrived.items()
+        )
+
+    def passed(self, block: Block, scope: str, number: int, mask: Array) -> None:
+        """Threads that waited go on: they know what the others published."""
+        state = self.state
+        some = state.some(block, np.nonzero(mask)[0])
+        if scope == _NAMED:
+            found = self._published.pop((scope, block.rank, number), None)
+            if found is not None and len(some):
+                state.lanes.learning(*state.bits(block, mask), found)
+                state.clocks.acquire(some, found)
+            if not self._counts.pop((block.rank, number), None):  # it is for all threads that have not ended
+                over = (known for warp, (_, known) in self._over.items() if warp // state.per_block == block.rank)
+                self._released_by(over, some)
+            self._arrivals.pop((block.rank, number), None)
+            self._together(block, number, mask)
+            phases = self._phases[block.rank, number]
+            phases.ended += 1
+            phases.arrived, phases.arriving = phases.arriving, {}
+            warps = some - block.rank * state.per_block
+            phases.met[warps], phases.met_clock[warps] = phases.ended, state.clocks.now[some]
+            return
+        for phase in (block.cluster.phase - 1, block.cluster.phase - 2):
+            found = self._published.get((scope, 0, phase))
+            if found is not None:
+                state.lanes.learning(*state.bits(block, mask), found)
+                state.clocks.acquire(some, found)
+        self._published.pop((scope, 0, block.cluster.phase - 3), None)
+        self._released_by((known for phases, known in self._over.values() if phases < block.cluster.phase), some)
+
+    def exited(self, block: Block, mask: Array) -> None:
+        """Threads end: barriers wait for their warp no more, once all have."""
+        state = self.state
+        left = (block.threads.alive & ~mask).reshape(-1, LANES).any(1)
+        for warp in np.flatnonzero(mask.reshape(-1, LANES).any(1) & ~left).tolist():
+            own = block.rank * state.per_block + warp
+            self._over[own] = int(block.barriers.cluster_phase[warp * LANES]), state.clocks.known[own, ORDERED].copy()
+
+    def _released_by(self, over: Iterable[Array], some: Array) -> None:
+        """Warps go on at a barrier that did not wait for some that have ended; over: what these knew."""
+        for own in over:
+            self.state.released[some] = np.maximum(self.state.released[some], own)
+
+    def _together(self, block: Block, number: int, mask: Array) -> None:
+        """All threads of a warp have to arrive at one instruction, if it is .aligned, those of a block at one that is for all of it."""
+        lines = self._lines.pop((block.rank, number), None)
+        if lines is None:
+            return
+        each = lines.reshape(-1, LANES)
+        first = np.where(each > 0, each, np.iinfo(np.int64).max).min(1)
+        last = each.max(1)
+        apart = (last > first) & (last > 0)
+        if apart.any():
+            warp = int(np.argmax(apart))
+            lines_of = first[warp], last[warp]
+            self._apart(block, "BARRIER_WARP_DIVERGENCE", f"threads of warp {warp}", number, *lines_of, warp * LANES)
+        elif not block.barriers.counts.get(number, 1) and first.min() < last.max():
+            warp = int(np.argmax(last))
+            self._apart(block, "BARRIER_ROLE_DIVERGENCE", "warps", number, first.min(), last.max(), warp * LANES)
+        if not (block.threads.alive & ~mask).any():
+            self._of_all(block, set(np.unique(lines[mask]).tolist()) - {0})
+
+    def _of_all(self, block: Block, lines: set[int]) -> None:
+        """A barrier that all threads of a block have waited at: whether there was anything to order."""
+        rank, now = block.rank, self.state.activity[block.rank]
+        before, self._before[rank] = self._before.get(rank, 0), now
+        if now != before:
+            self._useful |= lines
+            return
+        for line in lines:
+            first, count = self._idle.get(line, (block, 0))
+            self._idle[line] = first, count + 1
+
+    def ended(self, stop: Stop | None) -> None:
+        """The cluster has ended: which barriers never ordered anything."""
+        state = self.state
+        for line, (block, count) in self._idle.items() if stop is None else ():
+            if line not in self._useful:
+                said = (
+                    f"{state.opcode(line)}, executed {count} times by a block: no thread has touched memory, waited or fenced "
+                    "since the barrier before"
+                )
+                state.report("BARRIER_ORDERS_NOTHING", block, said, line, 0, None)
+
+    def _apart(self, block: Block, rule: str, who: str, number: int, first: int, last: int, thread: int) -> None:
+        state, (line, other) = self.state, (int(first), int(last))
+        said = f"{who} arrive at barrier {number} at {state.opcode(line)} and at {state.opcode(other)}"
+        state.report(rule, block, said, line, other, thread, barrier=number)

@@ -1,0 +1,130 @@
+"""Shared memory and Tensor Memory: what instructions and their work access there, word by word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tcsim.model.effects import Access, Effects
+from tcsim.ptx.check.lanes import SEVERAL, several
+from tcsim.ptx.check.layout.layout import Layout
+from tcsim.ptx.check.places import EXTENTS
+from tcsim.ptx.check.rules.cluster import Reaches
+from tcsim.ptx.check.rules.conflicts import Conflicts, Use
+from tcsim.ptx.check.rules.global_memory import GlobalMemory
+from tcsim.ptx.check.rules.tmem import TensorMemory
+from tcsim.ptx.check.state import Issue, State, Touch
+from tcsim.ptx.compile.families import Bound
+from tcsim.ptx.machine.arrays import LANES, Array
+from tcsim.ptx.machine.block import Block
+
+
+class Shared:
+    """The shared memories and the Tensor Memories of a cluster."""
+
+    def __init__(
+        self, state: State, conflicts: Conflicts, beyond: GlobalMemory, reaches: Reaches, tensor: TensorMemory, layout: Layout
+    ) -> None:  # fmt: skip
+        """beyond: asked of what the same instructions access in global memory. layout: told of what is written."""
+        self.state, self.conflicts, self.beyond = state, conflicts, beyond
+        self.reaches, self.tensor, self.layout = reaches, tensor, layout
+
+    def accessed(self, touch: Touch) -> None:
+        """Loads, stores and atomics."""
+        if touch.rank < 0:
+            return
+        words = self.state.words("shared", touch.rank)
+        at, owner = words.words(touch.offsets, touch.size)
+        who = touch.threads[owner]
+        self.conflicts.touch(
+            Use(touch.block, words, at, who, touch.line, touch.kind, touch.rank, touch.warps[owner], who % LANES)
+        )
+
+    # --- instructions of the catalog
+
+    def performed(self, block: Block, bound: Bound, effects: Effects, threads: Array, mask: Array) -> None:
+        """Reads, then writes: each is judged before any is noted."""
+        if not effects.seen:
+            for access in effects.reads:
+                if access.proxy == "tensormap" or "barrier" not in bound.form:
+                    for use in list(self._uses(block, bound, access, threads, "read")):
+                        self.conflicts.note(use)
+        uses = [
+            use
+            for write in effects.now.writes
+            for use in self._uses(block, bound, write.at, threads, "atomic" if write.combine else "write")
+        ]
+        for use in uses:
+            self.conflicts.note(use)
+
+    def _uses(self, block: Block, bound: Bound, access: Access, threads: Array, kind: str) -> Iterator[Use]:
+        """The parts of an access, judged."""
+        state = self.state
+        line, base = state.number(block.here), block.rank * state.per_block
+        if access.space in ("global", "generic"):
+            self.beyond.instruction(block, bound, access, threads, kind)
+        space = "tmem" if access.space == "tmem" else "shared"
+        for own in EXTENTS.of(block, bound, access, threads, threads, state.words):
+            if not len(own.at):
+                continue
+            if kind != "read" and space == "shared":
+                self.layout.forget(own.rank, own.offsets, own.size)
+            if own.rank != block.rank:
+                self.reaches.reached(block, own.rank, state.warps(block, own.threads), line)
+            lanes = own.lanes if bound.lanes == 1 or access.thread is not None else several(len(own.at))
+            words = state.words(space, own.rank)
+            use = Use(block, words, own.at, own.who, line, kind, own.rank, own.units + base, lanes)
+            self.conflicts.judge(use)
+            yield use
+
+    # --- work in flight
+
+    def issued(self, issue: Issue) -> None:
+        """Work reads and writes from now on, at any time until somebody knows that it is done."""
+        pending = issue.flight.pending
+        both = {id(access) for access in pending.reads} & {id(access) for access in pending.writes}
+        for accesses, writes in ((pending.reads, False), (pending.writes, True)):
+            for access in accesses:
+                if access.space in ("global", "generic"):
+                    self.beyond.reached(issue, access, writes)
+                if access.space in ("shared", "generic", "tmem") and (writes or id(access) not in both):
+                    self._work(issue, access, writes, not writes or id(access) in both)
+
+    def _work(self, issue: Issue, access: Access, writes: bool, reads: bool) -> None:
+        state, flight, made, line = self.state, issue.flight, issue.made, issue.line
+        block, base = flight.block, flight.block.rank * state.per_block
+        space = "tmem" if access.space == "tmem" else "shared"
+        for own in EXTENTS.of(block, flight.bound, access, flight.threads, flight.asked, state.words):
+            words = state.words(space, own.rank)
+            if own.end > words.count * words.unit:
+                self.layout.beyond(flight, line)
+                continue  # it ends the run when it is fetched
+            if not len(own.at):
+                continue
+            if space == "tmem":
+                self.tensor.used(block, own.rank, own.offsets, own.size, line)
+            elif own.rank != block.rank:
+                for by in made.values():
+                    self.reaches.reached(block, own.rank, by.warps, line, by)
+            if (  # what each warp issues by itself is judged at once; one by one only to say what is wrong
+                len(made) > 1
+                and flight.bound.lanes == 1
+                and space == "shared"
+                and all(by.proxy == "generic" for by in made.values())
+                and not words.conflicts(own.at, own.units + base, writes, reads, own.lanes)
+            ):
+                words.note_all(own.at, made, own.units + base, writes, own.lanes)
+                continue
+            for first, by in made.items():
+                here, mine = (own.owner, own.at) if len(made) == 1 else own.share(base, first, issue.together)
+                if not len(mine):
+                    continue
+                lanes: Array | None = None
+                if by.each and space == "shared":
+                    lanes = (own.threads[here] if len(by.threads) > 1 else by.threads) % LANES
+                found = words.conflicts_of(mine, by, writes, reads, lanes)
+                if found:
+                    self.conflicts.report(Use.of_work(block, words, mine, by, writes, own.rank), found)
+                if writes:
+                    words.note_landing(mine, by, SEVERAL if lanes is None else lanes)
+                else:
+                    words.note_fetch(mine, by)

@@ -1,0 +1,197 @@
+"""What instructions and work tell mbarriers, and what waits see there."""
+
+from __future__ import annotations
+
+from itertools import chain
+
+import numpy as np
+
+from tcsim.model.effects import Access, Effects, Pending, Signal
+from tcsim.ptx.check.lanes import EVERY, mask_of
+from tcsim.ptx.check.objects import Work, flipped
+from tcsim.ptx.check.operations import Operation
+from tcsim.ptx.check.rules.cluster import Reaches
+from tcsim.ptx.check.rules.conflicts import Conflicts, Use
+from tcsim.ptx.check.rules.mbarriers import Mbarriers
+from tcsim.ptx.check.state import Issue, Site, State
+from tcsim.ptx.compile.families import Bound
+from tcsim.ptx.machine.arrays import Array, each_once
+from tcsim.ptx.machine.block import Block
+from tcsim.ptx.machine.flights import Flight, Tracker
+
+_SIGNALLED = ("tcgen05", "cp.async")
+"""Kinds of work that a signal can follow."""
+_ARRIVALS = ("arrive", "drop")
+
+
+class Signals:
+    """The signals of a cluster."""
+
+    def __init__(self, state: State, mbarriers: Mbarriers, conflicts: Conflicts, reaches: Reaches) -> None:
+        self.state, self.mbarriers, self.conflicts, self.reaches = state, mbarriers, conflicts, reaches
+        self._flights: dict[int, list[Work]] = {}  # by flight: what an mbarrier is told of
+        self._trackers: dict[int, list[Work]] = {}
+
+    # --- work that signals follow
+
+    def issued(self, issue: Issue) -> None:
+        """Work will tell mbarriers when it is done."""
+        state, flight = self.state, issue.flight
+        for first, own in issue.made.items():
+            for signal in flight.pending.tells:
+                own.box = _box(flight.bound, flight.pending, signal)
+                keys = self.mbarriers.keys(flight.block, signal, flight.asked, own.warps)
+                self.mbarriers.tells(own, keys, flight.block)
+            if flight.kind in _SIGNALLED:
+                state.histories.setdefault((flight.kind, first), []).append(own)
+        if not flight.kind:
+            self._flights[id(flight)] = [work_of(state, own.warps, [own]) for own in issue.made.values()]
+
+    def landing(self, flight: Flight) -> None:
+        """What work signals follows from it."""
+        self.state.following = self._flights.get(id(flight), [])
+
+    def landed(self, flight: Flight) -> None:
+        """It is done."""
+        self.state.following = None
+        self._flights.pop(id(flight), None)
+
+    def tracking(self, tracker: Tracker, kind: str) -> None:
+        """A signal will follow what the warps of some threads have issued of a kind."""
+        state, found = self.state, list[Work]()
+        for warp in state.some(tracker.block, tracker.threads).tolist():
+            history, who, block = state.histories.get((kind, warp), []), np.array([warp]), tracker.block
+            found.append(work_of(state, who, history))
+            told = [self.mbarriers.keys(block, signal, tracker.threads, who) for signal in tracker.signals]
+            for own in reversed(history):
+                if own.tells:
+                    break
+                self.mbarriers.tells(own, chain(*told), block)
+        self._trackers[id(tracker)] = found
+
+    def following(self, tracker: Tracker) -> None:
+        """Signals of a tracker."""
+        self.state.following = self._trackers.pop(id(tracker), [])
+
+    def followed(self, tracker: Tracker) -> None:
+        """They were given."""
+        self.state.following = None
+
+    def given(self) -> None:
+        """What follows from what was granted is done."""
+        self.state.following = None
+
+    # --- signals of threads
+
+    def signalling(self, block: Block, bound: Bound, effects: Effects, threads: Array, mask: Array) -> None:
+        """Threads signal mbarriers."""
+        state = self.state
+        for signal in effects.now.signals:
+            if signal.kind in ("init", "inval"):
+                continue
+            line = state.number(block.here)
+            for key, own in self.mbarriers.told(block, signal, threads):
+                self.mbarriers.use(key, state.some(block, own), line, Site(block, int(own[0])))
+                if key >> 24 & 0xFF != block.rank:
+                    self._remote(block, bound, signal.at, key, line, int(own[0]), signal.kind in _ARRIVALS)
+
+    def _remote(self, block: Block, bound: Bound, at: Access, key: int, line: int, thread: int, arrives: bool) -> None:
+        """An mbarrier of another block is used: in which form, and for whom."""
+        state = self.state
+        said = f"{state.opcode(line)} uses the mbarrier at {key:#x} of block {key >> 24 & 0xFF} of the cluster"
+        if bound.form["barrier"].space == "shared::cta" or not (arrives or bound.model.row.arithmetic.endswith("_tx")):
+            said += ": valid are arrivals with .shared::cluster"
+            state.report("MBAR_REMOTE_FORM", block, said, line, 0, thread, address=key)
+        elif arrives and at.sem == "release" and at.scope == "cta":
+            state.report("MBAR_SCOPE", block, f"{said} with scope .cta", line, 0, thread, address=key)
+
+    def performed(self, block: Block, bound: Bound, effects: Effects, threads: Array, mask: Array) -> None:
+        """Waits ask mbarriers for phases, and find some complete."""
+        state = self.state
+        for seen in effects.seen:
+            line = state.number(block.here)
+            keys = block.mbarriers.keys(seen.at)
+            who, complete = threads, seen.complete
+            if who.shape != keys.shape or np.shape(complete) != keys.shape:
+                who, complete = np.broadcast_to(who, keys.shape), np.broadcast_to(complete, keys.shape)
+            for key in each_once(keys.reshape(-1)):
+                own = keys == key
+                asking = who[own]
+                thread = int(asking[0])
+                found = self.mbarriers.use(key, state.some(block, asking), line, Site(block, thread))
+                if key >> 24 & 0xFF != block.rank:
+                    self._remote(block, bound, seen.at, key, line, thread, False)
+                done = mask_of(block.threads.count, asking[complete[own]])
+                if found is None or not done.any():
+                    continue
+                relaxed = seen.at.sem == "relaxed"
+                warps, lanes, alive = state.bits(block, done)
+                if relaxed:
+                    state.relaxed.update(dict.fromkeys(warps.tolist(), "MBAR_RELAXED"))
+                else:
+                    state.lanes.learning(warps, lanes, alive, found.published)
+                whole = np.where(lanes == alive, EVERY, lanes)
+                self.mbarriers.seen(key, found, warps, whole, relaxed, line, block)
+
+    def signalled(
+        self, block: Block, signal: Signal, key: int, count: int, before: int, after: int, threads: Array
+    ) -> None:
+        """An mbarrier is made, ends, or gets an arrival or bytes."""
+        state, following = self.state, self.state.following
+        line, rank, warps = state.number(block.here), key >> 24 & 0xFF, state.some(block, threads)
+        if signal.kind in ("init", "inval"):
+            self._object(block, signal.kind == "init", key, line, warps, threads)
+            return
+        if following and len(following) > 1:
+            following = [own for own in following if not own.warps.isdisjoint(warps.tolist())] or following
+        if rank != block.rank and following is None:
+            self.reaches.reached(block, rank, warps, line)
+        found = state.mbarriers.get(key)
+        if found is None:
+            return
+        if following is None and signal.kind in _ARRIVALS:
+            if signal.at.sem == "relaxed":
+                state.relaxed.update(dict.fromkeys(warps.tolist(), "MBAR_RELAXED"))
+            else:
+                state.lanes.publishing(*state.bits(block, mask_of(block.threads.count, threads)))
+        if following and following[0].operations:
+            line = following[0].operations[-1].line
+        own, ends = warps if following is None else None, flipped(before, after)
+        self.mbarriers.take(key, found, signal, count, ends, line, own, following or [], Site(block, int(threads[0])))
+
+    def _object(self, block: Block, made: bool, key: int, line: int, warps: Array, threads: Array) -> None:
+        """mbarrier.init and mbarrier.inval: the words of the object are written."""
+        state, rank, thread = self.state, key >> 24 & 0xFF, int(threads[0])
+        words = state.words("shared", rank)
+        places, _ = words.words(np.array([key & 0xFFFFFF]), 8)
+        use = Use.of_one(block, words, places, warps[0], thread, line, rank)
+        if key not in state.mbarriers:
+            self.conflicts.touch(use)
+        if made:
+            none = np.zeros(1, np.int64)
+            marker = state.operations.issue("mbarrier", line, rank, warps[:1], threads[:1], none, "generic")
+            words.note_landing(places, marker)
+            self.mbarriers.initialise(key, int(warps[0]), line, marker, Site(block, thread))
+            return
+        self.mbarriers.use(key, warps, line, Site(block, thread))
+        ended = state.mbarriers.pop(key, None)
+        if ended is not None:
+            self.mbarriers.over(key, ended, block)
+        words.note_write(places, use.warps, line)
+
+
+def work_of(state: State, warps: Array, operations: list[Operation]) -> Work:
+    """Operations that warps have issued so far, and what they know now."""
+    return Work(operations, len(operations), state.clocks.published(warps), frozenset(warps.tolist()))
+
+
+def _box(bound: Bound, pending: Pending, signal: Signal) -> tuple[int, int] | None:
+    """Of a copy of a box of a tensor: the bytes that an mbarrier counts, and those of them that lie in the tensor."""
+    if "tensor_map" not in bound.form:
+        return None
+    inside = sum(
+        own.address.size * own.size if own.mask is None else int(own.mask.sum())
+        for own in pending.reads
+        if own.space == "global"
+    )
+    return int(np.ravel(signal.count)[0]), inside
