@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 TYPE_BYTES = {
@@ -84,26 +84,33 @@ class Group(NamedTuple):
 Operand = Register | Special | Immediate | Symbol | Address | Tensor | Vector | Pair | Negated | Sink | Group
 
 
-def leaves(operand: tuple[Any, ...]) -> Iterator[Any]:
+_LEAVES = frozenset((Register, Special, Immediate, Symbol, Sink))
+
+
+def leaves(operand: tuple[Any, ...]) -> list[Any]:
     """The operands in an operand that have none in them: registers, numbers, symbols.
 
-    >>> list(leaves(Tensor(Register("%rd1"), (Register("%r1"), Immediate(0)))))
+    >>> leaves(Tensor(Register("%rd1"), (Register("%r1"), Immediate(0))))
     [Register(name='%rd1'), Register(name='%r1'), Immediate(value=0, kind='int')]
     """
-    inner = [part for part in operand if isinstance(part, tuple)]
-    if not inner and type(operand) is not tuple:
-        yield operand
-    for part in inner:
-        yield from leaves(part)
+    if type(operand) in _LEAVES:
+        return [operand]
+    found: list[Any] = []
+    for part in operand:
+        if type(part) in _LEAVES:
+            found.append(part)
+        elif isinstance(part, tuple):
+            found += leaves(part)
+    return found
 
 
-def registers_in(operand: tuple[Any, ...]) -> Iterator[str]:
+def registers_in(operand: tuple[Any, ...]) -> list[str]:
     """The names of the registers in an operand, or in several.
 
-    >>> list(registers_in(Pair(Register("%p"), Negated(Register("%q")))))
+    >>> registers_in(Pair(Register("%p"), Negated(Register("%q"))))
     ['%p', '%q']
     """
-    return (own.name for own in leaves(operand) if isinstance(own, Register))
+    return [own.name for own in leaves(operand) if type(own) is Register]
 
 
 _DEEPEST = 64

@@ -19,21 +19,20 @@ def parts(item: Instruction) -> bool:
     return ordinary(item.opcode).control not in ("", "call")
 
 
-def written(item: Instruction) -> Iterator[str]:
+def written(item: Instruction) -> list[str]:
     """The registers that an instruction writes: those of its first operand, if that is a result."""
-    first = item.operands[:1]
-    if not first or (isinstance(first[0], Group) and len(item.operands) < 2):
-        return
-    if isinstance(first[0], Group) or (isinstance(first[0], (Register, Vector, Pair)) and ordinary(item.opcode).writes):
-        yield from registers_in(first[0])
+    first = item.operands[0] if item.operands else None
+    if isinstance(first, Group):
+        return registers_in(first) if len(item.operands) > 1 else []
+    writes = isinstance(first, (Register, Vector, Pair)) and ordinary(item.opcode).writes
+    return registers_in(first) if writes else []
 
 
-def read(item: Instruction) -> Iterator[str]:
+def read(item: Instruction) -> list[str]:
     """The registers that an instruction reads, its predicate included."""
-    if item.predicate is not None:
-        yield item.predicate.name
-    only_writes = any(True for _ in written(item)) and not _accumulates(item)
-    yield from registers_in(item.operands[1 if only_writes else 0 :])
+    only_writes = bool(written(item)) and not _accumulates(item)
+    guard = [] if item.predicate is None else [item.predicate.name]
+    return guard + registers_in(item.operands[1:] if only_writes else item.operands)
 
 
 def _accumulates(item: Instruction) -> bool:
