@@ -75,14 +75,14 @@ class Carriers:
         row = ordinary(item.opcode)
         if not item.operands or (not row.carries and row_of(item.opcode) is not None):
             return lines
-        if row.path == "store":
-            found = self._transfer(item, item.operands[1], True)
-            return self._told(writer, lines, found)
-        if isinstance(item.operands[0], Address) or not self._any(item.operands[0]):
+        stores = row.path == "store"
+        if not stores and (isinstance(item.operands[0], Address) or not self._any(item.operands[0])):
             return lines
-        if row.path == "load":
-            found = self._transfer(item, item.operands[0], False)
-            return self._told(writer, lines, found)
+        if stores or row.path == "load":
+            found = self._transfer(item, item.operands[1 if stores else 0], stores)
+            if found is None:
+                return lines
+            return [*lines, machine(f"tell.moved({writer.constant(found)}, w)")]
         if row.carries == "lanes":
             mode, (_, value, *named) = item.opcode.split(".")[2], item.operands
             asked = ", ".join(writer.value(own, "u32") for own in named[:2])
@@ -97,10 +97,6 @@ class Carriers:
                 machine(f"tell.moved({writer.constant(self._move(item, other))}, T.narrow(w, ~{chosen}))"),
             ]
         return [*lines, machine(f"tell.moved({writer.constant(self._moved(item, row.carries))}, w)")]
-
-    @staticmethod
-    def _told(writer: Writer, lines: Lines, found: Transfer | None) -> Lines:
-        return lines if found is None else [*lines, machine(f"tell.moved({writer.constant(found)}, w)")]
 
     def _any(self, operand: Operand) -> bool:
         return any(name in self.names for name in registers_in(operand))
@@ -170,12 +166,7 @@ class Carriers:
         sources = [self._rows(own) for own in item.operands[1:]]
         if len(sources) == 2:  # the first source goes into the upper half
             pair = [sources[1][0], sources[0][0]]
-            return self._made(
-                to,
-                pair
-                if (into.endswith("x2") and TYPE_BYTES.get(into, HALF) > HALF) or into in ("f16x2", "bf16x2")
-                else pair[:1],
-            )
+            return self._made(to, pair if into.endswith("x2") and TYPE_BYTES.get(into, HALF) > HALF else pair[:1])
         if into.endswith("x2") and of.endswith("x2"):
             return self._made(to, [sources[0][0]] * 2, (0, 1))
         if into.endswith("x2") or of.endswith("x2"):

@@ -160,12 +160,8 @@ def _line(writer: Writer, item: Instruction, model: Model, form: Form, operands:
             if slot.role == "destination":
                 continue
         rows = _rows(writer, operand, type) if slot.kind == "vector" else None
-        if (
-            model.moves
-            and slot.role == "source"
-            and isinstance(operand, Register)
-            and slot.kind in ("vector", "register")
-        ):
+        moved = model.moves and slot.role == "source" and slot.kind in ("vector", "register")
+        if moved and isinstance(operand, Register):
             sources.append((slot.name, Rows(np.array([writer.numbers[operand.name]]))))
         if rows is not None or slot.kind == "immediate":
             assert isinstance(operand, (Immediate, Vector))
@@ -196,17 +192,16 @@ def _rows(writer: Writer, operand: Operand, type: str) -> Rows | None:
 
 def _source(writer: Writer, slot: Slot, operand: Operand, type: str) -> str:
     if isinstance(operand, Vector):
-        return "(" + ", ".join(writer.value(own, type) for own in operand.items) + ",)"
+        return f"({', '.join(writer.value(own, type) for own in operand.items)},)"
     if slot.kind == "vector":
         return f"({writer.value(operand, type)},)"
     if slot.kind == "address":
-        return writer.place(
-            operand, slot.space.split("::")[0] if slot.space not in ("generic", "shared::cluster") else ""
-        )[0]
+        anywhere = slot.space in ("generic", "shared::cluster")
+        return writer.place(operand, "" if anywhere else slot.space.split("::")[0])[0]
     if slot.kind == "tensor":
         assert isinstance(operand, Tensor)
         base = writer.place(Address(operand.base), "")[0]
-        return "(" + ", ".join([base, *(writer.value(own, "b32") for own in operand.coordinates)]) + ",)"
+        return f"({', '.join([base, *(writer.value(own, 'b32') for own in operand.coordinates)])},)"
     if slot.kind == "immediate":
         assert isinstance(operand, Immediate)
         return writer.constant(operand.value)
