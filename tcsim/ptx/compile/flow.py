@@ -8,7 +8,7 @@ from functools import cache, cached_property
 
 from tcsim.model.statement import registers_in
 from tcsim.ptx.compile.ordinary import computes, ordinary, row_of
-from tcsim.ptx.text.syntax import Function, Group, Instruction, Pair, Register, Symbol, Vector
+from tcsim.ptx.text.syntax import Function, Group, Instruction, Pair, Register, Sink, Symbol, Vector
 
 BEFORE = -1
 """In place of the index of an instruction: what a register has where the function begins."""
@@ -21,7 +21,7 @@ def parts(item: Instruction) -> bool:
 
 def written(item: Instruction) -> list[str]:
     """The registers that an instruction writes: those of its first operand, if that is a result."""
-    first = item.operands[0] if item.operands else None
+    first = item.operands[0] if item.operands else Sink()
     if isinstance(first, Group):
         return registers_in(first) if len(item.operands) > 1 else []
     writes = isinstance(first, (Register, Vector, Pair)) and ordinary(item.opcode).writes
