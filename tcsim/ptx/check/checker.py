@@ -63,7 +63,8 @@ class Checker(Observer):
             Barriers(state), Warps(state), Cancels(state, mbarriers, conflicts), tensor, mbarriers, self.deadlocks,
         )  # fmt: skip
         self._calls: dict[str, tuple[Callable[..., None], ...]] = {
-            name: tuple(getattr(own, name) for own in subjects if hasattr(type(own), name)) for name in (*EVENTS, *_WITHIN)
+            name: tuple(getattr(own, name) for own in subjects if hasattr(type(own), name))
+            for name in (*EVENTS, *_WITHIN)
         }
         for name in EVENTS:
             if self._calls[name] and name not in vars(Checker):
