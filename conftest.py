@@ -9,6 +9,7 @@ import pytest
 
 # Before NumPy is loaded, for every process of a run: products are small, and idle threads of BLAS would spin beside the other workers.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ["TCSIM_CACHE_DIR"] = ""  # programs are compiled, not read from files
 os.environ.setdefault("TCSIM_ENGINE", "numpy")  # what is tested is the reference; other engines are asked for by name
 
 import numpy as np

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from hashlib import sha256
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from tcsim.ptx.check.rules.dependents import Ledger, starts_others
 from tcsim.ptx.check.rules.races import Races
 from tcsim.ptx.compile.compiled import SHARED_START, Compiled, layout
 from tcsim.ptx.compile.linking import function_addresses, link, reach, symbols_of
+from tcsim.ptx.compile.store import key_of, store
 from tcsim.ptx.hazards.hazard import Hazard, merged
 from tcsim.ptx.hazards.sarif import Checked, sarif
 from tcsim.ptx.launch import processes
@@ -84,6 +85,11 @@ class Module(Shown):
         self.addresses = function_addresses(syntax)
         self._kernels: dict[str, Kernel] = {}
 
+    @cached_property
+    def digest(self) -> str:
+        """Of its text."""
+        return sha256(self.text.encode()).hexdigest()
+
     @property
     def kernels(self) -> tuple[str, ...]:
         """The names of its entries."""
@@ -142,9 +148,6 @@ class Kernel(Shown):
 
     module: Module
     function: Function
-    _programs: WeakKeyDictionary[Memory, dict[tuple[str, bool, bool, bool], Compiled]] = field(
-        default_factory=WeakKeyDictionary, repr=False
-    )
 
     @property
     def name(self) -> str:
@@ -187,14 +190,12 @@ class Kernel(Shown):
 
         Raises LaunchError, with the line, for an instruction whose operands fit no form or that the arch does not have.
         """
-        kept = self._programs.setdefault(memory, {})
-        key = arch, watched, stepped, traced
-        if key not in kept:
-            try:
-                kept[key] = self._compile(memory, arch, watched, stepped, traced)
-            except PtxError as error:
-                raise LaunchError(f"{self.name} on {arch}: {error}", error.line, error.column) from None
-        return kept[key]
+        how = watched, stepped, traced
+        key = key_of(self.module.digest, self.name, arch, how, memory.place(self.module))
+        try:
+            return store().get(key, partial(self._compile, memory, arch, *how))
+        except PtxError as error:
+            raise LaunchError(f"{self.name} on {arch}: {error}", error.line, error.column) from None
 
     def _compile(self, memory: Memory, arch: str, watched: bool, stepped: bool, traced: bool) -> Compiled:
         shared = self._shared()

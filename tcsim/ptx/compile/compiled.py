@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,17 @@ from tcsim.ptx.text.syntax import Function, Instruction, Module, Variable
 
 SHARED_START = 1024
 """Where a block's first shared variable lies: the first KiB belongs to the system since sm_90."""
+UFUNCS: dict[Any, str] = {
+    np.add: "add",
+    np.subtract: "subtract",
+    np.bitwise_and: "bitwise_and",
+    np.bitwise_or: "bitwise_or",
+    np.bitwise_xor: "bitwise_xor",
+}
+"""Functions that can write into a register at once, by their names in generated source."""
+NAMES: dict[str, Any] = {"np": np, "copyto": np.copyto, **{name: ufunc for ufunc, name in UFUNCS.items()}}
+"""What generated source may call besides the machine and its constants."""
+_CONSTANT = re.compile(r"k\d+")
 SOURCE_NAME = "<ptx>"
 """The file name of generated source, by which a place in it is found again."""
 COLLECTIVE = -1
@@ -83,6 +95,7 @@ class Compiled:
     lines: list[list[Instruction | None]] = field(
         repr=False, default_factory=list
     )  # of each block: the instruction of every source line
+    code: CodeType | None = field(repr=False, default=None)  # of its source, without pieces
     shared_bytes: int = 0  # of the static ones, from SHARED_START
     shared_names: list[tuple[int, int, int, str]] = field(
         repr=False, default_factory=list
@@ -98,14 +111,31 @@ class Compiled:
         repr=False, default_factory=dict
     )  # of blocks that were cut again: the first piece, or 0
 
-    def add(self, sources: Sequence[Block]) -> None:
-        """Make functions of blocks, which are numbered on from those that there are."""
-        exec(compile("\n".join(own.text for own in sources), SOURCE_NAME, "exec"), self.names)
+    def add(self, sources: Sequence[Block], code: CodeType | None = None) -> None:
+        """Make functions of blocks, which are numbered on from those that there are. code: their source, compiled."""
+        code = code or compile("\n".join(own.text for own in sources), SOURCE_NAME, "exec")
+        if self.code is None:
+            self.code = code
+        exec(code, self.names)
         for own in sources:
             self.sources.append(own)
             self.blocks.append(self.names[f"b{own.number}"])
             self.gathers.append(own.gathers)
             self.lines.append([own.items[0] if own.items else None] * (1 + len(own.head)) + [*own.items])
+
+    def kept(self) -> dict[str, Any]:
+        """All but its functions."""
+        names = {name: value for name, value in self.names.items() if _CONSTANT.fullmatch(name)}
+        made = ("names", "blocks", "gathers", "lines", "code")
+        return {"names": names} | {name: value for name, value in vars(self).items() if name not in made}
+
+    @classmethod
+    def of(cls, kept: dict[str, Any], code: CodeType) -> Compiled:
+        """A program that was kept."""
+        sources, names = kept.pop("sources"), kept.pop("names") | NAMES
+        program = cls(**kept, names=names)
+        program.add(sources, code)
+        return program
 
     @property
     def source(self) -> str:

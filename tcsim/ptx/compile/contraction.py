@@ -423,13 +423,14 @@ def fused(item: Instruction, source: Source) -> Callable[..., Any]:
     )
     if sum is None or sum.signs is None or found is None:
         raise ValueError(item.opcode)
-    compute, sign = found.compute, CONTAINERS[type].type(SIGNS[type])
-    flips_product, flips_other = source.sign * sum.signs[source.place] < 0, sum.signs[1 - source.place] < 0
+    sign, same = CONTAINERS[type].type(SIGNS[type]), CONTAINERS[type].type(0)
+    flips = (source.sign * sum.signs[source.place] < 0, sum.signs[1 - source.place] < 0)
+    return partial(_fused, found.compute, *(sign if own else same for own in flips))
 
-    def both(other: Any, a: Any, b: Any) -> Any:
-        return compute(a ^ sign if flips_product else a, b, other ^ sign if flips_other else other)
 
-    return both
+def _fused(compute: Callable[..., Any], product: Any, rest: Any, other: Any, a: Any, b: Any) -> Any:
+    """product, rest: bits that change in a factor, and in the other source."""
+    return compute(a ^ product if product else a, b, other ^ rest if rest else other)
 
 
 def differ(type: str, one: Any, two: Any) -> Any:

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from tcsim.model.statement import leaves
 from tcsim.ptx.compile.calls import Signature
-from tcsim.ptx.compile.compiled import Compiled, Context, offsets
+from tcsim.ptx.compile.compiled import NAMES, Compiled, Context, offsets
 from tcsim.ptx.compile.contraction import handed_over
 from tcsim.ptx.compile.guarded import branched
 from tcsim.ptx.compile.ordinary import ordinary
-from tcsim.ptx.compile.program import NAMES, Compiler
+from tcsim.ptx.compile.program import Compiler
 from tcsim.ptx.text.syntax import Function, Group, Instruction, Module, Operand, Symbol, Variable
 
 FUNCTION_ADDRESSES = 0x00F4_0000_0000_0000

@@ -7,9 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any
-
-import numpy as np
 
 from tcsim.core.errors import shortened
 from tcsim.isa.ordinary.catalog import of_stem
@@ -26,9 +23,6 @@ from tcsim.ptx.compile.spins import Spins
 from tcsim.ptx.compile.writer import Head, Writer
 from tcsim.ptx.text.spellings import known
 from tcsim.ptx.text.syntax import Function, PtxError
-
-NAMES: dict[str, Any] = {"np": np, "copyto": np.copyto, **{name: ufunc for ufunc, name in scalars.UFUNCS.items()}}
-"""What generated source may call besides the machine and its constants."""
 
 
 class Compiler:

@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
 from tcsim.arithmetic import mufu
 from tcsim.isa.scalar.catalog import scalar
 from tcsim.isa.scalar.table import CONTAINERS, Scalar
 from tcsim.isa.scalar.versions import version_of
 from tcsim.model.emit import Line, machine
 from tcsim.ptx.compile import contractions
+from tcsim.ptx.compile.compiled import UFUNCS
 from tcsim.ptx.compile.writer import Writer
 from tcsim.ptx.text.syntax import Immediate, Instruction, Negated, Operand, Pair, Register
-
-UFUNCS: dict[Any, str] = {
-    np.add: "add",
-    np.subtract: "subtract",
-    np.bitwise_and: "bitwise_and",
-    np.bitwise_or: "bitwise_or",
-    np.bitwise_xor: "bitwise_xor",
-}
-"""Functions that can write into a register at once, by their names in generated source."""
 
 
 def statement(writer: Writer, item: Instruction) -> Line | None:
