@@ -13,6 +13,7 @@ import os
 import pickle
 import sys
 import tempfile
+import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -133,11 +134,11 @@ def _dumped(program: Compiled) -> bytes:
     """A program without its functions, and the code that makes them."""
     file = BytesIO()
     _Writer(file, 5).dump((program.kept(), marshal.dumps(program.code)))
-    return file.getvalue()
+    return zlib.compress(file.getvalue(), 1)
 
 
 def _loaded(content: bytes) -> Compiled:
-    kept, code = _Reader(BytesIO(content)).load()
+    kept, code = _Reader(BytesIO(zlib.decompress(content))).load()
     made: CodeType = marshal.loads(code)
     return Compiled.of(kept, made)
 
