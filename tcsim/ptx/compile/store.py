@@ -85,8 +85,12 @@ class Store:
             content = _dumped(program)
             path.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as aside:
-                aside.write(hashlib.sha256(content).digest() + content)
-            os.replace(aside.name, path)
+                try:
+                    aside.write(hashlib.sha256(content).digest() + content)
+                    aside.flush()
+                    os.replace(aside.name, path)
+                finally:
+                    Path(aside.name).unlink(missing_ok=True)
             if key[:1] == "0":
                 self._prune()
 
