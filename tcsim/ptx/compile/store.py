@@ -84,13 +84,13 @@ class Store:
         with suppress(OSError, pickle.PicklingError, AttributeError, TypeError):
             content = _dumped(program)
             path.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as aside:
-                try:
+            handle, name = tempfile.mkstemp(dir=path.parent, prefix=".")
+            try:
+                with open(handle, "wb") as aside:
                     aside.write(hashlib.sha256(content).digest() + content)
-                    aside.flush()
-                    os.replace(aside.name, path)
-                finally:
-                    Path(aside.name).unlink(missing_ok=True)
+                os.replace(name, path)
+            finally:
+                Path(name).unlink(missing_ok=True)
             if key[:1] == "0":
                 self._prune()
 
