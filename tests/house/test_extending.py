@@ -6,8 +6,8 @@ import re
 import shutil
 from pathlib import Path
 
-from tests.house.test_contributing import copy as copy
 from tests.house.test_contributing import ROOT, run, sections
+from tests.house.test_contributing import copy as copy
 
 INSTRUCTION, RULE = "Add an ordinary instruction", "Add a hazard rule"
 KERNEL = """.version 8.0
@@ -89,7 +89,9 @@ def test_an_ordinary_instruction_is_one_row(copy: Path) -> None:
 def test_a_hazard_rule_is_a_row_and_a_judge(copy: Path) -> None:
     """The planted example breaks it, at its line; its right twin does not."""
     for package in ("hazards", "support"):
-        shutil.copytree(ROOT / "tests" / package, copy / "tests" / package, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            ROOT / "tests" / package, copy / "tests" / package, ignore=shutil.ignore_patterns("__pycache__")
+        )
     changed = extended(copy, RULE)
     assert changed == {"tcsim/ptx/hazards/rules.py", "tcsim/ptx/check/rules/shared.py", "tests/hazards/kernels.py"}
     found = run(copy, CHECKED)
