@@ -48,7 +48,7 @@ class Site:
 
 
 @dataclass(frozen=True)
-class Block:
+class BasicBlock:
     """A basic block: the source of one Python function."""
 
     number: int
@@ -75,7 +75,7 @@ class Compiled:
     functions: dict[int, int]  # first blocks, by the address of the function
     local_bytes: int  # of a thread, the stack apart
     names: dict[str, Any] = field(repr=False)  # what the source may name
-    sources: list[Block] = field(repr=False, default_factory=list)
+    sources: list[BasicBlock] = field(repr=False, default_factory=list)
     blocks: list[Callable[..., Any]] = field(
         repr=False, default_factory=list
     )  # (parts of a block, mask) -> where to go
@@ -98,7 +98,7 @@ class Compiled:
         repr=False, default_factory=dict
     )  # of blocks that were cut again: the first piece, or 0
 
-    def add(self, sources: Sequence[Block]) -> None:
+    def add(self, sources: Sequence[BasicBlock]) -> None:
         """Make functions of blocks, which are numbered on from those that there are."""
         exec(compile("\n".join(own.text for own in sources), SOURCE_NAME, "exec"), self.names)
         for own in sources:
