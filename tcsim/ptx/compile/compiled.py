@@ -60,7 +60,7 @@ class Site:
 
 
 @dataclass(frozen=True)
-class Block:
+class BasicBlock:
     """A basic block: the source of one Python function."""
 
     number: int
@@ -87,7 +87,7 @@ class Compiled:
     functions: dict[int, int]  # first blocks, by the address of the function
     local_bytes: int  # of a thread, the stack apart
     names: dict[str, Any] = field(repr=False)  # what the source may name
-    sources: list[Block] = field(repr=False, default_factory=list)
+    sources: list[BasicBlock] = field(repr=False, default_factory=list)
     blocks: list[Callable[..., Any]] = field(
         repr=False, default_factory=list
     )  # (parts of a block, mask) -> where to go
@@ -111,7 +111,7 @@ class Compiled:
         repr=False, default_factory=dict
     )  # of blocks that were cut again: the first piece, or 0
 
-    def add(self, sources: Sequence[Block], code: CodeType | None = None) -> None:
+    def add(self, sources: Sequence[BasicBlock], code: CodeType | None = None) -> None:
         """Make functions of blocks, which are numbered on from those that there are. code: their source, compiled."""
         code = code or compile("\n".join(own.text for own in sources), SOURCE_NAME, "exec")
         if self.code is None:

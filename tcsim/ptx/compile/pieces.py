@@ -10,7 +10,7 @@ from __future__ import annotations
 from itertools import groupby
 
 from tcsim.model.emit import Line
-from tcsim.ptx.compile.compiled import COLLECTIVE, Block, Compiled
+from tcsim.ptx.compile.compiled import COLLECTIVE, BasicBlock, Compiled
 from tcsim.ptx.compile.convergence import collective, together
 
 
@@ -21,7 +21,7 @@ def first_piece(program: Compiled, block: int) -> int:
     return program.pieces[block]
 
 
-def _cut(program: Compiled, block: Block) -> int:
+def _cut(program: Compiled, block: BasicBlock) -> int:
     items = block.items
     if not any(item is not None and collective(item) for item in items):
         return 0
@@ -40,7 +40,7 @@ def _cut(program: Compiled, block: Block) -> int:
     last = first + len(pieces) - 1
     program.add(
         [
-            Block(
+            BasicBlock(
                 number,
                 block.head,
                 [

@@ -15,7 +15,7 @@ from tcsim.model.emit import Line, Lines, machine
 from tcsim.model.statement import Instruction, Special
 from tcsim.ptx.compile import calls, contractions, families, scalars
 from tcsim.ptx.compile.carried import Carriers
-from tcsim.ptx.compile.compiled import Block, Context, Site
+from tcsim.ptx.compile.compiled import BasicBlock, Context, Site
 from tcsim.ptx.compile.convergence import MEMBERS, meeting, meetings, set_once, waits
 from tcsim.ptx.compile.landing import Held, Landings
 from tcsim.ptx.compile.ordinary import ordinary, row_of
@@ -62,7 +62,7 @@ class Compiler:
         self.writer.block_of = {start: self.context.new_block() for start in order}
         self.writer.sites = {index: self.context.new_block() for index in sites}
 
-    def generate(self) -> Iterator[Block]:
+    def generate(self) -> Iterator[BasicBlock]:
         """The blocks, in order."""
         writer = self.writer
         if not self.function.entry:
@@ -82,13 +82,15 @@ class Compiler:
         """Begin a block."""
         self.writer.block, self.writer.head = number, Head()
 
-    def _finished(self, lines: Lines, items: Sequence[Instruction | None], size: int = 1, gathers: int = 0) -> Block:
+    def _finished(
+        self, lines: Lines, items: Sequence[Instruction | None], size: int = 1, gathers: int = 0
+    ) -> BasicBlock:
         """The block that was begun; items: that its lines belong to."""
         if self.carriers is None:
             lines = families.grouped(self.writer, lines)
-        return Block(self.writer.block, self.writer.head.lines, lines, items, size, gathers)
+        return BasicBlock(self.writer.block, self.writer.head.lines, lines, items, size, gathers)
 
-    def _block(self, start: int, end: int) -> Block:
+    def _block(self, start: int, end: int) -> BasicBlock:
         """A basic block."""
         lines, items = Lines(), list[Instruction | None]()
         landed: set[int] = set()

@@ -76,14 +76,16 @@ class Grid:
 
     def run(self) -> bool:
         """Run the grid, with a workspace for the time of a cooperative launch; whether all clusters ended."""
-        if not self.launch.cooperative:
-            return self._run()
-        workspace = self.launch.memory.allocate(WORKSPACE)
-        self.environment = {"envreg1": workspace >> 32, "envreg2": workspace & 0xFFFF_FFFF}
+        memory = self.launch.memory
+        workspace = memory.allocate(WORKSPACE) if self.launch.cooperative else None
+        if workspace is not None:
+            self.environment = {"envreg1": workspace >> 32, "envreg2": workspace & 0xFFFF_FFFF}
         try:
             return self._run()
         finally:
-            self.launch.memory.release(workspace)
+            memory.watches.end()
+            if workspace is not None:
+                memory.release(workspace)
 
     def _run(self) -> bool:
         """Run every cluster, one after the other; whether all of them ended.

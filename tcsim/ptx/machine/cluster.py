@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from tcsim.ptx.machine.arrays import Array
 from tcsim.ptx.machine.block import Block
 from tcsim.ptx.machine.deadlock import deadlock
 from tcsim.ptx.machine.events import Events
 from tcsim.ptx.machine.observer import Observer
 from tcsim.ptx.machine.pending import Queue
-from tcsim.ptx.machine.polling import Watch
+from tcsim.ptx.machine.polling import Polled, Watch
 from tcsim.ptx.machine.setup import Setup
 
 TURN = 64
@@ -111,7 +110,7 @@ class Cluster:
                     elif self._spins():
                         if not any(own.meeting.meet() for own in self.blocks) and not self.queue.force():
                             spaces = self.blocks[0].spaces
-                            self.watch = spaces.memory.watches.over(spaces.polled or [])
+                            self.watch = spaces.memory.watches.over(spaces.polled or Polled())
                             return False
                         self._calm()
                     if self.turns >= (TURNS if self.queue.flights else MANY_TURNS):
@@ -154,10 +153,10 @@ class Cluster:
         if self._seen is None or self._idle & (self._idle - 1) == 0:
             copies = [[register.copy() for register in block.registers] for block in self.blocks]
             self._seen = places, copies, [fiber.turns for fiber in self._ready()]
-            self._note([])
+            self._note(Polled())
         return False
 
-    def _note(self, polled: list[Array] | None) -> None:
+    def _note(self, polled: Polled | None) -> None:
         """Where to note what is read in global memory from now on."""
         for block in self.blocks:
             block.spaces.polled = polled

@@ -92,7 +92,7 @@ class Events:
         """Let an observer hear of the events that it has methods for."""
         for name in EVENTS:
             method = getattr(observer, name, None)
-            if method is not None and getattr(method, "__func__", None) is not ignored:
+            if callable(method) and getattr(method, "__func__", None) is not ignored:
                 vars(self)[name] += (method,)
 
 

@@ -175,6 +175,8 @@ class Memory:
         for piece in self._pieces(address, len(given), "Memory.write"):
             piece[:] = given[done : done + len(piece)]
             done += len(piece)
+        if done and self.watches:  # a caller may write while a kernel runs
+            self.watches.see(np.arange(int(address) & -SLACK, int(address) + done, SLACK, dtype=np.uint64))
 
     def _pieces(self, address: int, size: int, call: str) -> list[Bytes]:
         found, at, left = [], int(address), int(size)

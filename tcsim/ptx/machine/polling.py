@@ -2,20 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from tcsim.ptx.machine.arrays import Array
 
 _GRANULE = np.uint64(4)  # bits of an address that are not told apart: 16 bytes
+MOST_POLLED = 1 << 16
+"""Pieces of memory that a cluster may poll and rest: one that reads more is at work, not waiting."""
+
+
+class Polled:
+    """Which pieces of global memory are read while spinning is looked for. Addresses may be registers, which change: pieces are kept.
+
+    >>> polled, address = Polled(), np.array([64], np.uint64)
+    >>> polled.note(address)
+    >>> address += np.uint64(64)
+    >>> polled.note(address)
+    >>> polled.pieces.tolist()
+    [4, 8]
+    """
+
+    def __init__(self) -> None:
+        self._noted = [np.zeros(0, np.uint64)]
+        self._count = 0
+        self.many = False  # whether there are too many to be told
+
+    def note(self, addresses: Array) -> None:
+        """Accesses that do not cross pieces."""
+        if self.many:
+            return
+        self._noted.append(addresses >> _GRANULE)
+        self._count += len(addresses)
+        if self._count > 4 * MOST_POLLED:
+            self._noted = [self.pieces]
+            self._count = len(self._noted[0])
+            self.many = self._count > MOST_POLLED
+
+    @property
+    def pieces(self) -> Array:
+        """Each once, in order."""
+        return np.unique(np.concatenate(self._noted))
 
 
 class Watch:
-    """Some bytes of global memory, by pieces of 16, and whether any was written since."""
+    """Some bytes of global memory, by pieces of 16, and whether any was written since, or may have been."""
 
-    def __init__(self, pieces: Array) -> None:
-        self.pieces, self.touched = pieces, False
+    def __init__(self, pieces: Array, touched: bool = False) -> None:
+        self.pieces, self.touched = pieces, touched
 
     def see(self, addresses: Array) -> None:
         """Something is written."""
@@ -27,7 +60,8 @@ class Watch:
 class Watches:
     """What is watched in a memory: each set of bytes once, as clusters mostly poll the same.
 
-    >>> watches, polled = Watches(), [np.array([64, 68], np.uint64)]
+    >>> watches, polled = Watches(), Polled()
+    >>> polled.note(np.array([64, 68], np.uint64))
     >>> one, other = watches.over(polled), watches.over(polled)
     >>> watches.see(np.array([128], np.uint64))
     >>> one.touched, one is other
@@ -40,11 +74,11 @@ class Watches:
     def __init__(self) -> None:
         self._live: dict[bytes, Watch] = {}
 
-    def over(self, polled: Sequence[Array]) -> Watch:
-        """A watch over bytes at some addresses, of accesses that do not cross pieces."""
-        pieces = np.unique(np.concatenate(polled) >> _GRANULE) if polled else np.zeros(0, np.uint64)
-        if not len(pieces):
-            return Watch(pieces)
+    def over(self, polled: Polled) -> Watch:
+        """A watch over what was polled; one that is touched if that was too much to tell."""
+        pieces = polled.pieces
+        if polled.many or not len(pieces):
+            return Watch(pieces, polled.many)
         return self._live.setdefault(pieces.tobytes(), Watch(pieces))
 
     def see(self, addresses: Array) -> None:
@@ -56,3 +90,9 @@ class Watches:
 
     def __bool__(self) -> bool:
         return bool(self._live)
+
+    def end(self) -> None:
+        """Nothing is watched any more: a launch has ended. Clusters of another one look again."""
+        for own in self._live.values():
+            own.touched = True
+        self._live.clear()

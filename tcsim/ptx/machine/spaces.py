@@ -11,6 +11,7 @@ from tcsim.memory.windows import CONST_WINDOW, LOCAL_WINDOW, PARAM_WINDOW, SHARE
 from tcsim.ptx.machine.arrays import Array
 from tcsim.ptx.machine.faults import Stop
 from tcsim.ptx.machine.memory import Memory, MemoryFault, Segment
+from tcsim.ptx.machine.polling import Polled
 from tcsim.ptx.machine.tensor_memory import Columns
 from tcsim.ptx.machine.threads import RANK_SHIFT, Threads
 
@@ -45,7 +46,7 @@ class Spaces:
         )  # bytes from the local memory of one thread to the next one's
         self.local = Segment(0, np.zeros(self.local_stride * threads.count, np.uint8)) if local_bytes else None
         self.columns = Columns()
-        self.polled: list[Array] | None = None  # addresses in global memory that are read while spinning is looked for
+        self.polled: Polled | None = None  # where global memory is read while spinning is looked for
         self.tensor_memory: Segment | None = None
 
     def image(self) -> Segment:
@@ -185,7 +186,7 @@ class Spaces:
             found: Array = segment.views[unit][segment.index(at, unit)]
             return found
         if self.polled is not None:
-            self.polled.append(at)
+            self.polled.note(at)
         try:
             return self.memory.gather(at, unit)
         except MemoryFault as fault:

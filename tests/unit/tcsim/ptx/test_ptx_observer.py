@@ -95,6 +95,20 @@ def test_what_is_told(schedule: str) -> None:
     assert names.count("passed") == 1 and "exited" in names
 
 
+def test_what_an_observer_keeps_under_the_name_of_an_event_is_no_method() -> None:
+    class Counts(Observer):
+        def __init__(self) -> None:
+            self.loaded, self.put = 0, dict[str, int]()
+
+        def accessed(self, *given: Any, **named: Any) -> None:
+            self.loaded += 1
+
+    counts, memory = Counts(), Memory()
+    pointers = [memory.allocate(256), memory.allocate(256)]
+    run = parse(PTX).kernel().launch(memory, pointers, block=(32, 1, 1), observe=lambda cluster: counts)
+    assert run.completed and not run.hazards and counts.loaded > 0
+
+
 def test_nothing_is_compiled_for_an_observer_that_is_not_there() -> None:
     kernel, memory = parse(PTX).kernel(), Memory()
     assert "tell.here" not in kernel.compiled(memory, "sm_90").source

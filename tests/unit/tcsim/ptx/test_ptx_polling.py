@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tcsim.ptx import Limits, Memory, Run, parse
-from tcsim.ptx.machine import cluster
+from tcsim.ptx.machine import cluster, polling
 
 SCHEDULES = ("late", "early", 0, 1, 2)
 TEXT = """
@@ -111,3 +111,70 @@ def test_a_wait_that_nobody_ends_is_still_found(schedule: str | int) -> None:
     text = TEXT.format(start=BULK.replace("_, [%r1], 128", "_, [%r1], 256"), wait=WAITS["time to local"])
     run, _ = ran(text, schedule, instructions=20_000)
     assert not run.completed and {own.name for own in run.hazards} & {"LIMIT", "DEADLOCK"}
+
+
+TWO_PLACES = """
+  mov.u64 %d5, %d0; ld.volatile.global.u32 %r4, [%d5]; add.u64 %d5, %d0, 256; ld.volatile.global.u32 %r5, [%d5]; or.b32 %r6, %r4, %r5;
+"""
+BESIDE = """
+.version 8.6
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 p)
+{{
+  .reg .pred %p<9>; .reg .b32 %r<19>; .reg .b64 %d<19>;
+  ld.param.u64 %d0, [p]; mov.u32 %r0, %ctaid.x; setp.ne.u32 %p0, %r0, 0; @%p0 bra COUNT;
+  POLL: {poll} setp.eq.u32 %p1, %r6, 0; @%p1 bra POLL;
+  mov.u32 %r1, 1; st.global.u32 [%d0+512], %r1; ret;
+  COUNT: add.u32 %r2, %r2, 1; setp.lt.u32 %p1, %r2, 20000; @%p1 bra COUNT;
+  {write}
+  WAIT: add.u32 %r2, %r2, 1; ld.volatile.global.u32 %r3, [%d0+512]; setp.eq.u32 %p1, %r3, 0; @%p1 bra WAIT; ret;
+}}
+"""
+"""The first block only spins when the second one writes, and the second one goes on only when the first one has seen it."""
+
+
+def beside(poll: str, write: str, wakes: bool = False) -> Run:
+    memory = Memory()
+    data = memory.allocate(1024)
+
+    def progress(ended: int, clusters: int, instructions: int) -> None:
+        if wakes and instructions > 60_000:
+            memory.write(data + 3, b"\1")
+
+    return parse(BESIDE.format(poll=poll, write=write)).kernel().launch(
+        memory, [data], grid=(2, 1, 1), block=(32, 1, 1), cooperative=True, limits=Limits(instructions=400_000), progress=progress
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("place", ["%d0", "%d0+256"])
+def test_a_cluster_that_polls_two_places_through_one_register(place: str) -> None:
+    run = beside(TWO_PLACES, f"mov.u32 %r3, 1; st.global.u32 [{place}], %r3;")
+    assert run.completed, run.hazards
+
+
+def test_a_cluster_that_the_caller_wakes() -> None:
+    run = beside("ld.volatile.global.u32 %r6, [%d0];", "", wakes=True)
+    assert run.completed, run.hazards
+
+
+def test_a_cluster_that_polls_more_than_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(polling, "MOST_POLLED", 1)
+    run = beside(TWO_PLACES, "mov.u32 %r3, 1; st.global.u32 [%d0+256], %r3;")
+    assert run.completed, run.hazards
+
+
+def test_nothing_is_watched_when_a_launch_has_ended() -> None:
+    memory = Memory()
+    data = memory.allocate(1024)
+    text = BESIDE.format(poll="ld.volatile.global.u32 %r6, [%d0];", write="ret;")
+    run = parse(text).kernel().launch(memory, [data], grid=(2, 1, 1), block=(32, 1, 1), cooperative=True)
+    assert [own.name for own in run.hazards] == ["DEADLOCK"] and not memory.watches
+
+
+def test_what_a_loop_reads_is_not_kept_access_for_access() -> None:
+    """A loop over much memory that stores nothing is at work: what it read is no longer told."""
+    polled = polling.Polled()
+    for at in range(0, 1 << 26, 1 << 14):
+        polled.note(np.arange(at, at + (1 << 14), 16, np.uint64))
+    assert polled.many and sum(map(len, polled._noted)) <= 5 * polling.MOST_POLLED
