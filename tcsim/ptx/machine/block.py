@@ -68,7 +68,7 @@ class Block:
         self.calls = Calls(threads, self.accesses, self.stack, program.functions, setup.limits)
         self.reports = Reports(self, threads, events)
         self.meeting = Meeting(self, program, self.warps, self.performer)
-        self.parts: dict[str, Any] = {name: getattr(self, name, self) for name in PARTS}
+        self.parts: dict[str, Any] = {name: self if name == "block" else getattr(self, name) for name in PARTS}
 
     @property
     def here(self) -> Instruction | None:

@@ -18,12 +18,11 @@ class Event:
 
     parameters: str
     sentence: str
-    by_program: bool = False  # whether the program tells of it, where it is compiled so
 
 
 EVENTS: Mapping[str, Event] = MappingProxyType({
     # --- instructions
-    "executing": Event("block, site, mask", "Threads are about to execute an instruction: those whose predicate holds. Only of a program that is stepped.", True),
+    "executing": Event("block, site, mask", "Threads are about to execute an instruction: those whose predicate holds. Only of a program that is stepped."),
     "shuffled": Event("block, sources", "A shuffle: of each thread the one whose register it gets."),
     "asking": Event("block, bound, threads", "An instruction of the catalog is about to be asked for its effects; what it reads for them is told by `looked`."),
     "asked": Event("block, bound, given, effects, threads, mask", "It was asked. given: its operands in the program."),
@@ -48,15 +47,15 @@ EVENTS: Mapping[str, Event] = MappingProxyType({
     "following": Event("tracker", "That work is done: what is signalled up to `followed` follows from it."),
     "followed": Event("tracker", "Those signals have been given."),
     "needed": Event("block, numbers, mask", "An instruction of some threads needs registers that work without groups writes: it waits for them."),
-    "touched": Event("block, reads, writes, mask", "An instruction reads and writes registers, by number, that instructions of a warpgroup may have in flight.", True),
-    "moved": Event("block, carry, mask, partners", "An ordinary instruction has moved elements that are followed (`tcsim.ptx.compile.carried`), from the registers of each thread or of its partner.", True),
+    "touched": Event("block, reads, writes, mask", "An instruction reads and writes registers, by number, that instructions of a warpgroup may have in flight."),
+    "moved": Event("block, carry, mask, partners", "An ordinary instruction has moved elements that are followed (`tcsim.ptx.compile.carried`), from the registers of each thread or of its partner."),
     # --- barriers
     "signalled": Event("block, signal, key, count, before, after, threads", "An mbarrier changed. key: its shared address, with the rank of its block; before, after: its 64 bits."),
     "arrived": Event("block, scope, number, mask", 'Threads arrive at a named barrier ("cta") or at that of the cluster ("cluster"), those that will wait there too.'),
     "passed": Event("block, scope, number, mask", "Threads that waited at a barrier go on: its phase has ended."),
     "met": Event("block, mask, members", "Lanes have met at bar.warp.sync and go on; members: of each thread the lanes that had to come, as bits."),
     "exchanged": Event("block, mask", "Lanes exchange registers: shfl, vote and match."),
-    "fenced": Event("block, mask", "membar; other fences are orders of effects.", True),
+    "fenced": Event("block, mask", "membar; other fences are orders of effects."),
     # --- what a block owns
     "granted": Event("block, resource, outcome, threads", "Tensor Memory, registers or a cluster that has not started were taken or given back. outcome: what follows, not done yet."),
     "given": Event("", "What follows from what was granted is done."),

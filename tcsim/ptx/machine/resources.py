@@ -18,13 +18,8 @@ class Resources:
     def __init__(
         self, threads: Threads, columns: Columns, registers: int, cluster: ClusterView, inexact: Inexact
     ) -> None:
-        self.threads, self.columns, self.registers, self.cluster, self.inexact = (
-            threads,
-            columns,
-            registers,
-            cluster,
-            inexact,
-        )
+        self.threads, self.columns, self.registers = threads, columns, registers
+        self.cluster, self.inexact = cluster, inexact
         self.pool: RegisterPool | None = None  # of setmaxnreg
 
     def take(self, resource: Resource, warps: Array) -> int | None:
