@@ -23,7 +23,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -135,7 +134,7 @@ class Site(NamedTuple):
     thread: int | None = None
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Touch:
     """An ordinary access to shared memory, or to global memory."""
 
@@ -149,7 +148,7 @@ class Touch:
     line: int
     item: Instruction | None  # that it is of
 
-    @cached_property
+    @property
     def opcode(self) -> str:
         """Of the instruction; empty for none."""
         return self.item.opcode if self.item is not None else ""
@@ -158,12 +157,12 @@ class Touch:
         """Whether it is of the instruction that a block executes now."""
         return self.block is block and self.item is block.here
 
-    @cached_property
+    @property
     def warps(self) -> Array:
         """Of each thread its warp."""
         return self.state.warps(self.block, self.threads)
 
-    @cached_property
+    @property
     def some(self) -> Array:
         """Each of them once."""
         return self.state.some(self.block, self.threads)
