@@ -9,7 +9,7 @@ import numpy as np
 from tcsim.ptx.check.clocks import EXECUTED
 from tcsim.ptx.check.conflicts import LANES, Conflict, Lack, Prior
 from tcsim.ptx.check.lanes import READS, WRITES
-from tcsim.ptx.check.operations import READ, WRITTEN, Operation
+from tcsim.ptx.check.operations import Operation
 from tcsim.ptx.check.rules.mbarriers import Mbarriers
 from tcsim.ptx.check.state import State
 from tcsim.ptx.check.words import Words
@@ -205,8 +205,7 @@ class Conflicts:
         reason = self.mbarriers.reason(earlier, now) or stale(now, earlier.warps) or stale(earlier.warps, now)
         if reason is not None:
             return Name(*reason)
-        fetched = prior is Prior.FETCHED
-        part = READ if fetched else WRITTEN
+        fetched, part = prior is Prior.FETCHED, prior.part
         if earlier.kind in _WAITED and state.ended_before(earlier, part, now):
             return _EXIT
         if fetched and use.by is not None and use.rank == earlier.rank != use.by.rank and use.words.space == "shared":

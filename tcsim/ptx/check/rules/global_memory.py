@@ -244,7 +244,7 @@ class GlobalMemory:
                 words.note_landing(at, by)
             else:
                 self._report(
-                    Use.of_work(block, words, at, by, False, block.rank), words.conflicts_of(at, by, False), _OF_COPIES
+                    Use.of_work(block, words, at, by, False, block.rank), words.conflicts(at, by, False), _OF_COPIES
                 )
 
     def issued(self, issue: Issue) -> None:

@@ -121,7 +121,7 @@ class Shared:
                 lanes: Array | None = None
                 if by.each and space == "shared":
                     lanes = (own.threads[here] if len(by.threads) > 1 else by.threads) % LANES
-                found = words.conflicts_of(mine, by, writes, reads, lanes)
+                found = words.conflicts(mine, by, writes, reads, lanes)
                 if found:
                     self.conflicts.report(Use.of_work(block, words, mine, by, writes, own.rank), found)
                 if writes:
