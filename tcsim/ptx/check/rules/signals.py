@@ -131,7 +131,7 @@ class Signals:
                 else:
                     state.lanes.learning(warps, lanes, alive, found.published)
                 whole = np.where(lanes == alive, EVERY, lanes)
-                self.mbarriers.seen(key, found, warps, whole, relaxed, line, block)
+                self.mbarriers.seen(found, warps, whole, relaxed, line, block)
 
     def signalled(
         self, block: Block, signal: Signal, key: int, count: int, before: int, after: int, threads: Array
@@ -157,7 +157,7 @@ class Signals:
         if following and following[0].operations:
             line = following[0].operations[-1].line
         own, ends = warps if following is None else None, flipped(before, after)
-        self.mbarriers.take(key, found, signal, count, ends, line, own, following or [], Site(block, int(threads[0])))
+        self.mbarriers.take(found, signal, count, ends, line, own, following or [], Site(block, int(threads[0])))
 
     def _object(self, block: Block, made: bool, key: int, line: int, warps: Array, threads: Array) -> None:
         """mbarrier.init and mbarrier.inval: the words of the object are written."""
@@ -176,7 +176,7 @@ class Signals:
         self.mbarriers.use(key, warps, line, Site(block, thread))
         ended = state.mbarriers.pop(key, None)
         if ended is not None:
-            self.mbarriers.over(key, ended, block)
+            self.mbarriers.over(ended, block)
         words.note_write(places, use.warps, line)
 
 
