@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tcsim.model.effects import Effects
+from tcsim.model.effects import Effects, Order
 from tcsim.ptx.check.layout.layout import Layout
 from tcsim.ptx.check.layout.traced import Traced
 from tcsim.ptx.check.order import Ordering
@@ -27,6 +27,7 @@ from tcsim.ptx.check.rules.tmem import TensorMemory
 from tcsim.ptx.check.rules.warps import Warps
 from tcsim.ptx.check.rules.wgmma import Wgmma
 from tcsim.ptx.check.state import Issue, State, Touch
+from tcsim.ptx.check.strength import scope_of
 from tcsim.ptx.compile.families import Bound
 from tcsim.ptx.hazards.hazard import Hazard
 from tcsim.ptx.machine.arrays import LANES, Array
@@ -99,6 +100,11 @@ class Checker(Observer):
         for order in behind:
             _tell(self._ordered, block, order, threads)
         _tell(self._signalling, *given)
+
+    def fenced(self, block: Block, mask: Array) -> None:
+        """membar is a fence as that of the catalog is."""
+        scope = scope_of(block.here.opcode) if block.here is not None else "cta"
+        _tell(self._ordered, block, Order("fence", scope=scope), np.flatnonzero(mask))
 
     def issued(self, flight: Flight) -> None:
         """Work reads and writes from now on, at any time until somebody knows that it is done."""

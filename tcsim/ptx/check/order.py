@@ -61,6 +61,7 @@ class Ordering:
     def ordered(self, block: Block, order: Order, threads: Array) -> None:
         """Fences."""
         state, some = self.state, self.state.some(block, threads)
+        state.activity[block.rank] += 1
         if order.kind == "fence.proxy" and "async" in order.proxies:
             if not order.spaces or "shared" in order.spaces:
                 self._initialised(some)
@@ -80,11 +81,6 @@ class Ordering:
         some = warps.tolist()
         for own in self.state.mbarriers.values():
             own.fenced |= own.warp in some
-
-    def fenced(self, block: Block, mask: Array) -> None:
-        """membar."""
-        self.state.activity[block.rank] += 1
-        self._fence(block, mask, scope_of(block.here.opcode) if block.here is not None else "cta")
 
     def _fence(self, block: Block, mask: Array, scope: str) -> None:
         state = self.state

@@ -8,7 +8,7 @@ import numpy as np
 
 from tcsim.ptx.check.clocks import EXECUTED
 from tcsim.ptx.check.conflicts import LANES, Conflict, Lack, Prior
-from tcsim.ptx.check.lanes import READS, WRITES
+from tcsim.ptx.check.lanes import READS, SEVERAL, WRITES
 from tcsim.ptx.check.operations import Operation
 from tcsim.ptx.check.rules.mbarriers import Mbarriers
 from tcsim.ptx.check.state import State
@@ -94,9 +94,11 @@ class Use:
         return cls(block, words, at, threads, line, "write", rank, warps, lanes)
 
     @classmethod
-    def of_work(cls, block: Block, words: Words, at: Array, by: Operation, writes: bool, rank: int) -> Use:
+    def of_work(
+        cls, block: Block, words: Words, at: Array, by: Operation, writes: bool, rank: int, lanes: Array | None = None
+    ) -> Use:
         """Words that an operation reads or writes."""
-        return cls(block, words, at, by.threads, by.line, "write" if writes else "read", rank, by.warps, None, by)
+        return cls(block, words, at, by.threads, by.line, "write" if writes else "read", rank, by.warps, lanes, by)
 
     @property
     def writes(self) -> bool:
@@ -141,6 +143,18 @@ class Conflicts:
         if use.kind != "read":
             lanes.touched(use.warps, use.lanes, WRITES)
             use.words.note_write(use.at, use.warps, use.line, use.lanes)
+
+    def work(self, use: Use, reads: bool = False) -> None:
+        """An operation accesses words, from now on; reads: what nobody wrote counts."""
+        words, by = use.words, use.by
+        assert by is not None
+        found = words.conflicts(use.at, by, use.writes, reads, use.lanes)
+        if found:
+            self.report(use, found)
+        if use.writes:
+            words.note_landing(use.at, by, SEVERAL if use.lanes is None else use.lanes)
+        else:
+            words.note_fetch(use.at, by)
 
     # --- in words
 

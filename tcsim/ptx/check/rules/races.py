@@ -150,13 +150,8 @@ class Party:
             for address in np.unique(addresses).tolist():
                 self.races.flags[address] = max(self.races.flags.get(address, 0), self.released[-1][0])
 
-    def fenced(self, block: Block, mask: Array) -> None:
-        """membar."""
-        scope = scope_of(block.here.opcode) if block.here is not None else "cta"
-        self._fence(self.state.some(block, np.flatnonzero(mask)), scope, block.here)
-
     def ordered(self, block: Block, order: Order, threads: Array) -> None:
-        """Other fences."""
+        """Fences."""
         if order.kind in FENCES:
             self._fence(self.state.some(block, threads), order.scope, block.here)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tcsim.model.effects import Access, Effects
-from tcsim.ptx.check.lanes import SEVERAL, several
+from tcsim.ptx.check.lanes import several
 from tcsim.ptx.check.layout.layout import Layout
 from tcsim.ptx.check.places import EXTENTS
 from tcsim.ptx.check.rules.cluster import Reaches
@@ -121,10 +121,4 @@ class Shared:
                 lanes: Array | None = None
                 if by.each and space == "shared":
                     lanes = (own.threads[here] if len(by.threads) > 1 else by.threads) % LANES
-                found = words.conflicts(mine, by, writes, reads, lanes)
-                if found:
-                    self.conflicts.report(Use.of_work(block, words, mine, by, writes, own.rank), found)
-                if writes:
-                    words.note_landing(mine, by, SEVERAL if lanes is None else lanes)
-                else:
-                    words.note_fetch(mine, by)
+                self.conflicts.work(Use.of_work(block, words, mine, by, writes, own.rank, lanes), reads)
