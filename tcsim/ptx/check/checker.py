@@ -103,8 +103,8 @@ class Checker(Observer):
 
     def fenced(self, block: Block, mask: Array) -> None:
         """membar is a fence as that of the catalog is."""
-        scope = scope_of(block.here.opcode) if block.here is not None else "cta"
-        _tell(self._ordered, block, Order("fence", scope=scope), np.flatnonzero(mask))
+        fence = Order("fence", scope=scope_of(block.here.opcode) if block.here is not None else "cta")
+        _tell(self._ordered, block, fence, np.flatnonzero(mask))
 
     def issued(self, flight: Flight) -> None:
         """Work reads and writes from now on, at any time until somebody knows that it is done."""
