@@ -8,7 +8,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from tcsim.ptx.check.clocks import EXECUTED, HANDED, NEVER, ORDERED, PROXIED, Clocks
-from tcsim.ptx.check.lanes import EVERY, LEARNS, SEVERAL, Lanes
+from tcsim.ptx.check.lanes import EVERY, LEARNS, SEVERAL, Lanes, frozen
 from tcsim.ptx.machine.arrays import LANES, Array
 
 READ, WRITTEN = range(2)
@@ -25,9 +25,7 @@ def _each(numbers: Array, count: int) -> Array:
 @lru_cache(64)
 def _flags(count: int, value: bool) -> Array:
     """One value for each of some threads."""
-    found = np.full(count, value)
-    found.flags.writeable = False
-    return found
+    return frozen(np.full(count, value))
 
 
 @dataclass(eq=False)
@@ -88,9 +86,9 @@ class Operations:
         """A new operation."""
         number = len(self.all)
         if number == self._seen.shape[1]:
-            self._seen = np.concatenate([self._seen, np.full_like(self._seen, NEVER)], axis=1)
-            self._learnt = np.concatenate([self._learnt, np.zeros_like(self._learnt)], axis=1)
-            self._after = np.concatenate([self._after, np.zeros_like(self._after)], axis=1)
+            kept = (self._seen, NEVER), (self._learnt, 0), (self._after, False)
+            more = (np.concatenate([own, np.full_like(own, nothing)], axis=1) for own, nothing in kept)
+            self._seen, self._learnt, self._after = more
         left = [_flags(len(threads), True)] * 2
         made = Operation(number, kind, line, rank, warps, threads, groups, self.clocks.now[warps], left, proxy)
         self.all.append(made)

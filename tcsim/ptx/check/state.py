@@ -84,6 +84,12 @@ class State:
         alive = self.blocks[block.rank].threads.alive
         return lanes_in(mask.tobytes(), alive.tobytes(), block.rank * self.per_block)
 
+    def lanes_of(self, block: Block, threads: Array) -> tuple[Array, Array, Array]:
+        """As `bits`."""
+        mask = np.zeros(block.threads.count, bool)
+        mask[threads] = True
+        return self.bits(block, mask)
+
     # --- what
 
     def words(self, space: str, rank: int) -> Words:

@@ -14,7 +14,7 @@ import numpy as np
 
 from tcsim.ptx.check.clocks import GLOBALLY, HANDED, NEVER, ORDERED, PROXIED, Clocks
 from tcsim.ptx.check.conflicts import Conflict, Lack, Prior
-from tcsim.ptx.check.lanes import LEARNS, READS, SEVERAL, WRITES
+from tcsim.ptx.check.lanes import LEARNS, READS, SEVERAL, WRITES, frozen
 from tcsim.ptx.check.operations import WRITTEN, Operation, Operations
 from tcsim.ptx.machine.arrays import Array, each_once
 
@@ -325,9 +325,7 @@ class Words:
 @lru_cache(64)
 def _owners(count: int, each: int) -> Array:
     """To which access each word belongs: count accesses, of `each` words each, one after another."""
-    found = np.repeat(np.arange(count), each)
-    found.flags.writeable = False
-    return found
+    return frozen(np.repeat(np.arange(count), each))
 
 
 def _nobody(places: Array) -> list[Conflict]:

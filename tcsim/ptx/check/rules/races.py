@@ -151,14 +151,12 @@ class Party:
                 self.races.flags[address] = max(self.races.flags.get(address, 0), self.released[-1][0])
 
     def ordered(self, block: Block, order: Order, threads: Array) -> None:
-        """Fences."""
-        if order.kind in FENCES:
-            self._fence(self.state.some(block, threads), order.scope, block.here)
-
-    def _fence(self, warps: Array, scope: str, item: Instruction | None) -> None:
-        """A fence, before the clocks count it."""
-        if scope not in ("gpu", "sys"):
-            self.narrow(warps, item)
+        """Fences, before the clocks count them."""
+        if order.kind not in FENCES:
+            return
+        warps = self.state.some(block, threads)
+        if order.scope not in ("gpu", "sys"):
+            self.narrow(warps, block.here)
             return
         known = np.maximum(self.clocks.known[warps], self.clocks.heard[warps])[:, _KINDS]
         self.acquires |= self.told
