@@ -48,13 +48,11 @@ class Operation:
     published: Array | None = None  # of a warpgroup's: what its warps knew when they gave it their registers
     elsewhere: bool = False  # whether threads that did not issue it waited for groups of its kind
     unit: str = ""  # of tcgen05: the family, "tcgen05.mma", "tcgen05.cp" or "tcgen05.shift"
-    tells: tuple[
-        tuple[int, int], ...
-    ] = ()  # mbarriers that get to know when it is done, by key, with the phase under way
+    # Mbarriers that get to know when it is done, by key, with the phase under way.
+    tells: tuple[tuple[int, int], ...] = ()
     depended: bool = False  # whether all that is known of its reads is that its registers were needed
-    box: tuple[int, int] | None = (
-        None  # of a tensor copy that an mbarrier counts: its bytes, and those that lie in the tensor
-    )
+    # Of a tensor copy that an mbarrier counts: its bytes, and those that lie in the tensor.
+    box: tuple[int, int] | None = None
     each: bool = False  # whether each thread has work of its own, and waits for that alone
 
     @cached_property
