@@ -43,5 +43,5 @@ class Cancels:
             for rank in np.unique(address >> 24 & 0xFF).tolist():
                 words = state.words("shared", rank)
                 places, _ = words.words(address[address >> 24 & 0xFF == rank] & 0xFFFFFF, at.size)
-                self.conflicts.work(Use.of_work(block, words, places, by, True, rank))
+                self.conflicts.touch(Use.of_work(block, words, places, by, "write", rank))
         state.following = [work_of(state, warps, [by])]

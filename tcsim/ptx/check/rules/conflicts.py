@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -95,10 +96,10 @@ class Use:
 
     @classmethod
     def of_work(
-        cls, block: Block, words: Words, at: Array, by: Operation, writes: bool, rank: int, lanes: Array | None = None
+        cls, block: Block, words: Words, at: Array, by: Operation, kind: str, rank: int, lanes: Array | None = None
     ) -> Use:
         """Words that an operation reads or writes."""
-        return cls(block, words, at, by.threads, by.line, "write" if writes else "read", rank, by.warps, lanes, by)
+        return cls(block, words, at, by.threads, by.line, kind, rank, by.warps, lanes, by)
 
     @property
     def writes(self) -> bool:
@@ -120,41 +121,37 @@ class Conflicts:
     def __init__(self, state: State, mbarriers: Mbarriers) -> None:
         self.state, self.mbarriers = state, mbarriers
 
-    # --- accesses of warps
+    # --- accesses
 
     def touch(self, use: Use) -> None:
-        """Lanes access words: what is wrong with that, and that they did."""
+        """Words are accessed: what is wrong with that, and that they were."""
         self.judge(use)
         self.note(use)
 
-    def judge(self, use: Use) -> None:
-        """What is wrong with accesses."""
-        found = use.words.conflicts(use.at, use.warps, use.kind != "read", use.kind != "write", use.lanes)
+    def judge(self, use: Use, of: Collection[tuple[Prior, Lack]] | None = None) -> None:
+        """What is wrong with accesses; of: only these kinds of conflict."""
+        by = use.warps if use.by is None else use.by
+        found = use.words.conflicts(use.at, by, use.kind != "read", use.kind != "write", use.lanes)
+        if of is not None:
+            found = [own for own in found if (own.prior, own.lack) in of]
         if found:
             self.report(use, found)
 
     def note(self, use: Use) -> None:
-        """That lanes accessed words."""
-        lanes = self.state.lanes
-        assert use.lanes is not None
-        if use.kind != "write":
-            lanes.touched(use.warps, use.lanes, READS)
-            use.words.note_read(use.at, use.warps, use.line, use.lanes)
-        if use.kind != "read":
-            lanes.touched(use.warps, use.lanes, WRITES)
-            use.words.note_write(use.at, use.warps, use.line, use.lanes)
-
-    def work(self, use: Use, reads: bool = False) -> None:
-        """An operation accesses words, from now on; reads: what nobody wrote counts."""
-        words, by = use.words, use.by
-        assert by is not None
-        found = words.conflicts(use.at, by, use.writes, reads, use.lanes)
-        if found:
-            self.report(use, found)
-        if use.writes:
-            words.note_landing(use.at, by, SEVERAL if use.lanes is None else use.lanes)
+        """That words were accessed, or are from now on by an operation."""
+        words, lanes = use.words, self.state.lanes
+        if use.by is not None and use.writes:
+            words.note_landing(use.at, use.by, SEVERAL if use.lanes is None else use.lanes)
+        elif use.by is not None:
+            words.note_fetch(use.at, use.by)
         else:
-            words.note_fetch(use.at, by)
+            assert use.lanes is not None
+            if use.kind != "write":
+                lanes.touched(use.warps, use.lanes, READS)
+                words.note_read(use.at, use.warps, use.line, use.lanes)
+            if use.kind != "read":
+                lanes.touched(use.warps, use.lanes, WRITES)
+                words.note_write(use.at, use.warps, use.line, use.lanes)
 
     # --- in words
 

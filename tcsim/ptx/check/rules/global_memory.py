@@ -6,7 +6,7 @@ Other clusters, and other launches, have no clocks here: races between them are 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -16,7 +16,7 @@ from tcsim.core.errors import listing
 from tcsim.memory.windows import SHARED_WINDOW
 from tcsim.model.effects import Access, Effects, Order
 from tcsim.ptx.check.clocks import ORDERED
-from tcsim.ptx.check.conflicts import Conflict, Lack, Prior
+from tcsim.ptx.check.conflicts import Lack, Prior
 from tcsim.ptx.check.operations import Operation
 from tcsim.ptx.check.places import accessors, by_segment
 from tcsim.ptx.check.rules.conflicts import Conflicts, Use
@@ -96,15 +96,9 @@ class GlobalMemory:
             at, owner = words.words((addresses[own] - segment.address).astype(np.int64), size)
             who = threads[own][owner]
             use = Use(block, words, at, who, line, kind, block.rank, self.state.warps(block, who))
-            self._report(use, words.conflicts(at, use.warps, use.writes), ((prior, Lack.ORDER),))
+            self.conflicts.judge(use, ((prior, Lack.ORDER),))
             if use.writes:
                 words.note_write(at, use.warps, line)
-
-    def _report(self, use: Use, found: list[Conflict], kinds: Collection[tuple[Prior, Lack]]) -> None:
-        """Conflicts of these kinds."""
-        found = [own for own in found if (own.prior, own.lack) in kinds]
-        if found:
-            self.conflicts.report(use, found)
 
     def performing(self, block: Block, bound: Bound, effects: Effects, threads: Array, mask: Array) -> None:
         """The next instruction begins."""
@@ -243,9 +237,7 @@ class GlobalMemory:
             if writes:
                 words.note_landing(at, by)
             else:
-                self._report(
-                    Use.of_work(block, words, at, by, False, block.rank), words.conflicts(at, by, False), _OF_COPIES
-                )
+                self.conflicts.judge(Use.of_work(block, words, at, by, "read", block.rank), _OF_COPIES)
 
     def issued(self, issue: Issue) -> None:
         """Copies that use the maps of their instruction are in flight: these may not be changed."""
