@@ -86,15 +86,14 @@ class GlobalMemory:
     def accessed(self, touch: Touch) -> None:
         """Loads, stores and atomics of warps."""
         if touch.rank < 0 and self.active:
-            self._accessed(touch.block, touch.kind, touch.offsets, touch.size, touch.threads, touch.line)
+            self._accessed(touch)
 
-    def _accessed(self, block: Block, kind: str, addresses: Array, size: int, threads: Array, line: int) -> None:
-        if kind == "read" and not self._memories:
-            return
+    def _accessed(self, touch: Touch) -> None:
+        block, kind, line = touch.block, touch.kind, touch.line
         prior = Prior.LANDED if kind == "read" else Prior.FETCHED
-        for own, segment, words in self._parts(addresses, kind != "read"):
-            at, owner = words.words((addresses[own] - segment.address).astype(np.int64), size)
-            who = threads[own][owner]
+        for own, segment, words in self._parts(touch.offsets, kind != "read"):
+            at, owner = words.words((touch.offsets[own] - segment.address).astype(np.int64), touch.size)
+            who = touch.threads[own][owner]
             use = Use(block, words, at, who, line, kind, block.rank, self.state.warps(block, who))
             self.conflicts.judge(use, ((prior, Lack.ORDER),))
             if use.writes:
@@ -116,10 +115,11 @@ class GlobalMemory:
             return
         who = accessors(access, bound, threads, threads, access.address.size)[which]
         if access.proxy != "tensormap":
+            touch = Touch(state, block, kind, -1, addresses, access.size, who, line, block.here)
             if self.party is not None:
-                self.party.global_use(block, kind, addresses, access.size, state.warps(block, who), WEAK)
+                self.party.used(touch, WEAK)
             if self.active:
-                self._accessed(block, kind, addresses, access.size, who, line)
+                self._accessed(touch)
             return
         if not self.active:
             return
@@ -219,11 +219,11 @@ class GlobalMemory:
 
     def _launched(self, block: Block, addresses: Array, size: int, writes: bool, by: Operation) -> None:
         """What an operation reads or writes, for other blocks and other launches."""
-        warps = np.full(len(addresses), by.warps[0])
+        kind, threads = "write" if writes else "read", np.full(len(addresses), by.threads[0])
+        touch = Touch(self.state, block, kind, -1, addresses, size, threads, by.line, block.here)
         if self.party is not None:
-            reach = FAR if block.here is not None and _combines(block.here.opcode) else WEAK
-            self.party.global_use(block, "write" if writes else "read", addresses, size, warps, reach, work=by)
-        self.dependents.global_use(block, addresses, size, warps, by.line, writes)
+            self.party.used(touch, FAR if _combines(touch.opcode) else WEAK, work=by)
+        self.dependents.used(touch)
 
     def _work(self, block: Block, addresses: Array, size: int, mask: Array | None, writes: bool, by: Operation) -> None:
         """What an operation reads or writes; mask: which of the bytes (addresses, size)."""
