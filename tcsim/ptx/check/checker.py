@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from tcsim.model.effects import Effects
+from tcsim.model.effects import Effects, Order
 from tcsim.ptx.check.layout.layout import Layout
 from tcsim.ptx.check.layout.traced import Traced
 from tcsim.ptx.check.order import Ordering
@@ -27,6 +27,7 @@ from tcsim.ptx.check.rules.tmem import TensorMemory
 from tcsim.ptx.check.rules.warps import Warps
 from tcsim.ptx.check.rules.wgmma import Wgmma
 from tcsim.ptx.check.state import Issue, State, Touch
+from tcsim.ptx.check.strength import scope_of
 from tcsim.ptx.compile.families import Bound
 from tcsim.ptx.hazards.hazard import Hazard
 from tcsim.ptx.machine.arrays import LANES, Array
@@ -38,8 +39,7 @@ from tcsim.ptx.machine.flights import Flight
 from tcsim.ptx.machine.memory import Segment
 from tcsim.ptx.machine.observer import Observer
 
-_WITHIN = ("accessing", "releasing", "performing", "ordered", "signalling")
-"""What subjects hear of besides events: before an ordinary access and behind it; before an instruction of the catalog, its fences, and behind it."""
+Call = Callable[..., None]
 
 
 class Checker(Observer):
@@ -62,17 +62,18 @@ class Checker(Observer):
             party, Ordering(state), memory, dependents, Wgmma(state), Signals(state, mbarriers, conflicts, reaches), reaches, shared, layout,
             Barriers(state), Warps(state), Cancels(state, mbarriers, conflicts), tensor, mbarriers, self.deadlocks,
         )  # fmt: skip
-        self._calls: dict[str, tuple[Callable[..., None], ...]] = {
-            name: tuple(getattr(own, name) for own in subjects if hasattr(type(own), name))
-            for name in (*EVENTS, *_WITHIN)
-        }
-        for name in EVENTS:
-            if self._calls[name] and name not in vars(Checker):
-                setattr(self, name, partial(self._tell, name))
 
-    def _tell(self, event: str, *given: Any) -> None:
-        for call in self._calls[event]:
-            call(*given)
+        def heard(*names: str) -> tuple[Call, ...]:
+            return tuple(getattr(own, name) for name in names for own in subjects if hasattr(type(own), name))
+
+        # Subjects hear of more than events: before an ordinary access and behind it; before an instruction of the catalog, its fences, and behind it.
+        self._accessed = heard("accessing", "accessed", "releasing")
+        self._performing, self._performed, self._signalling = map(heard, ("performing", "performed", "signalling"))
+        self._ordered, self._issued = heard("ordered"), heard("issued")
+        for name in EVENTS.keys() - vars(Checker).keys():
+            calls = heard(name)
+            if calls:
+                setattr(self, name, calls[0] if len(calls) == 1 else partial(_tell, calls))
 
     def accessed(
         self, block: Block, kind: str, segment: Segment | None, offsets: Array, size: int, threads: Array, written: Array | None = None
@@ -85,25 +86,31 @@ class Checker(Observer):
                 return
             offsets = offsets.astype(np.int64)
         touch = Touch(self.state, block, kind, rank, offsets, size, threads, self.state.number(block.here), block.here)
-        for event in ("accessing", "accessed", "releasing"):
-            self._tell(event, touch)
+        for call in self._accessed:
+            call(touch)
 
     def performed(self, block: Block, bound: Bound, effects: Effects, threads: Array, mask: Array) -> None:
         """Reads, writes, fences, and phases that were seen; a fence comes behind what is written with it."""
         given = block, bound, effects, threads, mask
-        self._tell("performing", *given)
-        for order in effects.orders if not effects.now.writes else ():
-            self._tell("ordered", block, order, threads)
-        self._tell("performed", *given)
-        for order in effects.orders if effects.now.writes else ():
-            self._tell("ordered", block, order, threads)
-        self._tell("signalling", *given)
+        before, behind = ((), effects.orders) if effects.now.writes else (effects.orders, ())
+        _tell(self._performing, *given)
+        for order in before:
+            _tell(self._ordered, block, order, threads)
+        _tell(self._performed, *given)
+        for order in behind:
+            _tell(self._ordered, block, order, threads)
+        _tell(self._signalling, *given)
+
+    def fenced(self, block: Block, mask: Array) -> None:
+        """membar is a fence as that of the catalog is."""
+        fence = Order("fence", scope=scope_of(block.here.opcode) if block.here is not None else "cta")
+        _tell(self._ordered, block, fence, np.flatnonzero(mask))
 
     def issued(self, flight: Flight) -> None:
         """Work reads and writes from now on, at any time until somebody knows that it is done."""
         together = max(1, flight.bound.lanes // LANES)
         line = self.state.number(flight.block.here)
-        self._tell("issued", Issue(flight, line, together, self.state.issue(flight, line, together)))
+        _tell(self._issued, Issue(flight, line, together, self.state.issue(flight, line, together)))
 
     def stuck(self, block: Block, waits: Wait) -> str:
         """What threads that wait for ever wait for."""
@@ -112,3 +119,8 @@ class Checker(Observer):
     def hazards(self) -> list[Hazard]:
         """What was found."""
         return self.state.findings.hazards()
+
+
+def _tell(calls: Iterable[Call], *given: Any) -> None:
+    for call in calls:
+        call(*given)

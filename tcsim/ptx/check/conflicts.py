@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from tcsim.ptx.check.operations import READ, WRITTEN
 from tcsim.ptx.machine.arrays import Array
 
 
@@ -19,7 +20,7 @@ class Prior(Enum):
 
     def __init__(self, _: str) -> None:
         self.work = self.name in ("LANDED", "FETCHED")  # by an operation, not an instruction
-        self.did = "read" if self.name in ("READ", "FETCHED") else "written"
+        self.did, self.part = ("read", READ) if self.name in ("READ", "FETCHED") else ("written", WRITTEN)
 
 
 class Lack(Enum):

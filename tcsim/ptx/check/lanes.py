@@ -192,20 +192,22 @@ class Lanes:
         return found, joined
 
 
+def frozen(values: Array) -> Array:
+    """An array that is kept, and that nobody may change."""
+    values.flags.writeable = False
+    return values
+
+
 @lru_cache(256)
 def _lanes(bits: int) -> Array:
     """The lanes whose bits are set."""
-    found: Array = (bits >> np.arange(LANES) & 1).astype(bool)
-    found.flags.writeable = False
-    return found
+    return frozen((bits >> np.arange(LANES) & 1).astype(bool))
 
 
 @lru_cache(256)
 def lanes_of(bits: bytes) -> Array:
     """The lanes whose bits are set, of several warps: bool (warps, lanes); bits: the bytes of an array of uint32."""
-    found = np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little").reshape(-1, LANES).astype(bool)
-    found.flags.writeable = False
-    return found
+    return frozen(np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little").reshape(-1, LANES).astype(bool))
 
 
 def as_bits(mask: Array) -> Array:
@@ -220,9 +222,7 @@ def as_bits(mask: Array) -> Array:
 @lru_cache(1024)
 def warps_in(threads: bytes, kind: str, first: int) -> Array:
     """The warps of threads of a block, each once; threads: an array's bytes, of a dtype; first: the number of the block's first warp."""
-    found = distinct(np.frombuffer(threads, kind) // LANES + first)
-    found.flags.writeable = False
-    return found
+    return frozen(distinct(np.frombuffer(threads, kind) // LANES + first))
 
 
 @lru_cache(1024)
@@ -245,22 +245,10 @@ def lanes_in(mask: bytes, alive: bytes, first: int) -> tuple[Array, Array, Array
     """The warps of a block with threads in a mask, and of each the lanes in it and those in another mask, as bits."""
     every, there = (as_bits(np.frombuffer(own, bool)) for own in (mask, alive))
     own = np.nonzero(every)[0]
-    found = own + first, every[own], there[own]
-    for each in found:
-        each.flags.writeable = False
-    return found
+    return frozen(own + first), frozen(every[own]), frozen(there[own])
 
 
 @lru_cache(256)
 def several(count: int) -> Array:
     """For accesses that the lanes of a warp make together."""
-    found = np.full(count, SEVERAL)
-    found.flags.writeable = False
-    return found
-
-
-def mask_of(count: int, threads: Array) -> Array:
-    """A mask of `count` threads, true for the given ones."""
-    mask = np.zeros(count, bool)
-    mask[threads] = True
-    return mask
+    return frozen(np.full(count, SEVERAL))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from tcsim.ptx.check.operations import Operation
 from tcsim.ptx.machine.arrays import Array
@@ -30,10 +33,20 @@ class Pass:
     line: int
 
 
+@dataclass
+class Tally:
+    """What came in one phase, by the instruction that it came from."""
+
+    expected: Counter[int] = field(default_factory=Counter)  # bytes
+    delivered: Counter[int] = field(default_factory=Counter)
+    arrivals: Counter[int] = field(default_factory=Counter)
+
+
 @dataclass(eq=False)
 class Object:
     """An mbarrier from its initialisation on."""
 
+    key: int  # its shared address, with the rank above
     line: int
     warp: int
     when: int
@@ -44,11 +57,8 @@ class Object:
     complete: list[Work] = field(default_factory=list)
     # By warp and lanes, as bits: how much of `complete` they know.
     told: dict[tuple[int, int], int] = field(default_factory=dict)
-    expected: dict[int, int] = field(default_factory=dict)  # bytes of the phase under way, by the instruction that told
-    delivered: dict[int, int] = field(default_factory=dict)
-    arrivals: dict[int, int] = field(default_factory=dict)
-    former: dict[int, int] = field(default_factory=dict)  # arrivals of the phase before
-    before: dict[int, int] = field(default_factory=dict)  # bytes that it expected
+    now: Tally = field(default_factory=Tally)  # of the phase under way
+    last: Tally = field(default_factory=Tally)  # of the phase before
     ended: int = 0  # phases that are complete
     expecting: int = -1  # the last phase in which bytes were expected
     observed: int = 0  # phases of which a wait has found that they are complete
@@ -61,6 +71,23 @@ class Object:
     flying: list[Operation] = field(default_factory=list)  # copies that will tell it
     begun: dict[int, int] = field(default_factory=dict)  # by number of a copy: the phase in which its first bytes came
     fenced: bool = False  # whether a fence by its warp has made it visible to the async proxy
+
+    def __str__(self) -> str:
+        return f"the mbarrier at {self.key:#x}"
+
+    def phase_of(self, own: Operation) -> int:
+        """The phase that waits for an operation: the one under way when it was issued, or the one that expected its bytes."""
+        phase = next(phase for each, phase in own.tells if each == self.key)
+        return self.expecting if 0 <= self.expecting < phase and own.kind == "" else phase
+
+    def close(self, kept: int) -> None:
+        """The phase under way is complete, and the next one begins; kept: phases of which is kept who knows of them."""
+        self.published = np.maximum(self.published, self.gathering)
+        self.complete += self.coming
+        self.coming, self.last, self.now = [], self.now, Tally()
+        self.ended += 1
+        for each in (self.views, self.closing):
+            each.pop(self.ended - kept, None)
 
 
 def flipped(before: int, after: int) -> bool:

@@ -8,7 +8,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from tcsim.ptx.check.clocks import EXECUTED, HANDED, NEVER, ORDERED, PROXIED, Clocks
-from tcsim.ptx.check.lanes import EVERY, LEARNS, SEVERAL, Lanes
+from tcsim.ptx.check.lanes import EVERY, LEARNS, SEVERAL, Lanes, frozen
 from tcsim.ptx.machine.arrays import LANES, Array
 
 READ, WRITTEN = range(2)
@@ -25,9 +25,7 @@ def _each(numbers: Array, count: int) -> Array:
 @lru_cache(64)
 def _flags(count: int, value: bool) -> Array:
     """One value for each of some threads."""
-    found = np.full(count, value)
-    found.flags.writeable = False
-    return found
+    return frozen(np.full(count, value))
 
 
 @dataclass(eq=False)
@@ -50,13 +48,11 @@ class Operation:
     published: Array | None = None  # of a warpgroup's: what its warps knew when they gave it their registers
     elsewhere: bool = False  # whether threads that did not issue it waited for groups of its kind
     unit: str = ""  # of tcgen05: the family, "tcgen05.mma", "tcgen05.cp" or "tcgen05.shift"
-    tells: tuple[
-        tuple[int, int], ...
-    ] = ()  # mbarriers that get to know when it is done, by key, with the phase under way
+    # Mbarriers that get to know when it is done, by key, with the phase under way.
+    tells: tuple[tuple[int, int], ...] = ()
     depended: bool = False  # whether all that is known of its reads is that its registers were needed
-    box: tuple[int, int] | None = (
-        None  # of a tensor copy that an mbarrier counts: its bytes, and those that lie in the tensor
-    )
+    # Of a tensor copy that an mbarrier counts: its bytes, and those that lie in the tensor.
+    box: tuple[int, int] | None = None
     each: bool = False  # whether each thread has work of its own, and waits for that alone
 
     @cached_property
@@ -88,9 +84,9 @@ class Operations:
         """A new operation."""
         number = len(self.all)
         if number == self._seen.shape[1]:
-            self._seen = np.concatenate([self._seen, np.full_like(self._seen, NEVER)], axis=1)
-            self._learnt = np.concatenate([self._learnt, np.zeros_like(self._learnt)], axis=1)
-            self._after = np.concatenate([self._after, np.zeros_like(self._after)], axis=1)
+            kept = (self._seen, NEVER), (self._learnt, 0), (self._after, False)
+            more = (np.concatenate([own, np.full_like(own, nothing)], axis=1) for own, nothing in kept)
+            self._seen, self._learnt, self._after = more
         left = [_flags(len(threads), True)] * 2
         made = Operation(number, kind, line, rank, warps, threads, groups, self.clocks.now[warps], left, proxy)
         self.all.append(made)

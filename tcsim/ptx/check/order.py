@@ -6,7 +6,6 @@ import numpy as np
 
 from tcsim.model.effects import Effects, GroupOp, Order
 from tcsim.ptx.check.clocks import GLOBALLY, ORDERED
-from tcsim.ptx.check.lanes import mask_of
 from tcsim.ptx.check.state import State, Touch
 from tcsim.ptx.check.strength import order_of, scope_of
 from tcsim.ptx.compile.families import Bound
@@ -38,7 +37,7 @@ class Ordering:
         told = state.flags.told(block.rank, touch.opcode)
         if reads:
             if acquires:
-                state.lanes.learning(*state.bits(block, mask_of(block.threads.count, touch.threads)), told)
+                state.lanes.learning(*state.lanes_of(block, touch.threads), told)
             state.flags.acquire(block.rank, touch.some, touch.opcode, acquires)
         else:
             state.reduced[touch.some] = np.maximum(state.reduced[touch.some], told[ORDERED])
@@ -61,6 +60,7 @@ class Ordering:
     def ordered(self, block: Block, order: Order, threads: Array) -> None:
         """Fences."""
         state, some = self.state, self.state.some(block, threads)
+        state.activity[block.rank] += 1
         if order.kind == "fence.proxy" and "async" in order.proxies:
             if not order.spaces or "shared" in order.spaces:
                 self._initialised(some)
@@ -73,25 +73,16 @@ class Ordering:
             self._initialised(some)
             state.clocks.fence_initialisation(some)
         elif order.kind in FENCES:
-            self._fence(block, mask_of(block.threads.count, threads), order.scope)
+            warps, now, alive = state.lanes_of(block, threads)
+            state.flags.fence(warps, order.scope)
+            state.lanes.learning(warps, now, alive, state.clocks.heard[warps].max(0))
+            state.clocks.fence(warps)
 
     def _initialised(self, warps: Array) -> None:
         """Warps fence the mbarriers that they have made."""
         some = warps.tolist()
         for own in self.state.mbarriers.values():
             own.fenced |= own.warp in some
-
-    def fenced(self, block: Block, mask: Array) -> None:
-        """membar."""
-        self.state.activity[block.rank] += 1
-        self._fence(block, mask, scope_of(block.here.opcode) if block.here is not None else "cta")
-
-    def _fence(self, block: Block, mask: Array, scope: str) -> None:
-        state = self.state
-        warps, now, alive = state.bits(block, mask)
-        state.flags.fence(warps, scope)
-        state.lanes.learning(warps, now, alive, state.clocks.heard[warps].max(0))
-        state.clocks.fence(warps)
 
     # --- lanes, groups
 

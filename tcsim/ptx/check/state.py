@@ -23,7 +23,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -85,6 +84,12 @@ class State:
         alive = self.blocks[block.rank].threads.alive
         return lanes_in(mask.tobytes(), alive.tobytes(), block.rank * self.per_block)
 
+    def lanes_of(self, block: Block, threads: Array) -> tuple[Array, Array, Array]:
+        """As `bits`."""
+        mask = np.zeros(block.threads.count, bool)
+        mask[threads] = True
+        return self.bits(block, mask)
+
     # --- what
 
     def words(self, space: str, rank: int) -> Words:
@@ -135,7 +140,7 @@ class Site(NamedTuple):
     thread: int | None = None
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Touch:
     """An ordinary access to shared memory, or to global memory."""
 
@@ -149,7 +154,7 @@ class Touch:
     line: int
     item: Instruction | None  # that it is of
 
-    @cached_property
+    @property
     def opcode(self) -> str:
         """Of the instruction; empty for none."""
         return self.item.opcode if self.item is not None else ""
@@ -158,12 +163,12 @@ class Touch:
         """Whether it is of the instruction that a block executes now."""
         return self.block is block and self.item is block.here
 
-    @cached_property
+    @property
     def warps(self) -> Array:
         """Of each thread its warp."""
         return self.state.warps(self.block, self.threads)
 
-    @cached_property
+    @property
     def some(self) -> Array:
         """Each of them once."""
         return self.state.some(self.block, self.threads)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from functools import cache
 
+from tcsim.model.operand import Scope
+
 _STRONG = frozenset(("volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"))
-_SCOPES = "cta", "cluster", "gpu", "sys"
+_SCOPES: tuple[Scope, ...] = "cta", "cluster", "gpu", "sys"
 
 
 @cache
@@ -21,7 +23,7 @@ def order_of(opcode: str) -> tuple[bool, bool, bool, bool]:
 
 
 @cache
-def scope_of(opcode: str) -> str:
+def scope_of(opcode: str) -> Scope:
     """The scope of a strong access, or of a membar: the whole GPU if it names none (PTX ISA 9.4, Scope, atom, membar).
 
     >>> scope_of("ld.acquire.cta.shared::cta.u32"), scope_of("atom.shared::cta.add.u32")

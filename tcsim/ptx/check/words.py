@@ -8,15 +8,15 @@ lane: `LANE_BITS` of `what` and `reader`, the instruction above them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 
 from tcsim.ptx.check.clocks import GLOBALLY, HANDED, NEVER, ORDERED, PROXIED, Clocks
 from tcsim.ptx.check.conflicts import Conflict, Lack, Prior
-from tcsim.ptx.check.lanes import LEARNS, READS, SEVERAL, WRITES
-from tcsim.ptx.check.operations import READ, WRITTEN, Operation, Operations
-from tcsim.ptx.machine.arrays import Array, distinct
+from tcsim.ptx.check.lanes import LEARNS, READS, SEVERAL, WRITES, frozen
+from tcsim.ptx.check.operations import WRITTEN, Operation, Operations
+from tcsim.ptx.machine.arrays import Array, each_once
 
 EMPTY: Array = np.zeros(0, np.int64)
 LANE_BITS = 6
@@ -68,45 +68,59 @@ class Words:
         return int(self.when[at] if prior is Prior.WRITTEN else self.read[warp, at])
 
     def conflicts(
-        self, at: Array, warps: Array, writes: bool, reads: bool = False, lanes: Array | None = None
+        self, at: Array, by: Array | Operation, writes: bool, reads: bool = False, lanes: Array | None = None
     ) -> list[Conflict]:
-        """What is not ordered before accesses of some warps, through the generic proxy; reads: what nobody wrote counts.
+        """What is not ordered before accesses of warps, elementwise, through the generic proxy, or of an operation; reads: what nobody wrote counts.
 
         lanes: which of the warps access; None: what other lanes of the same warp did does not matter.
         """
-        found = []
-        clocks, who = self.clocks, self.who[at]
-        least, most = int(who.min()), int(who.max())
-        if reads and not least:
-            found += _nobody(np.nonzero(who == 0)[0])
-        if least > clocks.warps and not (lanes is not None and self.lanes.loose(warps, LEARNS)):
-            first = clocks.warps + 1
-            if not self.operations.known_to_all(least - first, most - first, WRITTEN):
-                found += self._work(Prior.LANDED, at, np.arange(len(at)), who - first, warps, None)
+        clocks, who, known = self.clocks, self.who[at], EMPTY
+        least, most, first = int(who.min()), int(who.max()), clocks.warps + 1
+        found = _nobody(np.nonzero(who == 0)[0]) if reads and not least else []
+        landed = least >= first  # all of it is what operations write, of which no clock knows
+        work = by if isinstance(by, Operation) else None
+        warps = by.warps[:1] if isinstance(by, Operation) else by
+        unfinished = partial(self._work, at, warps, lanes) if work is None else partial(self._pending, work)
+        if work is not None and (writes or not landed):
+            known = clocks.known[work.warps, : self.fence + 1].max(0) if len(work.warps) > 1 else clocks.known[warps[0]]
+        if landed:
+            loose = work is not None or (lanes is not None and self.lanes.loose(warps, LEARNS))
+            if loose or not self.operations.known_to_all(least - first, most - first, WRITTEN):
+                found += unfinished(Prior.LANDED, np.arange(len(at)), who - first)
         elif most:
-            bad = clocks.ordered(warps, np.minimum(who, clocks.warps + 1)) < self.when[at]
+            column, when = np.minimum(who, first), self.when[at]
+            bad = (clocks.ordered(warps, column) if work is None else known[ORDERED, column]) < when
             if np.count_nonzero(bad):
                 found += self._written(Lack.ORDER, at, bad, who)
-                places = np.nonzero(bad & (who > clocks.warps))[0]
-                if len(places):
-                    found += self._work(Prior.LANDED, at, places, who[places] - clocks.warps - 1, warps, lanes)
+                places = np.nonzero(bad & (who >= first))[0]
+                found += unfinished(Prior.LANDED, places, who[places] - first)
+            if work is not None and len(work.warps) > 1 and not writes:
+                apart = clocks.known[work.warps, ORDERED].min(0)[column] < when
+                found += self._written(Lack.WARPS, at, apart & ~bad, who)
+            if work is not None and work.proxy == "async":
+                found += self._written(Lack.FENCE, at, (known[self.fence, column] < when) & ~bad, who)
         if lanes is not None:
-            found += self._apart(at, who if most > 0 and least <= clocks.warps else EMPTY, warps, lanes, writes)
+            found += self._apart(at, EMPTY if landed or not most else who, warps, lanes, writes)
         if not writes:
             return found
-        found += self._reads(at, clocks.known[warps, ORDERED, 1:-1] if self.was_read else EMPTY)
+        if self.was_read and work is None:
+            found += self._reads(at, clocks.known[warps, ORDERED, 1:-1])
+        elif self.was_read and work is not None:
+            fence = known[self.fence, 1:-1] if work.proxy == "async" else None
+            found += self._reads(at, known[ORDERED, 1:-1], fence)
         for fetched in self.fetched.values():
             last = fetched[at]
-            if last.any():
-                places = np.nonzero(last)[0]
-                found += self._work(Prior.FETCHED, at, places, last[places] - 1, warps, lanes)
+            places = np.nonzero(last)[0]
+            found += unfinished(Prior.FETCHED, places, last[places] - 1)
         return found
 
     def _work(
-        self, prior: Prior, at: Array, places: Array, numbers: Array, warps: Array, lanes: Array | None
+        self, at: Array, warps: Array, lanes: Array | None, prior: Prior, places: Array, numbers: Array
     ) -> list[Conflict]:
         """Of operations, elementwise, those that do not come before what a warp does now, or that only other lanes of it know to be done."""
-        part, knows, none = WRITTEN if prior is Prior.LANDED else READ, self.lanes, np.zeros_like(numbers)
+        if not len(places):
+            return []
+        part, knows, none = prior.part, self.lanes, np.zeros_like(numbers)
         after = self.operations.after(numbers, warps[places], part)
         found = [] if after.all() else [Conflict(prior, Lack.ORDER, places[~after], numbers[~after], none[~after])]
         if lanes is None or not knows.loose(warps, LEARNS):
@@ -220,9 +234,10 @@ class Words:
 
     def note_write(self, at: Array, warps: Array, line: int, lanes: Array | int = SEVERAL) -> None:
         """Lanes of warps write words."""
-        self.who[at] = warps + 1
-        self.when[at] = self.clocks.now[warps]
-        self.what[at] = line << LANE_BITS | lanes
+        self._note(at, warps + 1, self.clocks.now[warps], line, lanes)
+
+    def _note(self, at: Array, who: Array | int, when: Array | int, line: int, lanes: Array | int) -> None:
+        self.who[at], self.when[at], self.what[at] = who, when, line << LANE_BITS | lanes
 
     def forget(self, at: Array) -> None:
         """Nobody has touched these words."""
@@ -236,55 +251,8 @@ class Words:
 
     # --- asynchronous operations
 
-    def conflicts_of(
-        self, at: Array, by: Operation, writes: bool, reads: bool = False, lanes: Array | None = None
-    ) -> list[Conflict]:
-        """What is not ordered before what an operation reads, or writes; reads, lanes: as of `conflicts`."""
-        found = []
-        clocks = self.clocks
-        who = self.who[at]
-        least, most = int(who.min()), int(who.max())
-        landed = least > clocks.warps  # all of it is what operations write, of which no clock knows
-        if writes or not landed:
-            known = clocks.known[by.warps, : self.fence + 1].max(0) if len(by.warps) > 1 else clocks.known[by.warps[0]]
-        if reads and not least:
-            found += _nobody(np.nonzero(who == 0)[0])
-        if landed:
-            numbers = (who[:1] if least == most else who) - (clocks.warps + 1)
-            found += self._pending(Prior.LANDED, EMPTY, numbers, by, WRITTEN)
-        elif most:
-            column = np.minimum(who, clocks.warps + 1)
-            when = self.when[at]
-            bad = known[ORDERED, column] < when
-            if np.count_nonzero(bad):
-                found += self._written(Lack.ORDER, at, bad, who)
-                behind = np.nonzero(bad & (who > clocks.warps))[0]
-                found += self._pending(Prior.LANDED, behind, who[behind] - clocks.warps - 1, by, WRITTEN)
-            if len(by.warps) > 1 and not writes:
-                apart = clocks.known[by.warps, ORDERED].min(0)[column] < when
-                found += self._written(Lack.WARPS, at, apart & ~bad, who)
-            if by.proxy == "async":
-                found += self._written(Lack.FENCE, at, (known[self.fence, column] < when) & ~bad, who)
-        if lanes is not None:
-            found += self._apart(at, EMPTY if landed or not most else who, by.warps[:1], lanes, writes)
-        if not writes:
-            return found
-        fence = known[self.fence, 1:-1] if by.proxy == "async" else None
-        found += self._reads(at, known[ORDERED, 1:-1], fence)
-        for fetched in self.fetched.values():
-            last = fetched[at]
-            most = int(last.max())
-            if most and most == last.min():
-                found += self._pending(Prior.FETCHED, EMPTY, last[:1] - 1, by, READ)
-            elif most:
-                places = np.nonzero(last)[0]
-                found += self._pending(Prior.FETCHED, places, last[places] - 1, by, READ)
-        return found
-
     def _reads(self, at: Array, known: Array, fenced: Array | None = None) -> list[Conflict]:
         """Reads that are later than what is known of the readers, or than their last fence between proxies, which is never later."""
-        if not self.was_read:
-            return []
         read = self.read.take(at, 1)
         each = (known if fenced is None else fenced).T
         late = read > (each[:, None] if each.ndim == 1 else each)
@@ -299,19 +267,14 @@ class Words:
                 found.append(Conflict(Prior.READ, lack, places[own], what, reader[own]))
         return found
 
-    def _pending(self, prior: Prior, places: Array, numbers: Array, by: Operation, part: int) -> list[Conflict]:
-        """Operations that are not known to be done, or not behind a fence; places EMPTY: all words."""
+    def _pending(self, by: Operation, prior: Prior, places: Array, numbers: Array) -> list[Conflict]:
+        """Of operations, elementwise, those that are not known to be done, or not behind a fence, when another one begins."""
         found: list[Conflict] = []
-        if not len(numbers):
-            return found
-        for number in (numbers if len(numbers) == 1 else distinct(numbers)).tolist():
+        for number in each_once(numbers):
             other = self.operations.all[number]
-            if other is by or self._in_turn(other, by):
-                continue
-            lack = self._lacking(prior, other, by, part)
+            lack = None if other is by or self._in_turn(other, by) else self._lacking(prior, other, by)
             if lack is not None:
-                own = np.nonzero(numbers == number)[0]
-                own = places[own] if len(places) else own
+                own = places[numbers == number]
                 found.append(Conflict(prior, lack, own, np.full(len(own), number), np.zeros(len(own), np.int64)))
         return found
 
@@ -323,9 +286,9 @@ class Words:
         handed = self.clocks.tensor[later.warps, HANDED, 1 + by]
         return by in later.warps or bool((handed >= earlier.since[0]).any())
 
-    def _lacking(self, prior: Prior, other: Operation, by: Operation, part: int) -> Lack | None:
+    def _lacking(self, prior: Prior, other: Operation, by: Operation) -> Lack | None:
         """What the order of two operations lacks."""
-        operations, tensor = self.operations, self.space == "tmem"
+        operations, part, tensor = self.operations, prior.part, self.space == "tmem"
         if tensor and any(operations.after_tensor_fence(other, warp) for warp in by.warps.tolist()):
             return Lack.WAIT if other.depended and prior is Prior.FETCHED else None
         one_thread = other.kind == by.kind == "tcgen05" and other.warps[0] in by.warps
@@ -346,9 +309,7 @@ class Words:
 
     def note_landing(self, at: Array, by: Operation, lanes: Array | int = SEVERAL) -> None:
         """An operation writes words, at some time until it is known to have."""
-        self.who[at] = self.clocks.warps + 1 + by.number
-        self.when[at] = NEVER
-        self.what[at] = by.line << LANE_BITS | lanes
+        self._note(at, self.clocks.warps + 1 + by.number, NEVER, by.line, lanes)
 
     def note_all(self, at: Array, made: Mapping[int, Operation], warps: Array, writes: bool, lanes: Array) -> None:
         """Operations of single warps, by warp, read or write words: of each word the warp, and the lane."""
@@ -358,17 +319,13 @@ class Words:
             return
         numbers = np.zeros(self.clocks.warps, np.int32)
         numbers[list(made)] = [by.number for by in made.values()]
-        self.who[at] = self.clocks.warps + 1 + numbers.take(warps)
-        self.when[at] = NEVER
-        self.what[at] = next(iter(made.values())).line << LANE_BITS | lanes
+        self._note(at, self.clocks.warps + 1 + numbers.take(warps), NEVER, next(iter(made.values())).line, lanes)
 
 
 @lru_cache(64)
 def _owners(count: int, each: int) -> Array:
     """To which access each word belongs: count accesses, of `each` words each, one after another."""
-    found = np.repeat(np.arange(count), each)
-    found.flags.writeable = False
-    return found
+    return frozen(np.repeat(np.arange(count), each))
 
 
 def _nobody(places: Array) -> list[Conflict]:

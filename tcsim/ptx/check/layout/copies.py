@@ -36,7 +36,8 @@ class Copies:
         shared = any(own.space in _SHARED for own in writes)
         if shared and not self._units(flight, line) and not self._bytes(flight, line):
             for access in writes:
-                self._put(flight.block, access, None, line, 0)
+                if access.space in _SHARED:
+                    self._put(flight.block, access, None, UNIT, line)
         if any(own.space == "tmem" for own in writes):
             self._bytes(flight, line)
 
@@ -66,31 +67,8 @@ class Copies:
         for write in writes:
             shape = (*np.broadcast_shapes(write.at.address.shape, write.data.shape[:-1]), write.at.size)
             whole = np.broadcast_to(write.data, shape).reshape(-1, write.at.size)
-            self._put(flight.block, write.at, whole, line, pitch)
+            self._put(flight.block, write.at, _told(whole), UNIT, line, pitch)
         return True
-
-    def _put(self, block: Block, access: Access, data: Array | None, line: int, pitch: int) -> None:
-        """The origins that numbered bytes say, where an access puts them; None: they are not known."""
-        if access.space not in _SHARED:
-            return
-        for at in block.octets.copies(access):
-            address, _ = block.octets.places(at)
-            ranks, offsets = address >> 24 & 0xFF, address & 0xFFFFFF
-            there = each_once(ranks)
-            for rank in there:
-                if rank >= len(self.origins.state.blocks):
-                    continue
-                own = ranks == rank if len(there) > 1 else slice(None)
-                words = None
-                if data is not None and not access.size % UNIT and not (offsets[own] % UNIT).any():
-                    some = np.ascontiguousarray(data[own] if len(data) == len(ranks) else data)
-                    words = some.view(np.uint64).reshape(-1, 2)
-                places = (offsets[own][:, None] + np.arange(0, access.size, UNIT)).reshape(-1)
-                if words is None or len(words) != len(places):
-                    self.origins.forget(rank, offsets[own], access.size)
-                    continue
-                found = np.where(words[:, 0] ^ _MARK == words[:, 1], words[:, 0].astype(np.int64), FILL)
-                self.origins.note(rank, places, found, UNIT, line, pitch)
 
     # --- bytes, where registers are followed
 
@@ -104,7 +82,7 @@ class Copies:
             (access,) = pending.writes
             halves = held.T[:, :, None]
             each = np.where(halves > 0, halves + np.arange(2), halves).reshape(len(flight.threads), -1)
-            self._spread(flight.block, access, each, line, 0, self.cells)
+            self._spread(flight.block, access, each, line, 0)
             return True
         if len(pending.reads) != 1 or not isinstance(data, np.ndarray) or data.dtype != np.uint8:
             return False
@@ -125,36 +103,51 @@ class Copies:
         table = np.concatenate([[FILL], origin.reshape(-1)])
         pitch = self._pitch(address.astype(np.int64), source.size) if source.space == "global" else 0
         for write, which in zip(writes, found, strict=True):
-            self._spread(flight.block, write.at, table[which.reshape(-1, write.at.size)], line, pitch, self.cells)
+            self._spread(flight.block, write.at, table[which.reshape(-1, write.at.size)], line, pitch)
         return True
 
-    def _spread(self, block: Block, access: Access, origin: Array, line: int, pitch: int, cells: Cells) -> None:
-        """Bytes with origins (accesses, size) are written."""
+    def _spread(self, block: Block, access: Access, origin: Array, line: int, pitch: int) -> None:
+        """Bytes with origins (accesses, size) are written: those of each unit, if they follow one another."""
+        unit = 2 if access.space == "tmem" else self.origins.unit
+        own = np.broadcast_to(origin, (access.address.size, access.size))
+        first, last = own[:, ::unit], own[:, unit - 1 :: unit]
+        known = None if access.size % unit else np.where((last == first + unit - 1) | (first <= 0), first, 0)
+        self._put(block, access, known, unit, line, pitch)
+
+    # --- where they are written
+
+    def _put(self, block: Block, access: Access, origins: Array | None, unit: int, line: int, pitch: int = 0) -> None:
+        """An access writes bytes with origins, of each unit of them (accesses, units); None: they are not known."""
         for at in block.octets.copies(access):
             address, cta = block.octets.places(at)
-            tensor = at.space == "tmem"
-            count, unit = len(address), 2 if tensor else self.origins.unit
-            own = np.broadcast_to(origin, (count, at.size))
-            first, rest = own[:, ::unit], own[:, unit - 1 :: unit]
-            first = np.where((rest == first + unit - 1) | (first <= 0), first, 0)
-            places = address.astype(np.int64)[:, None] + np.arange(0, at.size, unit)
-            there = np.ones(places.shape, bool)
+            ranks, offsets = address >> 24 & 0xFF, address & 0xFFFFFF
+            if at.space == "tmem":
+                ranks, offsets = np.full(len(address), block.rank) if cta is None else cta, address
+            mask = np.ones((len(address), at.size), bool)
             if at.mask is not None:
-                there = np.broadcast_to(at.mask, (*at.address.shape, at.size)).reshape(count, -1)[:, ::unit]
-            if tensor:
-                ranks = np.full(count, block.rank) if cta is None else cta
-            else:
-                ranks, places = address >> 24 & 0xFF, places & 0xFFFFFF
-                if at.size % unit or (address % unit).any():
-                    there = np.zeros(places.shape, bool)
-            for rank in np.unique(ranks).tolist():
-                mine = there & (ranks == rank)[:, None]
-                if tensor:
-                    cells.note(rank, places[mine], first[mine], line)
-                elif mine.any():
-                    self.origins.note(rank, places[mine], first[mine], unit, line, pitch)
+                mask = np.broadcast_to(at.mask, (*at.address.shape, at.size)).reshape(mask.shape)
+            there = each_once(ranks)
+            for rank in there:
+                own = ranks == rank if len(there) > 1 else slice(None)
+                begins, mine = offsets[own].astype(np.int64), mask[own, ::unit]
+                found = origins if origins is None or len(origins) != len(ranks) else origins[own]
+                places = begins[:, None] + np.arange(0, at.size, unit)
+                if rank >= len(self.origins.state.blocks):
+                    continue
+                if self.cells is not None and at.space == "tmem" and found is not None:
+                    self.cells.note(rank, places[mine], found[mine], line)
+                elif found is None or found.shape != places.shape or (begins % unit).any() or not mine.any():
+                    self.origins.forget(rank, begins, at.size)
                 else:
-                    self.origins.forget(rank, address[ranks == rank] & 0xFFFFFF, at.size)
+                    self.origins.note(rank, places[mine], found[mine], unit, line, pitch)
+
+
+def _told(data: Array) -> Array | None:
+    """The origins that numbered bytes (accesses, size) say, of each 16; None where they are no multiple of that."""
+    if data.shape[1] % UNIT:
+        return None
+    words = np.ascontiguousarray(data).view(np.uint64).reshape(len(data), -1, 2)
+    return np.where(words[..., 0] ^ _MARK == words[..., 1], words[..., 0].astype(np.int64), FILL)
 
 
 def _numbered(address: Array, data: Array, mask: Array | None) -> Array | None:

@@ -116,7 +116,7 @@ class Through(Source):
         if self.unit < UNIT:
             yield from self._off_pattern(own)
         for rule, changed in self._candidates(own):
-            yield from self._under(own, changed, rule, _difference(own, changed))
+            yield from self._under(own, changed, rule)
         if self.unit < UNIT:
             yield from self._phases(own)
             for step in _STARTS:
@@ -135,7 +135,7 @@ class Through(Source):
         return origins_of(self.at, self.unit, address, tile)
 
     def _under(
-        self, own: MatrixDescriptor, changed: MatrixDescriptor, rule: str, said: str, how: Hashable = None
+        self, own: MatrixDescriptor, changed: MatrixDescriptor, rule: str, how: Hashable = None
     ) -> Iterator[Mend]:
         """What is read through another descriptor."""
         try:
@@ -143,7 +143,7 @@ class Through(Source):
         except OperandError:
             return
         how = _fields(own, changed) if how is None else how
-        yield Mend(rule, said, partial(self.through, encoded), how)
+        yield Mend(rule, _difference(own, changed), partial(self.through, encoded), how)
 
     def _phases(self, own: MatrixDescriptor) -> Iterator[Mend]:
         """The tile as it was stored with another phase of the swizzle: the pieces of each row exchanged as those of another row are."""
@@ -170,8 +170,7 @@ class Through(Source):
         """The tile from a start address some bytes further on."""
         start = own.start_address + step
         if step and start >= 0 and not start % 16:
-            said = f"start address {start} instead of {own.start_address}"
-            yield from self._under(own, replace(own, start_address=start), "DESC_START", said)
+            yield from self._under(own, replace(own, start_address=start), "DESC_START")
 
     def turned(self) -> Iterator[Mend]:
         """The tile with the other dimension along its lines, as the instruction or its descriptor says."""
@@ -204,26 +203,21 @@ class Through(Source):
             fields: dict[str, Any] = dict(key)
             if "start_address" in fields:
                 fields["start_address"] += own.start_address
-            changed = replace(own, **fields)
-            return next(self._under(own, changed, "", _difference(own, changed), key), None)
+            return next(self._under(own, replace(own, **fields), "", key), None)
         ways = chain(self._off_pattern(own), self._phases(own), self.turned())
         return next((way for way in ways if way.key == key), None)
 
     def _candidates(self, own: MatrixDescriptor) -> Iterator[tuple[str, MatrixDescriptor]]:
         """Descriptors that differ in little, the likeliest first."""
-        leading, stride = own.leading_byte_offset, own.stride_byte_offset
-        for factor in (
-            _FIELD,
-            1 / _FIELD,
-            self.tile.format.container_bits / 8 / _FIELD,
-        ):  # twice or never divided; elements
-            fields = (
-                ("stride_byte_offset", stride),
-                ("leading_byte_offset", leading),
-                ("start_address", own.start_address),
-            )
-            changes: list[dict[str, Any]] = [{name: int(value * factor)} for name, value in fields]
-            for change in (*changes, changes[0] | changes[1], changes[0] | changes[1] | changes[2]):
+        begin, leading, stride = own.start_address, own.leading_byte_offset, own.stride_byte_offset
+        # Divided by the unit of a field twice or never; counted in elements.
+        for factor in (_FIELD, 1 / _FIELD, self.tile.format.container_bits / 8 / _FIELD):
+            one: list[dict[str, Any]] = [
+                {"stride_byte_offset": int(stride * factor)},
+                {"leading_byte_offset": int(leading * factor)},
+                {"start_address": int(begin * factor)},
+            ]
+            for change in (*one, one[0] | one[1], one[0] | one[1] | one[2]):
                 yield "DESC_UNITS", replace(own, **change)
         yield "DESC_LBO_SBO", replace(own, leading_byte_offset=stride, stride_byte_offset=leading)
         found = self.found if self.tile.major == "K" else self.found.T

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from tcsim.model.effects import Effects
 from tcsim.ptx.check.layout import descriptors
 from tcsim.ptx.check.layout.cells import Cells
 from tcsim.ptx.check.layout.copies import Copies
@@ -25,9 +24,7 @@ from tcsim.ptx.check.layout.origins import Origins
 from tcsim.ptx.check.layout.sums import Sums
 from tcsim.ptx.check.layout.tiles import View, paired
 from tcsim.ptx.check.state import Issue, Site, State, Touch
-from tcsim.ptx.compile.families import Bound
 from tcsim.ptx.machine.arrays import Array
-from tcsim.ptx.machine.block import Block
 from tcsim.ptx.machine.faults import Stop
 from tcsim.ptx.machine.flights import Flight
 
@@ -54,12 +51,6 @@ class Layout:
     def forget(self, rank: int, offsets: Array, size: int) -> None:
         """Something else than a copy is written."""
         self.origins.forget(rank, offsets, size)
-
-    def moved(self, block: Block, carry: Any, mask: Array, partners: Array | None = None) -> None:
-        """Registers change: those are not followed here."""
-
-    def signalling(self, block: Block, bound: Bound, effects: Effects, threads: Array, mask: Array) -> None:
-        """An instruction of the catalog is done: registers are not followed here."""
 
     def issued(self, issue: Issue) -> None:
         """Work begins."""

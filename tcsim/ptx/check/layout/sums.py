@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -61,11 +62,18 @@ class Side:
 class Record:
     """Something that is wrong if the rest of the launch does not explain it."""
 
+    kind: str  # "one", "both", "again" or "turned"
+    line: int
+    under: tuple[Trial, ...]  # mends with which it is wrong
     report: Callable[[], None]
     wrong: Callable[[], bool]
-    under: tuple[Trial, ...]  # mends with which it is wrong
-    line: int
-    kind: str  # "one", "both", "again" or "turned"
+
+
+class Start(NamedTuple):
+    """Where an operand should have begun."""
+
+    at: int  # the origin
+    begin: int  # the place in shared memory; -1: it does not lie there
 
 
 @dataclass(eq=False)
@@ -75,8 +83,7 @@ class Sum:
     line: int
     a: Side  # of the last one
     b: Side
-    ideal: dict[str, int]  # where they should have begun: origins
-    begins: dict[str, int]  # and the places in shared memory
+    starts: dict[str, Start]  # where they should have begun
     pairs: dict[tuple[int, int], int]  # the slices of each product, and its line
     in_step: bool = False  # whether its first operands begin at the same k
     moved: bool = False  # whether one of them did not begin where it should have
@@ -121,14 +128,13 @@ class Sums:
         own = None if fresh else self.now.get(key)
         if own is None:
             self.forget(key)
-            ideal = {"A": one.at, "B": other.at}
-            begins = {"A": a.begin, "B": b.begin}
+            starts = {"A": Start(one.at, a.begin), "B": Start(other.at, b.begin)}
             pairs = {(one.at, other.at): a.line}
-            self.now[key] = Sum(a.line, one, other, ideal, begins, pairs, self.mends.same_k(a, b), mends=mends)
+            self.now[key] = Sum(a.line, one, other, starts, pairs, self.mends.same_k(a, b), mends=mends)
             return
         step = _Step(self, own, site, own.line, (own.a, own.b), (one, other), mends)
         own.line, own.a, own.b, own.mends = a.line, one, other, mends
-        first = own.pairs.setdefault((one.at, other.at), a.line) if (one.at, other.at) in own.pairs else None
+        first = own.pairs.get((one.at, other.at))
         own.pairs.setdefault((one.at, other.at), a.line)
         if one.goes_on(step.before[0]) and other.goes_on(step.before[1]):
             own.steps += 1
@@ -158,17 +164,18 @@ class Sums:
         side = own.a if view.name == "A" else own.b
         if side.view.found.shape != view.found.shape:
             return None
-        return side, own.begins[view.name], side.moved(own.ideal[view.name] - side.at + side.whole)
+        start = own.starts[view.name]
+        return side, start.begin, side.moved(start.at - side.at + side.whole)
 
     def confirm(self, key: Any) -> None:
         """An operand has left its tile: what went on too far before was wrong."""
         own = self.now.get(key)
-        if own is not None:
-            own.moved = True
-        for record in own.records if own is not None else ():
+        if own is None:
+            return
+        own.moved = True
+        for record in own.records:
             self.settled(record)
-        if own is not None:
-            own.records.clear()
+        own.records.clear()
 
     # --- what is said
 
@@ -216,31 +223,34 @@ class _Step:
         own, (one, other) = self.own, self.now
         if self._turned() or self._widened():
             return
-        far = {side.view.name: side.at - own.ideal[side.view.name] for side in self.now}
-        ideal, begins = own.ideal, own.begins
+        starts = own.starts
         self.as_it_is()
-        if far["A"] % one.step or far["B"] % other.step:
+        far = [side.at - starts[side.view.name].at for side in self.now]
+        if far[0] % one.step or far[1] % other.step:
             self.sums.trials.refute(self.mends)
             return
-        steps = {side.view.name: far[side.view.name] // side.step for side in self.now}
-        whole = len(one.view.k)
-        if steps["A"] == steps["B"]:
-            if steps["A"] != whole and not self._regular():
-                self._both(steps["A"], whole, ideal, begins)
-        else:
-            self._one(steps, whole, ideal, begins)
+        steps, whole = (far[0] // one.step, far[1] // other.step), len(one.view.k)
+        if steps[0] != steps[1]:
+            self._one(steps, whole, starts)
+        elif steps[0] != whole and not self._regular():
+            self._both(steps[0], whole, starts)
 
     def as_it_is(self) -> None:
         """The sum goes on from where the operands begin."""
-        self.own.ideal = {side.view.name: side.at for side in self.now}
-        places = {side.view.name: (side.view.begin, side.view.should) for side in self.now}
-        self.own.begins = {name: begin if should is None else should for name, (begin, should) in places.items()}
+        self.own.starts = {
+            own.name: Start(side.at, own.begin if own.should is None else own.should)
+            for side, own in ((side, side.view) for side in self.now)
+        }
 
     def _should(self, side: Side, target: int, mend: Mend) -> None:
         """An operand should have begun elsewhere."""
-        name = side.view.name
-        self.own.ideal[name], self.own.begins[name] = target, self.sums.mends.begin_with(mend, side.view, target)
+        begin = self.sums.mends.begin_with(mend, side.view, target)
+        self.own.starts[side.view.name] = Start(target, begin)
         self.own.moved = True
+
+    def _record(self, kind: str, report: Callable[[], None], wrong: Callable[[], bool] = lambda: True) -> Record:
+        """That the operands now are wrong."""
+        return Record(kind, self.now[0].view.line, self.mends, report, wrong)
 
     def _regular(self) -> bool:
         """Whether both go on by a slice from where they were, though that was wrong."""
@@ -252,60 +262,54 @@ class _Step:
 
     # --- both
 
-    def _both(self, steps: int, whole: int, ideal: dict[str, int], begins: dict[str, int]) -> None:
+    def _both(self, steps: int, whole: int, starts: dict[str, Start]) -> None:
         """Both go on by the same k, and that is no slice."""
-        sums, one = self.sums, self.now[0]
-        targets = [ideal[side.view.name] + side.whole for side in self.now]
-        by, takes = self._by(one, self.before[0]), whole * one.view.unit
+        sums, unit = self.sums, self.now[0].view.unit
+        further = [starts[side.view.name].at + side.whole - side.at for side in self.now]
+        sides = list(zip(self.now, self.before, further, strict=True))
+        by, takes = self._by(self.now[0], self.before[0]), whole * unit
         said = f"k of A and B goes on by {by}, and each product takes {takes}"
         if 0 < abs(by) < takes:
-            named = [
-                self._report_one(side, target - side.at, said, None, (before, begins))
-                for side, before, target in zip(self.now, self.before, targets, strict=True)
-            ]
+            named = [self._report_one(*own, said, None, starts) for own in sides]
             if not any(named):
-                twice = f"{said}: elements are taken twice"
-                sums.settled(Record(lambda: self._say(twice), lambda: True, self.mends, one.view.line, "both"))
+                sums.settled(self._record("both", partial(self._say, f"{said}: elements are taken twice")))
             return
-        mends = [
-            sums.mends.shifted(side.view, side.moved(target - side.at))
-            for side, target in zip(self.now, targets, strict=True)
-        ]
-        if None in mends:
+        shifted = [sums.mends.shifted(side.view, side.moved(far)) for side, _, far in sides]
+        mends, places = [mend for mend in shifted if mend is not None], []
+        if len(mends) < len(sides):
             return
-        places = []
-        for side, before, target, mend in zip(self.now, self.before, targets, mends, strict=True):
-            assert mend is not None
-            self._should(side, target, mend)
-            own = bytes_of_step(side.view, before.view, begins[side.view.name], self.own.begins[side.view.name])
+        for (side, before, far), mend in zip(sides, mends, strict=True):
+            self._should(side, side.at + far, mend)
+            own = self._bytes(side, before, starts)
             places += [f"{side.view.name} by {own}"] if own else []
         said += f" ({', '.join(places)})" if places else ""
+        why = "elements are left out" if by else "the same elements are taken again"
+        said += f": {why}, and what should come next lies in shared memory and no product takes it"
+        targets = [side.at + far for side, _, far in sides]
+        sums.keep(self.own.records, self._record("both", partial(self._say, said), lambda: not self._taken(targets)))
 
-        def wrong() -> bool:
-            return not any(target in sums.taken[name] for name, target in zip("AB", targets, strict=True))
+    def _taken(self, targets: Iterable[int]) -> bool:
+        """Whether any product takes one of two slices, of A and of B."""
+        return any(target in self.sums.taken[name] for name, target in zip("AB", targets, strict=True))
 
-        def report() -> None:
-            why = "elements are left out" if by else "the same elements are taken again"
-            self._say(f"{said}: {why}, and what should come next lies in shared memory and no product takes it")
-
-        sums.keep(self.own.records, Record(report, wrong, self.mends, one.view.line, "both"))
+    def _bytes(self, side: Side, before: Side, starts: dict[str, Start]) -> str:
+        """How far an operand has gone on in shared memory, in words; starts: where the operands before should have begun."""
+        name = side.view.name
+        return bytes_of_step(side.view, before.view, starts[name].begin, self.own.starts[name].begin)
 
     def again(self, first: int) -> None:
         """Both take slices that they have taken before."""
-        sums, one = self.sums, self.now[0]
-
-        def wrong() -> bool:
-            return next(self._missing(), None) is not None
+        view, opcode = self.now[0].view, self.sums.state.opcode
 
         def report() -> None:
-            takes = len(one.view.k) * one.view.unit
+            takes = len(view.k) * view.unit
             far = next(self._missing()) * takes
             self._say(
-                f"the {takes} elements of k of A and B are those of {sums.state.opcode(first)} again, for the same sum, and no product takes those "
+                f"the {takes} elements of k of A and B are those of {opcode(first)} again, for the same sum, and no product takes those "
                 f"that lie {abs(far)} {'further on' if far > 0 else 'before'} in both"
             )
 
-        sums.keep(self.own.records, Record(report, wrong, self.mends, one.view.line, "again"))
+        self.sums.keep(self.own.records, self._record("again", report, lambda: any(self._missing())))
 
     def _missing(self) -> Iterator[int]:
         """Slices of the same rows of both arrays that no product takes, counted from this one."""
@@ -315,7 +319,7 @@ class _Step:
                 targets = [side.at + sign * far * side.whole for side in self.now]
                 if not all(self._in_rows(side, target) for side, target in zip(self.now, targets, strict=True)):
                     break
-                if not any(target in self.sums.taken[name] for name, target in zip("AB", targets, strict=True)):
+                if not self._taken(targets):
                     yield sign * far
 
     def _in_rows(self, side: Side, target: int) -> bool:
@@ -337,63 +341,51 @@ class _Step:
 
     # --- one of them
 
-    def _one(self, steps: dict[str, int], whole: int, ideal: dict[str, int], begins: dict[str, int]) -> None:
+    def _one(self, steps: tuple[int, int], whole: int, starts: dict[str, Start]) -> None:
         """They do not go on together."""
-        (one, other), (first, second) = self.now, self.before
-        pairs = [(one, first, other), (other, second, one)]
-        for side, before, against in pairs[::-1] if steps["A"] == whole else pairs:
-            name = side.view.name
-            if abs(steps[against.view.name]) != whole:
+        sides = list(zip(self.now, self.before, steps, steps[::-1], self.now[::-1], strict=True))
+        for side, before, own, its, against in sides[::-1] if steps[0] == whole else sides:
+            if abs(its) != whole:
                 continue
-            target = ideal[name] + steps[against.view.name] * side.step
-            takes = steps[against.view.name] * side.view.unit
-            said = (
-                f"k of {name} goes on by {self._by(side, before)} where that of {against.view.name} goes on by {takes}"
-            )
-            later = None if 0 < abs(steps[name]) < whole else (name, target)
-            if self._report_one(side, target - side.at, said, later, (before, begins)):
+            name, target = side.view.name, starts[side.view.name].at + its * side.step
+            said = f"k of {name} goes on by {self._by(side, before)} where that of {against.view.name} goes on by {its * side.view.unit}"
+            later = None if 0 < abs(own) < whole else target
+            if self._report_one(side, before, target - side.at, said, later, starts):
                 return
+        one, other = self.now
         if not self.own.in_step or not self.sums.mends.elsewhere(self.site, one.view, other.view):
             self.sums.trials.refute(self.mends)
 
     def _report_one(
-        self, side: Side, further: int, said: str, later: tuple[str, int] | None, was: tuple[Side, dict[str, int]]
+        self, side: Side, before: Side, further: int, said: str, later: int | None, starts: dict[str, Start]
     ) -> bool:
         """An operand begins at another element than the sum needs, which lies in shared memory.
 
-        later: not wrong if the sum takes that, and slices twice. was: the operand of the product before, and where both should have begun.
+        later: not wrong if the sum takes that, and slices twice. starts: where the operands of the product before should have begun.
         """
-        mend = self.sums.mends.shifted(side.view, side.moved(further))
+        sums, mend = self.sums, self.sums.mends.shifted(side.view, side.moved(further))
         if mend is None:
             return False
         self._should(side, side.at + further, mend)
-        name = side.view.name
-        bytes = bytes_of_step(side.view, was[0].view, was[1][name], self.own.begins[name])
+        bytes, name = self._bytes(side, before, starts), side.view.name
         words = f"{said} ({bytes})" if bytes else said
-
-        def report() -> None:
-            self.sums.mends.behind(self.site, side.view, mend, words, self.last)
-
-        record = Record(report, lambda: later is None or not self._explained(*later), self.mends, side.view.line, "one")
+        report = partial(sums.mends.behind, self.site, side.view, mend, words, self.last)
         if later is None:
-            self.sums.settled(record)
+            sums.settled(self._record("one", report))
         else:
-            self.sums.keep(self.own.records, record)
+            sums.keep(self.own.records, self._record("one", report, partial(self._unexplained, name, later)))
         return True
 
-    def _explained(self, name: str, target: int) -> bool:
-        """Whether a sum takes a slice, and slices with several others: products of numbers in two parts do."""
-        place = "AB".index(name)
-        if all(pair[place] != target for pair in self.own.pairs):
-            return False
-        with_it = [pair[place] for pair in self.own.pairs]
-        return len(set(with_it)) < len(with_it)
+    def _unexplained(self, name: str, target: int) -> bool:
+        """Whether no product of the sum takes a slice, or each takes others: products of numbers in two parts pair slices more than once."""
+        taken = [pair["AB".index(name)] for pair in self.own.pairs]
+        return target not in taken or len(set(taken)) == len(taken)
 
     # --- rows and columns exchanged
 
     def _turned(self) -> bool:
         """Whether one goes on by a slice, and the other one along its rows by as many as a slice has of k."""
-        for side, before, against, its in ((*self.pair(0), *self.pair(1)), (*self.pair(1), *self.pair(0))):
+        for side, before, against, its in zip(self.now, self.before, self.now[::-1], self.before[::-1], strict=True):
             far, steps = side.at - before.at, (against.at - its.at) // against.step
             if abs(steps) != len(side.view.k) or abs(far) == abs(side.whole) or not side.line:
                 continue
@@ -427,10 +419,6 @@ class _Step:
                 return True
         return False
 
-    def pair(self, place: int) -> tuple[Side, Side]:
-        """An operand now and before."""
-        return self.now[place], self.before[place]
-
     def _turn(self, side: Side, against: Side) -> None:
         sums, view, name = self.sums, side.view, side.view.name
         lines = "rows" if name == "A" else "columns"
@@ -446,7 +434,7 @@ class _Step:
             by = view.by if view.by != view.line else 0
             sums.state.report(rule, self.site.block, said, view.line, by, self.site.thread, operand=name.lower())
 
-        sums.keep(self.own.turns, Record(report, lambda: True, self.mends, view.line, "turned"))
+        sums.keep(self.own.turns, self._record("turned", report))
 
 
 def mend_moves(mend: Mend, before: Side, now: Side) -> bool:

@@ -89,70 +89,70 @@ class _Bytes:
 
     rank, warp = 0, np.zeros(1, np.int64)
 
-    def __init__(self, data: Array) -> None:
+    def __init__(self, data: Array | None = None) -> None:
+        """None: zeros, of any number."""
         self._data = data
 
     def read(self, access: Access) -> Array:
         """The bytes."""
-        return self._data.reshape(*access.address.shape, access.size)
+        shape = *access.address.shape, access.size
+        return np.zeros(shape, np.uint8) if self._data is None else self._data.reshape(shape)
 
     def held(self, name: str) -> Array:
         """Nothing is in flight."""
         raise KeyError(name)
 
 
+def _sources(count: int, move: Callable[[Array], Array]) -> Array | None:
+    """As `moved`, of what makes one array."""
+    found = moved(count, lambda data: [move(data)])
+    return None if found is None else found[0]
+
+
 @lru_cache(maxsize=256)
 def loaded(model: Any, form: Form) -> Array | None:
     """Of ldmatrix: which byte of its rows, counted from 1 on, each byte of a lane's registers is (32, bytes)."""
-    (rows,) = model.effects(form, {"address": np.zeros((1, LANES), np.int64)}, _Zeros()).reads
+    (rows,) = model.effects(form, {"address": np.zeros((1, LANES), np.int64)}, _Bytes()).reads
     count = rows.address.size * rows.size
 
-    def load(data: Array) -> list[Array]:
+    def load(data: Array) -> Array:
         found = model.effects(form, {"address": np.zeros((1, LANES), np.int64)}, _Bytes(data)).now.registers["d"]
-        return [np.ascontiguousarray(found).view(np.uint8).reshape(LANES, -1)]
+        return _lane_bytes(found)
 
-    found = moved(count, load)
-    return None if found is None else found[0]
+    return _sources(count, load)
 
 
 @lru_cache(maxsize=64)
 def turned(model: Any, form: Form) -> Array | None:
     """Of movmatrix: which byte of the registers of a warp, counted from 1 on, each byte of a lane's result is (32, bytes)."""
 
-    def turn(data: Array) -> list[Array]:
-        found = model.compute(form, {"a": data.view(np.uint32).reshape(1, LANES, -1)})["d"]
-        return [np.ascontiguousarray(found).view(np.uint8).reshape(LANES, -1)]
+    def turn(data: Array) -> Array:
+        return _lane_bytes(model.compute(form, {"a": data.view(np.uint32).reshape(1, LANES, -1)})["d"])
 
-    found = moved(4 * LANES * model.operands["a"].registers, turn)
-    return None if found is None else found[0]
+    return _sources(4 * LANES * model.operands["a"].registers, turn)
 
 
-class _Zeros(_Bytes):
-    def __init__(self) -> None:
-        super().__init__(np.zeros(0, np.uint8))
-
-    def read(self, access: Access) -> Array:
-        """Zeros."""
-        return np.zeros((*access.address.shape, access.size), np.uint8)
+def _lane_bytes(registers: Array) -> Array:
+    """The bytes of registers, lane by lane."""
+    return np.ascontiguousarray(registers).view(np.uint8).reshape(LANES, -1)
 
 
 @lru_cache(maxsize=256)
 def stored(model: Any, form: Form, registers: int) -> Array | None:
     """Of stmatrix and tcgen05.st: which byte of the registers of a warp, counted from 1 on, each byte of its rows is (rows, size)."""
 
-    def store(data: Array) -> list[Array]:
+    def store(data: Array) -> Array:
         own = data.view(np.uint32).reshape(1, LANES, registers)
         given = {
             "address": np.zeros((1, LANES), np.int64),
             "registers": own,
             "half_split_offset": np.asarray(model.row.shape[1]),
         }
-        effects = model.effects(form, given, _Zeros())
-        writes = effects.now.writes or effects.pending[0].finish(effects.pending[0].fetch(_Zeros())).writes
-        return [writes[0].data.reshape(-1, writes[0].at.size)]
+        effects = model.effects(form, given, _Bytes())
+        writes = effects.now.writes or effects.pending[0].finish(effects.pending[0].fetch(_Bytes())).writes
+        return writes[0].data.reshape(-1, writes[0].at.size)
 
-    found = moved(4 * LANES * registers, store)
-    return None if found is None else found[0]
+    return _sources(4 * LANES * registers, store)
 
 
 @lru_cache(maxsize=512)

@@ -28,9 +28,8 @@ class Mend:
     rule: str
     said: str  # "SBO 1024 instead of 64"
     make: Callable[[], Array | None]
-    how: Hashable = (
-        None  # what is the same whenever the instruction is executed: "16 bytes further on"; None: the words
-    )
+    # What is the same whenever the instruction is executed: "16 bytes further on"; None: the words.
+    how: Hashable = None
 
     @cached_property
     def found(self) -> Array:
@@ -132,11 +131,10 @@ def irregular(view: View, other: View | None) -> str:
         here, there = int(found[row, run] - found[row, 0]), int(found[0, run] - found[0, 0])
         ordered = np.sort(found, 1)
         same = ((ordered - ordered[:, :1]) == (ordered[:1] - ordered[0, 0])).all()
-        why = (
+        exchanged = (
             ": pieces of its rows are exchanged, as by a swizzle that is not the one with which they were written"
-            if same
-            else ""
         )
+        why = exchanged if same else ""
         return (
             f"reads elements that are not rows and columns of one matrix: from {name(row, 0)} to {name(row, run)} it is {here} bytes "
             f"in global memory, and from {begin} to {name(0, run)} {there}{why}"

@@ -14,26 +14,37 @@ from tcsim.ptx.machine.arrays import LANES, Array
 from tcsim.ptx.machine.block import Block
 from tcsim.ptx.machine.faults import Stop
 
-_NAMED, _CLUSTER = "cta", "cluster"
+_NAMED = "cta"
 
 
 @dataclass(eq=False)
-class Phases:
-    """The phases of a named barrier of a block."""
+class Named:
+    """A named barrier of a block."""
 
-    ended: int  # phases that are over
     last: Array  # of each thread: phases that were over when it arrived last; -1: it has not
     met: Array  # of each warp: phases that were over when it last went on from one
     met_clock: Array  # and its clock then
-    # Of each warp that arrives in the phase under way, its clock.
+    ended: int = 0  # phases that are over
+    arrived: dict[int, int] = field(default_factory=dict)  # of each warp that arrived in the phase before, its clock
+    # Of the phase under way:
     arriving: dict[int, int] = field(default_factory=dict)
-    arrived: dict[int, int] = field(default_factory=dict)  # of those of the phase before
+    wanted: int | None = None  # threads that it is for
+    count: int = 0  # and that have arrived
+    lines: Array | None = None  # the instruction at which each thread arrived, if it is .aligned
+    published: Array | None = None
 
     @classmethod
-    def of(cls, threads: int) -> Phases:
-        """Those of a block."""
+    def of(cls, threads: int) -> Named:
+        """That of a block."""
         warps = threads // LANES
-        return cls(0, np.full(threads, -1), np.zeros(warps, np.int64), np.zeros(warps, np.int64))
+        return cls(np.full(threads, -1), np.zeros(warps, np.int64), np.zeros(warps, np.int64))
+
+    def close(self, warps: Array, now: Array) -> None:
+        """The phase under way is over for some warps, by their clocks."""
+        self.ended += 1
+        self.arrived, self.arriving = self.arriving, {}
+        self.wanted, self.count, self.lines, self.published = None, 0, None, None
+        self.met[warps], self.met_clock[warps] = self.ended, now
 
 
 class Barriers:
@@ -41,16 +52,12 @@ class Barriers:
 
     def __init__(self, state: State) -> None:
         self.state = state
-        self._published: dict[tuple[str, int, int], Array] = {}
-        self._counts: dict[tuple[int, int], int] = {}  # by rank and number: threads that the phase under way is for
-        self._arrivals: dict[tuple[int, int], int] = {}  # and those that have arrived
+        self._named: dict[tuple[int, int], Named] = {}  # by rank and number
+        self._published: dict[int, Array] = {}  # by phase of the cluster's
         self._before: dict[int, int] = {}  # by rank: activity up to the last barrier of the whole block
         self._useful: set[int] = set()  # instructions that were such a barrier and ordered something
         self._idle: dict[int, tuple[Block, int]] = {}  # those that did not: where first, how often
         self._over: dict[int, tuple[int, Array]] = {}  # by warp that has ended: cluster phases it was in, what it knew
-        self._phases: dict[tuple[int, int], Phases] = {}  # by rank and number
-        # The instruction at which each thread arrived, if it is .aligned.
-        self._lines: dict[tuple[int, int], Array] = {}
 
     def arrived(self, block: Block, scope: str, number: int, mask: Array) -> None:
         """Threads arrive: they publish what was before."""
@@ -58,42 +65,41 @@ class Barriers:
         some = state.some(block, np.nonzero(mask)[0])
         row = row_of(block.here.opcode) if block.here is not None else None
         relaxed = getattr(row, "sem", "") == "relaxed"
+        own, phase = self._named.get((block.rank, number)), block.cluster.phase
         if scope == _NAMED:
-            key = scope, block.rank, number
-            self._counted(block, number, mask, bool(getattr(row, "aligned", True)))
-            self._follows(block, number, mask, some)
-        else:
-            key = scope, 0, block.cluster.phase
-            if relaxed:
-                state.relaxed.update(dict.fromkeys(some.tolist(), "CLUSTER_BARRIER_RELAXED"))
+            if own is None:
+                own = self._named[block.rank, number] = Named.of(block.threads.count)
+            self._counted(own, block, number, mask, bool(getattr(row, "aligned", True)))
+            self._follows(own, block, number, mask, some)
+        elif relaxed:
+            state.relaxed.update(dict.fromkeys(some.tolist(), "CLUSTER_BARRIER_RELAXED"))
         if not relaxed:
             state.lanes.publishing(*state.bits(block, mask))
         found = state.clocks.published(some, relaxed)
-        before = self._published.get(key)
-        self._published[key] = found if before is None else np.maximum(before, found)
+        if scope == _NAMED and own is not None:
+            own.published = found if own.published is None else np.maximum(own.published, found)
+        else:
+            self._published[phase] = np.maximum(self._published.get(phase, found), found)
 
-    def _counted(self, block: Block, number: int, mask: Array, aligned: bool) -> None:
-        state, key = self.state, (block.rank, number)
+    def _counted(self, own: Named, block: Block, number: int, mask: Array, aligned: bool) -> None:
+        state, thread = self.state, int(np.argmax(mask))
         line, wanted = state.number(block.here), block.barriers.counts[number]
-        before = self._counts.setdefault(key, wanted)
-        if before != wanted:
-            said = f"{state.opcode(line)} is for {wanted} threads, and others have arrived at barrier {number} for {before}"
-            state.report("BARRIER_COUNT", block, said, line, 0, int(np.argmax(mask)))
-        self._arrivals[key] = self._arrivals.get(key, 0) + int(np.count_nonzero(mask))
-        if before == wanted < self._arrivals[key] and wanted:
-            said = f"{state.opcode(line)} is for {wanted} threads, and {self._arrivals[key]} have arrived at barrier {number} in one phase"
-            state.report("BARRIER_COUNT", block, said, line, 0, int(np.argmax(mask)))
-        lines = self._lines.get(key)
-        if lines is None:
-            lines = self._lines[key] = np.zeros(block.threads.count, np.int64)
-        lines[mask] = line if aligned else 0
+        own.wanted = wanted if own.wanted is None else own.wanted
+        own.count += int(np.count_nonzero(mask))
+        said = f"{state.opcode(line)} is for {wanted} threads, and"
+        if own.wanted != wanted:
+            others = f"{said} others have arrived at barrier {number} for {own.wanted}"
+            state.report("BARRIER_COUNT", block, others, line, 0, thread)
+        elif 0 < wanted < own.count:
+            many = f"{said} {own.count} have arrived at barrier {number} in one phase"
+            state.report("BARRIER_COUNT", block, many, line, 0, thread)
+        if own.lines is None:
+            own.lines = np.zeros(block.threads.count, np.int64)
+        own.lines[mask] = line if aligned else 0
 
-    def _follows(self, block: Block, number: int, mask: Array, some: Array) -> None:
+    def _follows(self, own: Named, block: Block, number: int, mask: Array, some: Array) -> None:
         """Whoever arrives has to know that the phase before is over: else the arrival can count for that."""
-        state, key = self.state, (block.rank, number)
-        own = self._phases.get(key)
-        if own is None:
-            own = self._phases[key] = Phases.of(block.threads.count)
+        state = self.state
         warps = some - block.rank * state.per_block
         twice = mask & (own.last == own.ended)
         known = own.met[warps] == own.ended
@@ -107,7 +113,7 @@ class Barriers:
         own.last[mask] = own.ended
         own.arriving.update(zip(some.tolist(), state.clocks.now[some].tolist(), strict=True))
 
-    def _knows(self, block: Block, own: Phases, warp: int) -> bool:
+    def _knows(self, block: Block, own: Named, warp: int) -> bool:
         """Whether a warp comes after one that has gone on from the phase before, or after all arrivals in it."""
         known = self.state.clocks.known[warp, EXECUTED, 1:-1]
         first = block.rank * self.state.per_block
@@ -121,27 +127,23 @@ class Barriers:
         state = self.state
         some = state.some(block, np.nonzero(mask)[0])
         if scope == _NAMED:
-            found = self._published.pop((scope, block.rank, number), None)
-            if found is not None and len(some):
-                state.lanes.learning(*state.bits(block, mask), found)
-                state.clocks.acquire(some, found)
-            if not self._counts.pop((block.rank, number), None):  # it is for all threads that have not ended
+            own = self._named[block.rank, number]
+            if own.published is not None and len(some):
+                state.lanes.learning(*state.bits(block, mask), own.published)
+                state.clocks.acquire(some, own.published)
+            if not own.wanted:  # it is for all threads that have not ended
                 over = (known for warp, (_, known) in self._over.items() if warp // state.per_block == block.rank)
                 self._released_by(over, some)
-            self._arrivals.pop((block.rank, number), None)
-            self._together(block, number, mask)
-            phases = self._phases[block.rank, number]
-            phases.ended += 1
-            phases.arrived, phases.arriving = phases.arriving, {}
-            warps = some - block.rank * state.per_block
-            phases.met[warps], phases.met_clock[warps] = phases.ended, state.clocks.now[some]
+            if own.lines is not None:
+                self._together(block, number, mask, own.lines)
+            own.close(some - block.rank * state.per_block, state.clocks.now[some])
             return
         for phase in (block.cluster.phase - 1, block.cluster.phase - 2):
-            found = self._published.get((scope, 0, phase))
+            found = self._published.get(phase)
             if found is not None:
                 state.lanes.learning(*state.bits(block, mask), found)
                 state.clocks.acquire(some, found)
-        self._published.pop((scope, 0, block.cluster.phase - 3), None)
+        self._published.pop(block.cluster.phase - 3, None)
         self._released_by((known for phases, known in self._over.values() if phases < block.cluster.phase), some)
 
     def exited(self, block: Block, mask: Array) -> None:
@@ -157,11 +159,8 @@ class Barriers:
         for own in over:
             self.state.released[some] = np.maximum(self.state.released[some], own)
 
-    def _together(self, block: Block, number: int, mask: Array) -> None:
+    def _together(self, block: Block, number: int, mask: Array, lines: Array) -> None:
         """All threads of a warp have to arrive at one instruction, if it is .aligned, those of a block at one that is for all of it."""
-        lines = self._lines.pop((block.rank, number), None)
-        if lines is None:
-            return
         each = lines.reshape(-1, LANES)
         first = np.where(each > 0, each, np.iinfo(np.int64).max).min(1)
         last = each.max(1)

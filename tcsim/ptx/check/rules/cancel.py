@@ -43,8 +43,5 @@ class Cancels:
             for rank in np.unique(address >> 24 & 0xFF).tolist():
                 words = state.words("shared", rank)
                 places, _ = words.words(address[address >> 24 & 0xFF == rank] & 0xFFFFFF, at.size)
-                found = words.conflicts_of(places, by, True)
-                if found:
-                    self.conflicts.report(Use.of_work(block, words, places, by, True, rank), found)
-                words.note_landing(places, by)
+                self.conflicts.touch(Use.of_work(block, words, places, by, "write", rank))
         state.following = [work_of(state, warps, [by])]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
 
 from tcsim.ptx.check.clocks import EXECUTED
 from tcsim.ptx.check.conflicts import LANES, Conflict, Lack, Prior
-from tcsim.ptx.check.lanes import READS, WRITES
-from tcsim.ptx.check.operations import READ, WRITTEN, Operation
+from tcsim.ptx.check.lanes import READS, SEVERAL, WRITES
+from tcsim.ptx.check.operations import Operation
 from tcsim.ptx.check.rules.mbarriers import Mbarriers
 from tcsim.ptx.check.state import State
 from tcsim.ptx.check.words import Words
@@ -94,9 +95,11 @@ class Use:
         return cls(block, words, at, threads, line, "write", rank, warps, lanes)
 
     @classmethod
-    def of_work(cls, block: Block, words: Words, at: Array, by: Operation, writes: bool, rank: int) -> Use:
+    def of_work(
+        cls, block: Block, words: Words, at: Array, by: Operation, kind: str, rank: int, lanes: Array | None = None
+    ) -> Use:
         """Words that an operation reads or writes."""
-        return cls(block, words, at, by.threads, by.line, "write" if writes else "read", rank, by.warps, None, by)
+        return cls(block, words, at, by.threads, by.line, kind, rank, by.warps, lanes, by)
 
     @property
     def writes(self) -> bool:
@@ -118,29 +121,37 @@ class Conflicts:
     def __init__(self, state: State, mbarriers: Mbarriers) -> None:
         self.state, self.mbarriers = state, mbarriers
 
-    # --- accesses of warps
+    # --- accesses
 
     def touch(self, use: Use) -> None:
-        """Lanes access words: what is wrong with that, and that they did."""
+        """Words are accessed: what is wrong with that, and that they were."""
         self.judge(use)
         self.note(use)
 
-    def judge(self, use: Use) -> None:
-        """What is wrong with accesses."""
-        found = use.words.conflicts(use.at, use.warps, use.kind != "read", use.kind != "write", use.lanes)
+    def judge(self, use: Use, of: Collection[tuple[Prior, Lack]] | None = None) -> None:
+        """What is wrong with accesses; of: only these kinds of conflict."""
+        by = use.warps if use.by is None else use.by
+        found = use.words.conflicts(use.at, by, use.kind != "read", use.kind != "write", use.lanes)
+        if of is not None:
+            found = [own for own in found if (own.prior, own.lack) in of]
         if found:
             self.report(use, found)
 
     def note(self, use: Use) -> None:
-        """That lanes accessed words."""
-        lanes = self.state.lanes
-        assert use.lanes is not None
-        if use.kind != "write":
-            lanes.touched(use.warps, use.lanes, READS)
-            use.words.note_read(use.at, use.warps, use.line, use.lanes)
-        if use.kind != "read":
-            lanes.touched(use.warps, use.lanes, WRITES)
-            use.words.note_write(use.at, use.warps, use.line, use.lanes)
+        """That words were accessed, or are from now on by an operation."""
+        words, lanes = use.words, self.state.lanes
+        if use.by is not None and use.writes:
+            words.note_landing(use.at, use.by, SEVERAL if use.lanes is None else use.lanes)
+        elif use.by is not None:
+            words.note_fetch(use.at, use.by)
+        else:
+            assert use.lanes is not None
+            if use.kind != "write":
+                lanes.touched(use.warps, use.lanes, READS)
+                words.note_read(use.at, use.warps, use.line, use.lanes)
+            if use.kind != "read":
+                lanes.touched(use.warps, use.lanes, WRITES)
+                words.note_write(use.at, use.warps, use.line, use.lanes)
 
     # --- in words
 
@@ -205,8 +216,7 @@ class Conflicts:
         reason = self.mbarriers.reason(earlier, now) or stale(now, earlier.warps) or stale(earlier.warps, now)
         if reason is not None:
             return Name(*reason)
-        fetched = prior is Prior.FETCHED
-        part = READ if fetched else WRITTEN
+        fetched, part = prior is Prior.FETCHED, prior.part
         if earlier.kind in _WAITED and state.ended_before(earlier, part, now):
             return _EXIT
         if fetched and use.by is not None and use.rank == earlier.rank != use.by.rank and use.words.space == "shared":

@@ -40,17 +40,16 @@ class Deadlocks:
 
     def _object(self, found: Object) -> str:
         """The phase under way: bytes and arrivals, with the instructions that they came from."""
-        parts = []
-        if found.expected or found.delivered:
-            expected, delivered = sum(found.expected.values()), sum(found.delivered.values())
-            parts.append(f"{expected:,} bytes expected{self._by(found.expected)}")
-            parts.append(f"{delivered:,} delivered{self._by(found.delivered)}")
+        parts, now = [], found.now
+        if now.expected or now.delivered:
+            parts.append(f"{now.expected.total():,} bytes expected{self._by(now.expected)}")
+            parts.append(f"{now.delivered.total():,} delivered{self._by(now.delivered)}")
         flying = {own.line: 0 for own in found.flying}
         if flying:
             parts.append(f"in flight: {', '.join(self.state.opcode(line) for line in flying)}")
-        parts.append(f"{sum(found.arrivals.values())} arrived{self._by(found.arrivals)}")
-        if found.former:
-            parts.append(f"in the phase before {sum(found.former.values())}{self._by(found.former)}")
+        parts.append(f"{now.arrivals.total()} arrived{self._by(now.arrivals)}")
+        if found.last.arrivals:
+            parts.append(f"in the phase before {found.last.arrivals.total()}{self._by(found.last.arrivals)}")
         return f"phase {found.ended}: {', '.join(parts)}"
 
     def _by(self, counts: Mapping[int, int]) -> str:
@@ -84,9 +83,9 @@ class Deadlocks:
         if stop is None or stop.name not in ("DEADLOCK", "MBARRIER_FAULT"):
             return
         state = self.state
-        for line, (key, phase) in self.mbarriers.repeated.items():
-            said = f"{state.opcode(line)} asks the mbarrier at {key:#x} for phase {phase}, which its warp has seen complete before"
-            state.findings.report("MBAR_PARITY", said, line, address=key)
+        for line, (own, phase) in self.mbarriers.repeated.items():
+            said = f"{state.opcode(line)} asks {own} for phase {phase}, which its warp has seen complete before"
+            state.findings.report("MBAR_PARITY", said, line, address=own.key)
         if stop.name != "DEADLOCK":
             return
         for block in self.state.blocks:
@@ -132,25 +131,17 @@ class Deadlocks:
             return "MBAR_USED_BEFORE_INIT", f"no mbarrier.init made an object at {key:#x}"
         last = max((own.ended for warp, own in found.passes.items() if warp in warps), default=0)
         if found.ended >= last + 2:
-            return "MBAR_PHASE_ALIAS", (
-                f"phase {last} of the mbarrier at {key:#x} is complete, and so is phase {last + 1}: the parity is that of the phase under way"
-            )
+            said = f"phase {last} of {found} is complete, and so is phase {last + 1}: the parity is that of the phase under way"
+            return "MBAR_PHASE_ALIAS", said
         if found.ended == last + 1:
-            return (
-                "MBAR_PARITY",
-                f"it asks the mbarrier at {key:#x} for phase {found.ended}, and has not seen phase {last} complete",
-            )
+            return "MBAR_PARITY", f"it asks {found} for phase {found.ended}, and has not seen phase {last} complete"
         fields = mbarrier_bits.unpack(block.mbarriers.word(key) & ~1, block.arch)
         pending, left, state = fields["pending"], fields.get("tx_count", 0), self._object(found)
-        if pending and (found.arrivals or found.delivered):
-            return (
-                "MBAR_ARRIVE_MISSING",
-                f"the mbarrier at {key:#x} lacks {pending} arrival{'s' * (pending > 1)}; {state}",
-            )
-        if not pending and left:
-            rule = "MBAR_TX_OVER" if left > 0 else "MBAR_TX_UNDER"
-            whose = self.state.blocks[key >> 24 & 0xFF]
-            self.mbarriers.boxes(key, found, found.ended, found.expected, Site(whose))
-            said = f"lacks {left} bytes" if left > 0 else f"got {-left} bytes too many"
-            return rule, f"the mbarrier at {key:#x} {said}; {state}"
-        return None
+        if pending and (found.now.arrivals or found.now.delivered):
+            return "MBAR_ARRIVE_MISSING", f"{found} lacks {pending} arrival{'s' * (pending > 1)}; {state}"
+        if pending or not left:
+            return None
+        self.mbarriers.boxes(found, found.ended, found.now.expected, Site(self.state.blocks[key >> 24 & 0xFF]))
+        if left > 0:
+            return "MBAR_TX_OVER", f"{found} lacks {left} bytes; {state}"
+        return "MBAR_TX_UNDER", f"{found} got {-left} bytes too many; {state}"

@@ -87,22 +87,23 @@ class Dependents:
 
     def accessed(self, touch: Touch) -> None:
         """Loads, stores and atomics."""
-        if touch.rank < 0 and (self.ledger is not None or self.before is not None):
-            writes = touch.kind != "read"
-            self.global_use(touch.block, touch.offsets, touch.size, touch.warps, touch.line, writes)
+        if touch.rank < 0:
+            self.used(touch)
 
-    def global_use(self, block: Block, addresses: Array, size: int, warps: Array, line: int, writes: bool) -> None:
+    def used(self, touch: Touch) -> None:
         """Warps, or work that they issue, access global memory, elementwise."""
-        state = self.state
+        if self.ledger is None and self.before is None:
+            return
+        state, line, addresses, writes = self.state, touch.line, touch.offsets, touch.kind != "read"
         if self.ledger is not None:
-            self.ledger.note(state.memory, addresses, size, writes)
+            self.ledger.note(state.memory, addresses, touch.size, writes)
         if self.before is None:
             return
-        some, place = np.unique(warps, return_inverse=True)
+        some, place = np.unique(touch.warps, return_inverse=True)
         known = state.clocks.known[some, ORDERED, 1:-1]
         late: Array = np.asarray(~((self._waited > 0) & (known >= self._waited)).any(1))
-        if not late.any() or not self.before.meets(addresses[late[place]], writes, size):
+        if not late.any() or not self.before.meets(addresses[late[place]], writes, touch.size):
             return
         rule, does = ("PDL_WRITE_BEFORE_WAIT", "writes") if writes else ("PDL_WAIT_MISSING", "reads")
         said = f"{state.opcode(line)} {does} global memory that the grid before uses, and no griddepcontrol.wait comes before"
-        state.report(rule, block, said, line, 0, int(some[late][0] % state.per_block) * LANES)
+        state.report(rule, touch.block, said, line, 0, int(some[late][0] % state.per_block) * LANES)

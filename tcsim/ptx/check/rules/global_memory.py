@@ -6,7 +6,7 @@ Other clusters, and other launches, have no clocks here: races between them are 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -16,7 +16,7 @@ from tcsim.core.errors import listing
 from tcsim.memory.windows import SHARED_WINDOW
 from tcsim.model.effects import Access, Effects, Order
 from tcsim.ptx.check.clocks import ORDERED
-from tcsim.ptx.check.conflicts import Conflict, Lack, Prior
+from tcsim.ptx.check.conflicts import Lack, Prior
 from tcsim.ptx.check.operations import Operation
 from tcsim.ptx.check.places import accessors, by_segment
 from tcsim.ptx.check.rules.conflicts import Conflicts, Use
@@ -86,25 +86,18 @@ class GlobalMemory:
     def accessed(self, touch: Touch) -> None:
         """Loads, stores and atomics of warps."""
         if touch.rank < 0 and self.active:
-            self._accessed(touch.block, touch.kind, touch.offsets, touch.size, touch.threads, touch.line)
+            self._accessed(touch)
 
-    def _accessed(self, block: Block, kind: str, addresses: Array, size: int, threads: Array, line: int) -> None:
-        if kind == "read" and not self._memories:
-            return
+    def _accessed(self, touch: Touch) -> None:
+        block, kind, line = touch.block, touch.kind, touch.line
         prior = Prior.LANDED if kind == "read" else Prior.FETCHED
-        for own, segment, words in self._parts(addresses, kind != "read"):
-            at, owner = words.words((addresses[own] - segment.address).astype(np.int64), size)
-            who = threads[own][owner]
+        for own, segment, words in self._parts(touch.offsets, kind != "read"):
+            at, owner = words.words((touch.offsets[own] - segment.address).astype(np.int64), touch.size)
+            who = touch.threads[own][owner]
             use = Use(block, words, at, who, line, kind, block.rank, self.state.warps(block, who))
-            self._report(use, words.conflicts(at, use.warps, use.writes), ((prior, Lack.ORDER),))
+            self.conflicts.judge(use, ((prior, Lack.ORDER),))
             if use.writes:
                 words.note_write(at, use.warps, line)
-
-    def _report(self, use: Use, found: list[Conflict], kinds: Collection[tuple[Prior, Lack]]) -> None:
-        """Conflicts of these kinds."""
-        found = [own for own in found if (own.prior, own.lack) in kinds]
-        if found:
-            self.conflicts.report(use, found)
 
     def performing(self, block: Block, bound: Bound, effects: Effects, threads: Array, mask: Array) -> None:
         """The next instruction begins."""
@@ -122,10 +115,11 @@ class GlobalMemory:
             return
         who = accessors(access, bound, threads, threads, access.address.size)[which]
         if access.proxy != "tensormap":
+            touch = Touch(state, block, kind, -1, addresses, access.size, who, line, block.here)
             if self.party is not None:
-                self.party.global_use(block, kind, addresses, access.size, state.warps(block, who), WEAK)
+                self.party.used(touch, WEAK)
             if self.active:
-                self._accessed(block, kind, addresses, access.size, who, line)
+                self._accessed(touch)
             return
         if not self.active:
             return
@@ -225,11 +219,11 @@ class GlobalMemory:
 
     def _launched(self, block: Block, addresses: Array, size: int, writes: bool, by: Operation) -> None:
         """What an operation reads or writes, for other blocks and other launches."""
-        warps = np.full(len(addresses), by.warps[0])
+        kind, threads = "write" if writes else "read", np.full(len(addresses), by.threads[0])
+        touch = Touch(self.state, block, kind, -1, addresses, size, threads, by.line, block.here)
         if self.party is not None:
-            reach = FAR if block.here is not None and _combines(block.here.opcode) else WEAK
-            self.party.global_use(block, "write" if writes else "read", addresses, size, warps, reach, work=by)
-        self.dependents.global_use(block, addresses, size, warps, by.line, writes)
+            self.party.used(touch, FAR if _combines(touch.opcode) else WEAK, work=by)
+        self.dependents.used(touch)
 
     def _work(self, block: Block, addresses: Array, size: int, mask: Array | None, writes: bool, by: Operation) -> None:
         """What an operation reads or writes; mask: which of the bytes (addresses, size)."""
@@ -243,9 +237,7 @@ class GlobalMemory:
             if writes:
                 words.note_landing(at, by)
             else:
-                self._report(
-                    Use.of_work(block, words, at, by, False, block.rank), words.conflicts_of(at, by, False), _OF_COPIES
-                )
+                self.conflicts.judge(Use.of_work(block, words, at, by, "read", block.rank), _OF_COPIES)
 
     def issued(self, issue: Issue) -> None:
         """Copies that use the maps of their instruction are in flight: these may not be changed."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -29,61 +30,50 @@ class Mbarriers:
         self._known: dict[tuple[int, int, int], int] = {}
         """Of a list of operations, a warp and lanes: how many of them they know."""
         self._stale: dict[int, int] = {}  # by warp whose last wait that passed told it nothing new: the object
-        self.repeated: dict[int, tuple[int, int]] = {}  # by instruction: the object and phase of such a wait
+        self.repeated: dict[int, tuple[Object, int]] = {}  # by instruction: the object and phase of such a wait
+
+    def _report(self, rule: str, key: int, said: str, line: int, other: int, site: Site, **detail: int) -> None:
+        """What is wrong with the use of an object."""
+        self.state.report(rule, site.block, said, line, other, site.thread, address=key, **detail)
 
     def initialise(self, key: int, warp: int, line: int, marker: Operation, site: Site) -> None:
         """mbarrier.init."""
         before = self.live.get(key)
         if before is not None:
             said = (
-                f"the mbarrier at {key:#x} is initialised again; {self.opcode(before.line)} made it, and no mbarrier.inval "
-                "came between"
+                f"{before} is initialised again; {self.opcode(before.line)} made it, and no mbarrier.inval came between"
             )
-            self.state.report("MBAR_REINIT", site.block, said, line, before.line, site.thread, address=key)
+            self._report("MBAR_REINIT", key, said, line, before.line, site)
         nothing = np.zeros_like(self.clocks.known[0])
-        self.live[key] = Object(line, warp, int(self.clocks.now[warp]), marker, nothing, nothing.copy())
+        self.live[key] = Object(key, line, warp, int(self.clocks.now[warp]), marker, nothing, nothing.copy())
 
     def use(self, key: int, warps: Array, line: int, site: Site) -> Object | None:
         """An object that some warps use: it has to be one, and its initialisation to come before."""
         found = self.live.get(key)
         if found is None:
             said = f"{self.opcode(line)} uses {key:#x}, where no mbarrier.init made an object"
-            self.state.report("MBAR_USED_BEFORE_INIT", site.block, said, line, 0, site.thread, address=key)
-            return None
-        if np.count_nonzero(self.clocks.known[warps, INITIALISED, 1 + found.warp] < found.when):
-            said = f"{self.opcode(line)} uses the mbarrier at {key:#x}, and nothing orders {self.opcode(found.line)} before it"
-            self.state.report(
-                "MBAR_USED_BEFORE_INIT_VISIBLE", site.block, said, line, found.line, site.thread, address=key
-            )
+            self._report("MBAR_USED_BEFORE_INIT", key, said, line, 0, site)
+        elif np.count_nonzero(self.clocks.known[warps, INITIALISED, 1 + found.warp] < found.when):
+            said = f"{self.opcode(line)} uses {found}, and nothing orders {self.opcode(found.line)} before it"
+            self._report("MBAR_USED_BEFORE_INIT_VISIBLE", key, said, line, found.line, site)
         return found
 
     def take(
-        self, key: int, found: Object, signal: Signal, count: int, flipped: bool, line: int, warps: Array | None, work: list[Work],
-        site: Site,
+        self, found: Object, signal: Signal, count: int, flipped: bool, line: int, warps: Array | None, work: list[Work], site: Site
     ) -> None:  # fmt: skip
         """A signal of some warps, or of work that is complete (warps: None)."""
         if signal.kind == "expect_tx":
-            found.expected[line] = found.expected.get(line, 0) + count
+            found.now.expected[line] += count
             found.expecting = found.ended
         elif signal.kind == "complete_tx":
-            found.delivered[line] = found.delivered.get(line, 0) + count
-        elif signal.kind in ("arrive", "drop"):
-            found.arrivals[line] = found.arrivals.get(line, 0) + count
-            if warps is not None:
-                closing = found.closing.setdefault(found.ended, {})
-                closing.update(zip(warps.tolist(), self.clocks.now[warps].tolist(), strict=True))
-                found.gathering = np.maximum(found.gathering, self.clocks.published(warps, signal.at.sem == "relaxed"))
-                found.arriving.update(warps.tolist())
-                if found.observed < found.ended:
-                    said = (
-                        f"{self.opcode(line)} arrives in phase {found.ended} of the mbarrier at {key:#x}, and no wait has "
-                        f"found phase {found.ended - 1} complete"
-                    )
-                    self.state.report("MBAR_PHASE_UNOBSERVED", site.block, said, line, 0, site.thread, address=key)
-        if signal.kind == "complete_tx" and work:
-            for copy in work[0].operations[: work[0].count]:
+            found.now.delivered[line] += count
+            for copy in work[0].operations[: work[0].count] if work else ():
                 if found.begun.setdefault(copy.number, found.ended) != found.ended:
-                    self._under(key, copy.line, found.ended - 1, found.before, site)
+                    self._under(found, copy.line, found.ended - 1, found.last.expected, site)
+        elif signal.kind in ("arrive", "drop"):
+            found.now.arrivals[line] += count
+            if warps is not None:
+                self._arrived(found, warps, signal.at.sem == "relaxed", line, site)
         for own in work:
             found.gathering = np.maximum(found.gathering, own.published)
             closing = found.closing.setdefault(found.ended, {})
@@ -92,31 +82,34 @@ class Mbarriers:
                 found.flying = [other for other in found.flying if other not in own.operations[: own.count]]
         found.coming += work
         if flipped:
-            self._ended(key, found, line, site)
+            self._ended(found, line, site)
 
-    def _ended(self, key: int, found: Object, line: int, site: Site) -> None:
+    def _arrived(self, found: Object, warps: Array, relaxed: bool, line: int, site: Site) -> None:
+        """Warps arrive themselves, in a phase before which one has been seen complete."""
+        closing = found.closing.setdefault(found.ended, {})
+        closing.update(zip(warps.tolist(), self.clocks.now[warps].tolist(), strict=True))
+        found.gathering = np.maximum(found.gathering, self.clocks.published(warps, relaxed))
+        found.arriving.update(warps.tolist())
+        if found.observed < found.ended:
+            said = f"{self.opcode(line)} arrives in phase {found.ended} of {found}, and no wait has found phase {found.ended - 1} complete"
+            self._report("MBAR_PHASE_UNOBSERVED", found.key, said, line, 0, site)
+
+    def _ended(self, found: Object, line: int, site: Site) -> None:
         """A phase is complete, by what an instruction does: the next one begins."""
         for warp, last in found.passes.items():
             if last.ended == found.ended and last.clock > found.gathering[EXECUTED, 1 + warp]:
                 why = f"nothing orders that before {self.opcode(line)}, which ends phase {found.ended}"
-                self._late(key, found.ended - 1, last.line, warp, why, line, site.block)
+                self._late(found, found.ended - 1, last.line, warp, why, line, site.block)
         for own in found.flying:
-            if self._phase(own, key, found) <= found.ended:
-                self._under(key, own.line, found.ended, found.expected, site)
-        found.published = np.maximum(found.published, found.gathering)
-        found.complete += found.coming
-        found.coming = []
-        found.former, found.before = found.arrivals, found.expected
-        found.expected, found.delivered, found.arrivals = {}, {}, {}
-        found.ended += 1
-        for kept in (found.views, found.closing):
-            kept.pop(found.ended - _KEPT, None)
+            if found.phase_of(own) <= found.ended:
+                self._under(found, own.line, found.ended, found.now.expected, site)
+        found.close(_KEPT)
 
-    def _late(self, key: int, phase: int, wait: int, warp: int, why: str, line: int, block: Block) -> None:
+    def _late(self, found: Object, phase: int, wait: int, warp: int, why: str, line: int, block: Block) -> None:
         """A wait for a phase may come when the next one is over, too: the parity that it asks for is that of the one after it."""
-        said = f"{self.opcode(wait)} asks the mbarrier at {key:#x} for phase {phase} in warp {warp % self.state.per_block}, and may come two phases late: {why}"
-        thread = warp % self.state.per_block * LANES
-        self.state.report("MBAR_PHASE_ALIAS", block, said, wait, line, thread, address=key)
+        own = warp % self.state.per_block
+        said = f"{self.opcode(wait)} asks {found} for phase {phase} in warp {own}, and may come two phases late: {why}"
+        self._report("MBAR_PHASE_ALIAS", found.key, said, wait, line, Site(block, own * LANES))
 
     def _level(self, found: Object, warp: int) -> int | None:
         """How many phases a warp may know to be complete; None if what is kept does not say.
@@ -133,47 +126,40 @@ class Mbarriers:
                 return level
         return 0 if found.ended <= _KEPT else None
 
-    def _under(self, key: int, line: int, phase: int, expected: dict[int, int], site: Site) -> None:
+    def _under(self, found: Object, line: int, phase: int, expected: Counter[int], site: Site) -> None:
         """A phase ends, or has ended, before the bytes of a copy have come."""
-        said = (
-            f"phase {phase} of the mbarrier at {key:#x} ends before {self.opcode(line)} is done, whose bytes it should wait for: "
-            f"it expects {sum(expected.values())}"
-        )
-        self.state.report("MBAR_TX_UNDER", site.block, said, line, max(expected, default=0), site.thread, address=key)
-        self.boxes(key, self.live[key], phase, expected, site)
+        said = f"phase {phase} of {found} ends before {self.opcode(line)} is done, whose bytes it should wait for: it expects {expected.total()}"
+        self._report("MBAR_TX_UNDER", found.key, said, line, max(expected, default=0), site)
+        self.boxes(found, phase, expected, site)
 
-    def boxes(self, key: int, found: Object, phase: int, expected: Mapping[int, int], site: Site) -> None:
+    def boxes(self, found: Object, phase: int, expected: Counter[int], site: Site) -> None:
         """A phase ends too early, or never: whether it expects another number of bytes than the boxes of its copies have."""
-        copies = [
-            own for own in self.operations.all if (key in dict(own.tells)) and self._phase(own, key, found) == phase
-        ]
+        copies = [own for own in self.operations.all if found.key in dict(own.tells) and found.phase_of(own) == phase]
         boxes = [own.box for own in copies if own.box is not None]
         whole, inside = sum(own[0] for own in boxes), sum(own[1] for own in boxes)
-        total = sum(expected.values())
+        total = expected.total()
         if not boxes or len(boxes) < len(copies) or total == whole:
             return
-        said = f"phase {phase} of the mbarrier at {key:#x} expects {total} bytes, and the boxes that are copied in it have {whole}"
+        said = f"phase {phase} of {found} expects {total} bytes, and the boxes that are copied in it have {whole}"
         if inside < whole:
             said += f", of which {inside} lie in the tensor: a box counts as a whole"
         line, other = copies[-1].line, max(expected, default=0)
-        self.state.report(
-            "TMA_BOX_BYTES", site.block, said, line, other, site.thread, address=key, expected=total, boxes=whole
-        )
+        self._report("TMA_BOX_BYTES", found.key, said, line, other, site, expected=total, boxes=whole)
 
     def ended(self, stop: Stop | None) -> None:
         """The cluster has ended: what is left in those that it has."""
         for key, found in self.live.items() if stop is None else ():
-            self.over(key, found, self.state.blocks[key >> 24 & 0xFF])
+            self.over(found, self.state.blocks[key >> 24 & 0xFF])
 
-    def over(self, key: int, found: Object, block: Block) -> None:
+    def over(self, found: Object, block: Block) -> None:
         """An object is done with: bytes that came and that no phase expects are left."""
-        left = sum(found.delivered.values()) - sum(found.expected.values())
+        left = found.now.delivered.total() - found.now.expected.total()
         if left > 0:
-            line = max(found.delivered)
-            said = f"the mbarrier at {key:#x} got {left} bytes, at the last from {self.opcode(line)}, that no phase expects"
-            self.state.report("MBAR_TX_UNDER", block, said, line, max(found.before, default=0), None, address=key)
+            line, before = max(found.now.delivered), found.last.expected
+            said = f"{found} got {left} bytes, at the last from {self.opcode(line)}, that no phase expects"
+            self._report("MBAR_TX_UNDER", found.key, said, line, max(before, default=0), Site(block))
             if found.ended:
-                self.boxes(key, found, found.ended - 1, found.before, Site(block))
+                self.boxes(found, found.ended - 1, before, Site(block))
 
     @staticmethod
     def told(block: Block, signal: Signal, threads: Array) -> list[tuple[int, Array]]:
@@ -198,19 +184,13 @@ class Mbarriers:
             own.tells += ((key, found.ended),)
             if own.proxy == "async" and not found.fenced:
                 found.fenced = True
-                said = f"{self.opcode(own.line)} tells the mbarrier at {key:#x}, and no fence.mbarrier_init or fence.proxy.async follows {self.opcode(found.line)}"
-                self.state.report("MBAR_INIT_NOT_FENCED", block, said, found.line, own.line, address=key)
+                said = f"{self.opcode(own.line)} tells {found}, and no fence.mbarrier_init or fence.proxy.async follows {self.opcode(found.line)}"
+                self._report("MBAR_INIT_NOT_FENCED", key, said, found.line, own.line, Site(block))
             found.arriving.update(own.warps.tolist())
             if own.kind == "":
                 found.flying.append(own)
 
-    @staticmethod
-    def _phase(own: Operation, key: int, found: Object) -> int:
-        """The phase that waits for an operation: the one under way when it was issued, or the one that expected its bytes."""
-        phase = next(phase for each, phase in own.tells if each == key)
-        return found.expecting if 0 <= found.expecting < phase and own.kind == "" else phase
-
-    def seen(self, key: int, found: Object, warps: Array, lanes: Array, relaxed: bool, line: int, block: Block) -> None:
+    def seen(self, found: Object, warps: Array, lanes: Array, relaxed: bool, line: int, block: Block) -> None:
         """Some warps, or some lanes of each (as bits), see a phase complete: they learn what came before it."""
         for warp in warps.tolist() if found.ended > 2 else ():
             before = found.passes.get(warp)
@@ -218,7 +198,7 @@ class Mbarriers:
                 continue
             level = self._level(found, warp)
             if level is not None and level < found.ended - 2 and (found.ended - 1 - level) % 2 == 0:
-                self._late(key, level, line, warp, f"phase {found.ended - 1} is over", 0, block)
+                self._late(found, level, line, warp, f"phase {found.ended - 1} is over", 0, block)
         self.clocks.acquire(warps, found.published, relaxed)
         found.observed = max(found.observed, found.ended)
         moment = len(self.operations.all)
@@ -228,8 +208,8 @@ class Mbarriers:
             found.views.setdefault(found.ended, {}).setdefault(warp, int(self.clocks.now[warp]))
             found.passes[warp] = Pass(int(self.clocks.now[warp]), moment, found.ended, line)
             if before is not None and before.ended == found.ended:
-                self._stale[warp] = key
-                self.repeated.setdefault(line, (key, found.ended - 1))
+                self._stale[warp] = found.key
+                self.repeated.setdefault(line, (found, found.ended - 1))
             else:
                 self._stale.pop(warp, None)
             untold.setdefault((own, found.told.get((warp, own), 0)), []).append(warp)
@@ -258,15 +238,15 @@ class Mbarriers:
             found = self.live.get(key)
             if found is None:
                 continue
-            phase = self._phase(operation, key, found)
+            phase = found.phase_of(operation)
             for warp, own in found.passes.items():
                 before = warp in warps or (self.clocks.known[warps, EXECUTED, 1 + warp] >= own.clock).any()
                 if not before or own.moment <= operation.number:
                     continue
                 if own.ended <= phase:
-                    return "MBAR_PARITY", f"{self._repeats(key, own)}, not for phase {phase}", own.line
+                    return "MBAR_PARITY", f"{self._repeats(found, own)}, not for phase {phase}", own.line
                 if operation.kind == "":
-                    return "MBAR_TX_UNDER", f"phase {phase} of the mbarrier at {key:#x} ended without its bytes", 0
+                    return "MBAR_TX_UNDER", f"phase {phase} of {found} ended without its bytes", 0
         return None
 
     def stale(self, warps: Array, others: Array) -> tuple[str, str, int] | None:
@@ -275,12 +255,11 @@ class Mbarriers:
         A wait that found again the phase complete that the warp had seen before, at an mbarrier where one of the others arrives.
         """
         for warp in warps.tolist():
-            key = self._stale.get(warp, -1)
-            found = self.live.get(key)
+            found = self.live.get(self._stale.get(warp, -1))
             if found is not None and not found.arriving.isdisjoint(others.tolist()):
                 own = found.passes[warp]
-                return "MBAR_PARITY", self._repeats(key, own), own.line
+                return "MBAR_PARITY", self._repeats(found, own), own.line
         return None
 
-    def _repeats(self, key: int, own: Pass) -> str:
-        return f"{self.opcode(own.line)} asked the mbarrier at {key:#x} for phase {own.ended - 1}, which was complete before"
+    def _repeats(self, found: Object, own: Pass) -> str:
+        return f"{self.opcode(own.line)} asked {found} for phase {own.ended - 1}, which was complete before"

@@ -150,20 +150,13 @@ class Party:
             for address in np.unique(addresses).tolist():
                 self.races.flags[address] = max(self.races.flags.get(address, 0), self.released[-1][0])
 
-    def fenced(self, block: Block, mask: Array) -> None:
-        """membar."""
-        scope = scope_of(block.here.opcode) if block.here is not None else "cta"
-        self._fence(self.state.some(block, np.flatnonzero(mask)), scope, block.here)
-
     def ordered(self, block: Block, order: Order, threads: Array) -> None:
-        """Other fences."""
-        if order.kind in FENCES:
-            self._fence(self.state.some(block, threads), order.scope, block.here)
-
-    def _fence(self, warps: Array, scope: str, item: Instruction | None) -> None:
-        """A fence, before the clocks count it."""
-        if scope not in ("gpu", "sys"):
-            self.narrow(warps, item)
+        """Fences, before the clocks count them."""
+        if order.kind not in FENCES:
+            return
+        warps = self.state.some(block, threads)
+        if order.scope not in ("gpu", "sys"):
+            self.narrow(warps, block.here)
             return
         known = np.maximum(self.clocks.known[warps], self.clocks.heard[warps])[:, _KINDS]
         self.acquires |= self.told
@@ -185,39 +178,36 @@ class Party:
         """Loads, stores and atomics, with what they acquire and release."""
         if touch.rank >= 0:
             return
-        block, kind, addresses, opcode = touch.block, touch.kind, touch.offsets, touch.opcode
-        strong, reads, acquires, releases = order_of(opcode)
-        reach, some = _REACH.get(scope_of(opcode), FAR) if strong else WEAK, touch.some
+        kind, addresses, some = touch.kind, touch.offsets, touch.some
+        strong, reads, acquires, releases = order_of(touch.opcode)
+        reach = _REACH.get(scope_of(touch.opcode), FAR) if strong else WEAK
         far = reach == FAR
         if far and kind != "write" and reads:
             self.acquire(some, addresses, acquires)
         elif not far and (acquires or releases):
-            self.narrow(some, block.here)
-        self.global_use(block, kind, addresses, touch.size, touch.warps, reach, strong and reads)
+            self.narrow(some, touch.item)
+        self.used(touch, reach, strong and reads)
         if far and kind != "read":
             self.release(some, addresses, releases)
 
-    def global_use(
-        self, block: Block, kind: str, addresses: Array, size: int, warps: Array, reach: int, observes: bool = False,
-        work: Operation | None = None,
-    ) -> None:  # fmt: skip
+    def used(self, touch: Touch, reach: int, observes: bool = False, work: Operation | None = None) -> None:
         """Warps access global memory, elementwise: what is wrong with that, and that they did.
 
         observes: they see who wrote it. work: the operation that does it.
         """
-        races, copies = self.races, work is not None and work.proxy == "async"
+        races, copies, kind, warps = self.races, work is not None and work.proxy == "async", touch.kind, touch.warps
         store = work if copies and kind != "read" else None
-        for own, segment in by_segment(self.state.memory, addresses):
+        for own, segment in by_segment(self.state.memory, touch.offsets):
             accesses, start = races.accesses(segment), segment.address
-            first = (addresses[own] - start).astype(np.int64) // races.unit
-            each = max(1, size // races.unit)
+            first = (touch.offsets[own] - start).astype(np.int64) // races.unit
+            each = max(1, touch.size // races.unit)
             at = (first[:, None] + np.arange(each)).reshape(-1)
             at, who = np.minimum(at, len(accesses.written) - 1), np.repeat(warps[own], each)
-            self._judge(block, kind, accesses, at, who, start, reach, copies and kind == "read")
+            self._judge(touch, accesses, at, who, start, reach, copies and kind == "read")
             events = np.zeros(self.warps, np.int32)
             for warp in np.unique(who).tolist():
                 when = int(self.clocks.now[warp])
-                events[warp] = races.number(Event(self, warp, when, block.here, reach, block.index, store))
+                events[warp] = races.number(Event(self, warp, when, touch.item, reach, touch.block.index, store))
             if observes and kind != "write":
                 for number, warp in np.unique(np.stack((accesses.written[at], who)), axis=1).T.tolist():
                     event, own = races.events[number], races.events[events[warp]]
@@ -232,11 +222,11 @@ class Party:
                 accesses.written[at] = events[who]
 
     def _judge(
-        self, block: Block, kind: str, accesses: Accesses, at: Array, warps: Array, start: int, reach: int, copied: bool
-    ) -> None:  # fmt: skip
+        self, touch: Touch, accesses: Accesses, at: Array, warps: Array, start: int, reach: int, copied: bool
+    ) -> None:
         """copied: read by a bulk copy."""
         for does, earlier in (("written", accesses.written), ("read", accesses.read), ("read", accesses.read_before)):
-            if does == "read" and kind == "read":
+            if does == touch.kind == "read":
                 return
             numbers = earlier[at]
             places = np.flatnonzero((numbers != 0) & (self.races.owners[numbers] != self.first + warps))
@@ -250,10 +240,10 @@ class Party:
                 if self._before(event, warp):
                     named = None if event.by is self else self._unfinished(event, warp, copied)
                 else:
-                    named = self._name(event, warp, reach, block.index)
+                    named = self._name(event, warp, reach, touch.block.index)
                 if named is not None:
                     where = start + int(at[place]) * self.races.unit
-                    self._report(block, kind, does, event, warp, where, *named)
+                    self._report(touch, does, event, warp, where, *named)
 
     def _observed(self, number: int, warp: int) -> bool:
         """Whether a warp has seen what an event wrote, or comes after one that has."""
@@ -308,14 +298,12 @@ class Party:
 
     # --- names
 
-    def _report(
-        self, block: Block, kind: str, does: str, event: Event, warp: int, where: int, name: str, missing: str
-    ) -> None:
-        state = self.state
-        line, other = state.number(block.here), state.number(event.item)
+    def _report(self, touch: Touch, does: str, event: Event, warp: int, where: int, name: str, missing: str) -> None:
+        state, block = self.state, touch.block
+        line, other = touch.line, state.number(event.item)
         whose = "" if event.block == block.index else f" in block {event.block}"
         said = (
-            f"{state.opcode(line)} {'reads' if kind == 'read' else 'writes'} global memory at {where:#x}, "
+            f"{state.opcode(line)} {'reads' if touch.kind == 'read' else 'writes'} global memory at {where:#x}, "
             f"{does} by {state.opcode(other)}{whose}: {missing}"
         )
         thread = warp % state.per_block * LANES

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tcsim.model.effects import Access, Effects
-from tcsim.ptx.check.lanes import SEVERAL, several
+from tcsim.ptx.check.lanes import several
 from tcsim.ptx.check.layout.layout import Layout
 from tcsim.ptx.check.places import EXTENTS
 from tcsim.ptx.check.rules.cluster import Reaches
@@ -82,16 +82,17 @@ class Shared:
         """Work reads and writes from now on, at any time until somebody knows that it is done."""
         pending = issue.flight.pending
         both = {id(access) for access in pending.reads} & {id(access) for access in pending.writes}
-        for accesses, writes in ((pending.reads, False), (pending.writes, True)):
-            for access in accesses:
-                if access.space in ("global", "generic"):
-                    self.beyond.reached(issue, access, writes)
-                if access.space in ("shared", "generic", "tmem") and (writes or id(access) not in both):
-                    self._work(issue, access, writes, not writes or id(access) in both)
+        reads = [(access, "read") for access in pending.reads]
+        writes = [(access, "atomic" if id(access) in both else "write") for access in pending.writes]
+        for access, kind in (*reads, *writes):
+            if access.space in ("global", "generic"):
+                self.beyond.reached(issue, access, kind != "read")
+            if access.space in ("shared", "generic", "tmem") and (kind != "read" or id(access) not in both):
+                self._work(issue, access, kind)
 
-    def _work(self, issue: Issue, access: Access, writes: bool, reads: bool) -> None:
+    def _work(self, issue: Issue, access: Access, kind: str) -> None:
         state, flight, made, line = self.state, issue.flight, issue.made, issue.line
-        block, base = flight.block, flight.block.rank * state.per_block
+        block, base, writes = flight.block, flight.block.rank * state.per_block, kind != "read"
         space = "tmem" if access.space == "tmem" else "shared"
         for own in EXTENTS.of(block, flight.bound, access, flight.threads, flight.asked, state.words):
             words = state.words(space, own.rank)
@@ -110,7 +111,7 @@ class Shared:
                 and flight.bound.lanes == 1
                 and space == "shared"
                 and all(by.proxy == "generic" for by in made.values())
-                and not words.conflicts(own.at, own.units + base, writes, reads, own.lanes)
+                and not words.conflicts(own.at, own.units + base, writes, kind != "write", own.lanes)
             ):
                 words.note_all(own.at, made, own.units + base, writes, own.lanes)
                 continue
@@ -121,10 +122,4 @@ class Shared:
                 lanes: Array | None = None
                 if by.each and space == "shared":
                     lanes = (own.threads[here] if len(by.threads) > 1 else by.threads) % LANES
-                found = words.conflicts_of(mine, by, writes, reads, lanes)
-                if found:
-                    self.conflicts.report(Use.of_work(block, words, mine, by, writes, own.rank), found)
-                if writes:
-                    words.note_landing(mine, by, SEVERAL if lanes is None else lanes)
-                else:
-                    words.note_fetch(mine, by)
+                self.conflicts.touch(Use.of_work(block, words, mine, by, kind, own.rank, lanes))

@@ -7,7 +7,7 @@ from itertools import chain
 import numpy as np
 
 from tcsim.model.effects import Access, Effects, Pending, Signal
-from tcsim.ptx.check.lanes import EVERY, mask_of
+from tcsim.ptx.check.lanes import EVERY
 from tcsim.ptx.check.objects import Work, flipped
 from tcsim.ptx.check.operations import Operation
 from tcsim.ptx.check.rules.cluster import Reaches
@@ -121,17 +121,17 @@ class Signals:
                 found = self.mbarriers.use(key, state.some(block, asking), line, Site(block, thread))
                 if key >> 24 & 0xFF != block.rank:
                     self._remote(block, bound, seen.at, key, line, thread, False)
-                done = mask_of(block.threads.count, asking[complete[own]])
-                if found is None or not done.any():
+                done = asking[complete[own]]
+                if found is None or not len(done):
                     continue
                 relaxed = seen.at.sem == "relaxed"
-                warps, lanes, alive = state.bits(block, done)
+                warps, lanes, alive = state.lanes_of(block, done)
                 if relaxed:
                     state.relaxed.update(dict.fromkeys(warps.tolist(), "MBAR_RELAXED"))
                 else:
                     state.lanes.learning(warps, lanes, alive, found.published)
                 whole = np.where(lanes == alive, EVERY, lanes)
-                self.mbarriers.seen(key, found, warps, whole, relaxed, line, block)
+                self.mbarriers.seen(found, warps, whole, relaxed, line, block)
 
     def signalled(
         self, block: Block, signal: Signal, key: int, count: int, before: int, after: int, threads: Array
@@ -153,11 +153,11 @@ class Signals:
             if signal.at.sem == "relaxed":
                 state.relaxed.update(dict.fromkeys(warps.tolist(), "MBAR_RELAXED"))
             else:
-                state.lanes.publishing(*state.bits(block, mask_of(block.threads.count, threads)))
+                state.lanes.publishing(*state.lanes_of(block, threads))
         if following and following[0].operations:
             line = following[0].operations[-1].line
         own, ends = warps if following is None else None, flipped(before, after)
-        self.mbarriers.take(key, found, signal, count, ends, line, own, following or [], Site(block, int(threads[0])))
+        self.mbarriers.take(found, signal, count, ends, line, own, following or [], Site(block, int(threads[0])))
 
     def _object(self, block: Block, made: bool, key: int, line: int, warps: Array, threads: Array) -> None:
         """mbarrier.init and mbarrier.inval: the words of the object are written."""
@@ -176,7 +176,7 @@ class Signals:
         self.mbarriers.use(key, warps, line, Site(block, thread))
         ended = state.mbarriers.pop(key, None)
         if ended is not None:
-            self.mbarriers.over(key, ended, block)
+            self.mbarriers.over(ended, block)
         words.note_write(places, use.warps, line)
 
 

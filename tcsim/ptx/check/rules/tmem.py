@@ -6,7 +6,7 @@ import numpy as np
 
 from tcsim.model.effects import Access, Effects, Outcome, Resource
 from tcsim.ptx.check.clocks import EXECUTED
-from tcsim.ptx.check.conflicts import Lack
+from tcsim.ptx.check.conflicts import Lack, Prior
 from tcsim.ptx.check.lanes import EACH
 from tcsim.ptx.check.rules.conflicts import Conflicts, Use
 from tcsim.ptx.check.state import State
@@ -16,6 +16,8 @@ from tcsim.ptx.machine.block import Block
 from tcsim.ptx.machine.tensor_memory import COLUMNS
 
 _LANES = 128
+_IN_FLIGHT = ((Prior.LANDED, Lack.ORDER), (Prior.FETCHED, Lack.ORDER))
+"""What may not be pending where columns are given back."""
 
 
 class TensorMemory:
@@ -99,9 +101,7 @@ class TensorMemory:
         """Giving columns back is like writing them: nothing may be in flight there."""
         words, warp = self.state.words("tmem", block.rank), self.state.some(block, threads)[0]
         use = Use.of_one(block, words, _words(first, count), warp, int(threads[0]), line, block.rank)
-        found = [own for own in words.conflicts(use.at, use.warps, True) if own.prior.work and own.lack is Lack.ORDER]
-        if found:
-            self.conflicts.report(use, found)
+        self.conflicts.judge(use, _IN_FLIGHT)
 
     def used(self, block: Block, rank: int, offsets: Array, size: int, line: int) -> None:
         """Work touches columns, which have to be taken."""
