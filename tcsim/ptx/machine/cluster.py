@@ -89,9 +89,7 @@ class Cluster:
         They are tired after `shift` instructions. `spend` is called with the number of instructions executed, and may raise Stop. Raises Stop for a fault or a deadlock.
         """
         self.stirred = self.tired = False
-        if self.watch is not None:  # what it polls was written
-            self.watch = None
-            self._calm()
+        self.watch = None
         done = 0
         while True:
             busy = waited = False
@@ -110,7 +108,8 @@ class Cluster:
                     elif self._spins():
                         if not any(own.meeting.meet() for own in self.blocks) and not self.queue.force():
                             spaces = self.blocks[0].spaces
-                            self.watch = spaces.memory.watches.over(spaces.polled or Polled())
+                            self.watch = spaces.memory.watches.over(spaces.polled)
+                            self._calm()
                             return False
                         self._calm()
                     if self.turns >= (TURNS if self.queue.flights else MANY_TURNS):

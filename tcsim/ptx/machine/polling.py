@@ -7,8 +7,8 @@ import numpy as np
 from tcsim.ptx.machine.arrays import Array
 
 _GRANULE = np.uint64(4)  # bits of an address that are not told apart: 16 bytes
-MOST_POLLED = 1 << 16
-"""Pieces of memory that a cluster may poll and rest: one that reads more is at work, not waiting."""
+MOST_POLLED = 1 << 21
+"""Accesses after which a cluster that only reads is at work, not waiting: it does not rest."""
 
 
 class Polled:
@@ -24,19 +24,22 @@ class Polled:
 
     def __init__(self) -> None:
         self._noted = [np.zeros(0, np.uint64)]
-        self._count = 0
-        self.many = False  # whether there are too many to be told
+        self._left = MOST_POLLED
+
+    @property
+    def many(self) -> bool:
+        """Whether there were too many accesses to be noted."""
+        return self._left < 0
 
     def note(self, addresses: Array) -> None:
         """Accesses that do not cross pieces."""
-        if self.many:
+        if self._left < 0:
             return
-        self._noted.append(addresses >> _GRANULE)
-        self._count += len(addresses)
-        if self._count > 4 * MOST_POLLED:
-            self._noted = [self.pieces]
-            self._count = len(self._noted[0])
-            self.many = self._count > MOST_POLLED
+        self._left -= len(addresses)
+        if self._left < 0:
+            self._noted.clear()
+        else:
+            self._noted.append(addresses >> _GRANULE)
 
     @property
     def pieces(self) -> Array:
@@ -74,11 +77,13 @@ class Watches:
     def __init__(self) -> None:
         self._live: dict[bytes, Watch] = {}
 
-    def over(self, polled: Polled) -> Watch:
-        """A watch over what was polled; one that is touched if that was too much to tell."""
+    def over(self, polled: Polled | None) -> Watch:
+        """A watch over what was polled; one that is touched if that is not known."""
+        if polled is None or polled.many:
+            return Watch(np.zeros(0, np.uint64), touched=True)
         pieces = polled.pieces
-        if polled.many or not len(pieces):
-            return Watch(pieces, polled.many)
+        if not len(pieces):
+            return Watch(pieces)
         return self._live.setdefault(pieces.tobytes(), Watch(pieces))
 
     def see(self, addresses: Array) -> None:
