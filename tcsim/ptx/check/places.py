@@ -103,7 +103,7 @@ def parts(block: Block, bound: Bound, access: Access, threads: Array, asked: Arr
     if access.space not in ("shared", "generic", "tmem"):
         return []
     return [
-        (own.rank, own.offsets, access.size, own.mask, accessors(own.at, bound, threads, asked, own.total)[own.which])
+        (own.rank, own.offsets, own.at.size, own.mask, accessors(own.at, bound, threads, asked, own.total)[own.which])
         for own in shares(block, access)
     ]
 
