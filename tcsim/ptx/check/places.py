@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from tcsim.memory.windows import SHARED_WINDOW
 from tcsim.model.effects import Access
 from tcsim.ptx.check.words import Words
 from tcsim.ptx.compile.families import Bound
-from tcsim.ptx.machine.arrays import LANES, Array, distinct
+from tcsim.ptx.machine.arrays import LANES, Array, each_once
 from tcsim.ptx.machine.block import Block
 from tcsim.ptx.machine.memory import Memory, Segment
 
@@ -102,29 +102,40 @@ def parts(block: Block, bound: Bound, access: Access, threads: Array, asked: Arr
     """(rank, offsets, size, mask of bytes, threads) of an access to shared or Tensor Memory: by block."""
     if access.space not in ("shared", "generic", "tmem"):
         return []
-    found = []
+    return [
+        (own.rank, own.offsets, own.at.size, own.mask, accessors(own.at, bound, threads, asked, own.total)[own.which])
+        for own in shares(block, access)
+    ]
+
+
+class Share(NamedTuple):
+    """What lies in the memory of one block, of one copy of an access."""
+
+    at: Access  # the copy
+    total: int  # its addresses
+    rank: int
+    which: Any  # of the addresses
+    offsets: Array  # of these
+    mask: Array | None  # which bytes (addresses, size); None: all
+
+
+def shares(block: Block, access: Access) -> Iterator[Share]:
+    """Where an access to shared or Tensor Memory lies: by copy and block."""
     for at in block.octets.copies(access):
         address, cta = block.octets.places(at)
-        who = accessors(at, bound, threads, asked, len(address))
-        mask = None
-        if at.mask is not None:
-            mask = np.broadcast_to(at.mask, (*at.address.shape, at.size)).reshape(-1, at.size)
+        mask = at.mask
+        if mask is not None:
+            mask = np.broadcast_to(mask, (*at.address.shape, at.size)).reshape(-1, at.size)
+        ranks, offsets = address >> 24 & 0xFF, address & 0xFFFFFF
         if at.space == "tmem":
-            ranks = cta if cta is not None else np.full(len(address), block.rank)
-            offsets = address
-        else:
-            ranks, offsets = address >> 24 & 0xFF, address & 0xFFFFFF
-            if at.space == "generic":
-                ranks = np.where(address >> 48 == SHARED_WINDOW >> 48, ranks, -1)
-        first = int(ranks[0]) if len(ranks) else -1
-        if (ranks == first).all():
-            if first >= 0:
-                found.append((first, offsets, at.size, mask, who))
-            continue
-        for rank in distinct(ranks[ranks >= 0]).tolist():
-            own = ranks == rank
-            found.append((rank, offsets[own], at.size, None if mask is None else mask[own], who[own]))
-    return found
+            ranks, offsets = np.full(len(address), block.rank) if cta is None else cta, address
+        elif at.space == "generic":
+            ranks = np.where(address >> 48 == SHARED_WINDOW >> 48, ranks, -1)
+        there = each_once(ranks)
+        for rank in there:
+            which = ranks == rank if len(there) > 1 else slice(None)
+            if rank >= 0:
+                yield Share(at, len(ranks), rank, which, offsets[which], None if mask is None else mask[which])
 
 
 def accessors(at: Access, bound: Bound, threads: Array, asked: Array, count: int) -> Array:

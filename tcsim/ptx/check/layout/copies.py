@@ -10,7 +10,8 @@ from tcsim.ptx.check.layout.cells import Cells
 from tcsim.ptx.check.layout.descriptors import UNIT
 from tcsim.ptx.check.layout.origins import Origins
 from tcsim.ptx.check.layout.tiles import FILL, pitch_of, pitch_of_pieces
-from tcsim.ptx.machine.arrays import Array, each_once
+from tcsim.ptx.check.places import shares
+from tcsim.ptx.machine.arrays import Array
 from tcsim.ptx.machine.block import Block
 from tcsim.ptx.machine.flights import Flight
 
@@ -118,28 +119,19 @@ class Copies:
 
     def _put(self, block: Block, access: Access, origins: Array | None, unit: int, line: int, pitch: int = 0) -> None:
         """An access writes bytes with origins, of each unit of them (accesses, units); None: they are not known."""
-        for at in block.octets.copies(access):
-            address, cta = block.octets.places(at)
-            ranks, offsets = address >> 24 & 0xFF, address & 0xFFFFFF
-            if at.space == "tmem":
-                ranks, offsets = np.full(len(address), block.rank) if cta is None else cta, address
-            mask = np.ones((len(address), at.size), bool)
-            if at.mask is not None:
-                mask = np.broadcast_to(at.mask, (*at.address.shape, at.size)).reshape(mask.shape)
-            there = each_once(ranks)
-            for rank in there:
-                own = ranks == rank if len(there) > 1 else slice(None)
-                begins, mine = offsets[own].astype(np.int64), mask[own, ::unit]
-                found = origins if origins is None or len(origins) != len(ranks) else origins[own]
-                places = begins[:, None] + np.arange(0, at.size, unit)
-                if rank >= len(self.origins.state.blocks):
-                    continue
-                if self.cells is not None and at.space == "tmem" and found is not None:
-                    self.cells.note(rank, places[mine], found[mine], line)
-                elif found is None or found.shape != places.shape or (begins % unit).any() or not mine.any():
-                    self.origins.forget(rank, begins, at.size)
-                else:
-                    self.origins.note(rank, places[mine], found[mine], unit, line, pitch)
+        for own in shares(block, access):
+            if own.rank >= len(self.origins.state.blocks):
+                continue
+            begins = own.offsets.astype(np.int64)
+            places = begins[:, None] + np.arange(0, own.at.size, unit)
+            found = origins if origins is None or len(origins) != own.total else origins[own.which]
+            mine = np.ones(places.shape, bool) if own.mask is None else own.mask[:, ::unit]
+            if self.cells is not None and own.at.space == "tmem" and found is not None:
+                self.cells.note(own.rank, places[mine], found[mine], line)
+            elif found is None or found.shape != places.shape or (begins % unit).any() or not mine.any():
+                self.origins.forget(own.rank, begins, own.at.size)
+            else:
+                self.origins.note(own.rank, places[mine], found[mine], unit, line, pitch)
 
 
 def _told(data: Array) -> Array | None:

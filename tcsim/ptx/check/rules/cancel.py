@@ -7,6 +7,7 @@ import numpy as np
 from tcsim.isa.clusterlaunchcontrol import encode_response
 from tcsim.model.effects import Outcome, Resource
 from tcsim.ptx.check.operations import WRITTEN, Operation
+from tcsim.ptx.check.places import shares
 from tcsim.ptx.check.rules.conflicts import CANCEL, Conflicts, Use
 from tcsim.ptx.check.rules.mbarriers import Mbarriers
 from tcsim.ptx.check.rules.signals import work_of
@@ -38,10 +39,8 @@ class Cancels:
             self._refused.append(by)
         for signal in outcome.signals:
             self.mbarriers.tells(by, self.mbarriers.keys(block, signal, threads, warps), block)
-        for at in (each for write in outcome.writes for each in block.octets.copies(write.at)):
-            address = block.octets.places(at)[0]
-            for rank in np.unique(address >> 24 & 0xFF).tolist():
-                words = state.words("shared", rank)
-                places, _ = words.words(address[address >> 24 & 0xFF == rank] & 0xFFFFFF, at.size)
-                self.conflicts.touch(Use.of_work(block, words, places, by, "write", rank))
+        for own in (each for write in outcome.writes for each in shares(block, write.at)):
+            words = state.words("shared", own.rank)
+            places, _ = words.words(own.offsets, own.at.size)
+            self.conflicts.touch(Use.of_work(block, words, places, by, "write", own.rank))
         state.following = [work_of(state, warps, [by])]
