@@ -188,4 +188,4 @@ class Stopped:
         if self.stepper.site is not None:
             return self.stepper.site
         sites = (own for own in self.launch.program.names.values() if isinstance(own, Site))
-        return next(own for own in sites if own.function is self.function)
+        return next(own for own in sites if own.function.name == self.function.name)

@@ -159,6 +159,18 @@ def test_the_oldest_files_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert left == {*keys[-2:], "0" + "f" * 63}
 
 
+def test_a_session_stands_at_a_program_of_another_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same text read twice has one program; its registers can be asked for before the first step."""
+    one = Store(None)
+    monkeypatch.setattr("tcsim.ptx.kernel.store", lambda: one)
+    for _ in range(2):
+        memory = Memory()
+        session = parse(PTX).kernel().session(memory, [memory.allocate(64)], block=(32, 1, 1))
+        assert set(session.registers("%r1").codes) == {0}
+        session.close()
+    assert len(one._programs) == 1
+
+
 def test_another_process_reads_what_one_has_compiled(tmp_path: Path) -> None:
     """The folder of the environment is used; two that write at once do not disturb each other."""
     program = (
