@@ -35,7 +35,7 @@ class Emitter(Protocol):
 
     index: int  # in the function's body, of the instruction that is written
     block: int  # the number of its basic block
-    watched: bool  # whether an observer is told of what happens
+    watched: bool  # whether an observer is attached
     tells_order: bool  # whether atomics tell or leave what may depend on the order of threads
 
     @property

@@ -100,6 +100,24 @@ def test_the_blocks_of_a_grid_meet_at_every_step(schedule: str | int) -> None:
     assert np.array_equal(memory.read(params[0], START.nbytes).view(np.int32), stepped(START, 2 * STEPS))
 
 
+def test_the_work_grows_with_the_blocks_and_not_with_their_square() -> None:
+    """They begin together: none is looked at again for each that comes."""
+
+    def instructions(blocks: int) -> int:
+        memory = Memory()
+        pointers = [memory.allocate(4 * 32 * blocks) for _ in range(2)]
+        run = (
+            parse(PTX)
+            .kernel()
+            .launch(memory, [*pointers, STEPS], grid=(blocks, 1, 1), block=(32, 1, 1), cooperative=True, check=False)
+        )
+        assert run.completed
+        return run.instructions
+
+    few, more, most = map(instructions, (4, 8, 16))
+    assert most - more == 2 * (more - few)
+
+
 def test_another_launch_has_no_workspace() -> None:
     """The address is null, and cooperative groups trap."""
     memory, params = laid_out()

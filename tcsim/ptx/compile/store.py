@@ -1,8 +1,9 @@
 """Programs that were compiled, kept for the next launch: some in memory, all of them in files for other processes.
 
 A file is named by what its program is made of: the PTX, the kernel, the arch, how it is compiled, the addresses of variables, and the
-sources of tcsim. It is written aside and renamed; one that is damaged, or that cannot be read, is not there. TCSIM_CACHE_DIR says where the
-files lie (else where the system keeps caches); empty: nowhere.
+sources of tcsim. It is written aside and renamed; one that is damaged, or that cannot be read, is not there. It holds code that is executed, as
+Python's own .pyc files do: one that belongs to somebody else, or that others may write, is not read. TCSIM_CACHE_DIR says where the files lie (else
+where the system keeps caches); empty: nowhere.
 """
 
 from __future__ import annotations
@@ -37,8 +38,6 @@ MOST_FILES = 2000
 """Files that are kept: of more the oldest go, now and then."""
 _DIGEST = 32  # bytes in front of a file's content that say whether it is whole
 _SOURCES = Path(__file__).resolve().parents[2]
-_TRUSTED = ("tcsim", "numpy", "builtins", "collections", "functools")
-"""Packages whose names a file may mention."""
 
 
 class Store:
@@ -67,7 +66,7 @@ class Store:
     def _read(self, key: str) -> Compiled | None:
         path = self._path(key)
         try:
-            data = path.read_bytes() if path is not None else b""
+            data = path.read_bytes() if path is not None and _own(path.stat()) else b""
         except OSError:
             return None
         if hashlib.sha256(data[_DIGEST:]).digest() != data[:_DIGEST]:
@@ -83,7 +82,7 @@ class Store:
             return
         with suppress(OSError, pickle.PicklingError, AttributeError, TypeError):
             content = _dumped(program)
-            path.parent.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             handle, name = tempfile.mkstemp(dir=path.parent, prefix=".")
             try:
                 with open(handle, "wb") as aside:
@@ -131,6 +130,11 @@ def _versions() -> str:
     return hashlib.sha256("\n".join(map(str, found)).encode()).hexdigest()
 
 
+def _own(state: os.stat_result) -> bool:
+    """Whether a file is this user's alone to write, where a system has users."""
+    return not hasattr(os, "getuid") or (state.st_uid == os.getuid() and not state.st_mode & 0o022)
+
+
 # --- programs as bytes
 
 
@@ -142,7 +146,7 @@ def _dumped(program: Compiled) -> bytes:
 
 
 def _loaded(content: bytes) -> Compiled:
-    kept, code = _Reader(BytesIO(zlib.decompress(content))).load()
+    kept, code = pickle.loads(zlib.decompress(content))  # a file of ours: `_own`
     made: CodeType = marshal.loads(code)
     return Compiled.of(kept, made)
 
@@ -177,15 +181,3 @@ class _Writer(pickle.Pickler):
             return _atomic, (value.mnemonic,)
         place = _functions().get(id(value)) if callable(value) else None
         return (_function, place) if place is not None else NotImplemented
-
-
-class _Reader(pickle.Unpickler):
-    """Knows no names but those of programs."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        """As pickle asks for it. Raises UnpicklingError for a name of another package."""
-        if module.partition(".")[0] not in _TRUSTED or (
-            module == "builtins" and name in ("eval", "exec", "compile", "__import__", "open")
-        ):
-            raise pickle.UnpicklingError(f"{module}.{name}")
-        return super().find_class(module, name)

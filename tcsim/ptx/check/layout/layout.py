@@ -1,6 +1,6 @@
 """Whether the operands of products are the matrices that they were: where copies put each element, and as what it is read.
 
-A tile that a descriptor reads is told wrong only if both hold:
+A tile that a descriptor reads is reported only if both hold:
 
 - its elements are not rows and columns of anything: the way from one element of a row to the next is not the same in each row, an
   element is there twice, or rows of a tensor are read from different columns; rows and columns in any order, gathered or strided, are right;

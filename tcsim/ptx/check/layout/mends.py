@@ -1,6 +1,6 @@
 """Ways to read an operand with which it would be a matrix that goes with the other one, and what is said of an operand that has one.
 
-An operand is told wrong only if there is another way to read it, that differs in one thing, with which all is as it should be. Where registers
+An operand is reported only if another way to read it, which differs in one thing, makes it right. Where registers
 are followed that is more: A and B go through k together, and rows stay within an array.
 """
 

@@ -5,7 +5,7 @@ Beside what `tcsim.ptx.check.layout.origins` says of one tile, two things hold o
 - A and B go through k together: where k goes one step further in A, it does so in B, whatever a step is in either;
 - what is added to one accumulator goes on so from instruction to instruction, and takes no element twice.
 
-An operand is told wrong only if there is another way to read it, that differs in one thing, with which all of this holds.
+An operand is reported only if another way to read it, which differs in one thing, makes all of this hold.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tcsim.ptx import Memory, parse
+from tcsim.ptx.machine.events import EVENTS
 from tcsim.ptx.observer import Observer
 
 PTX = """
@@ -58,6 +59,11 @@ class Recorder(Observer):
 
         def told(*given: Any, **named: Any) -> None:
             block = next((own for own in given if hasattr(own, "here")), None)
+            if name in EVENTS:  # the last parameter of `accessed` is told of stores alone
+                count = len(EVENTS[name].parameters.replace(",", " ").split()) - (
+                    name == "accessed" and given[1] != "write"
+                )
+                assert (len(given), named) == (count, {}), name
             self.events.append((name, block.here.line if block is not None and block.here is not None else 0))
 
         return told

@@ -178,3 +178,29 @@ def test_what_a_loop_reads_is_not_kept_access_for_access() -> None:
     for at in range(0, 1 << 26, 1 << 14):
         polled.note(np.arange(at, at + (1 << 14), 4, np.uint64))
     assert polled.many and not polled._noted
+
+
+POLLED = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry polled(.param .u64 flag) {
+  .reg .pred %p<4>; .reg .b32 %r<5>; .reg .b64 %d<4>;
+  ld.param.u64 %d1, [flag]; mov.u32 %r1, %ctaid.x; mov.u32 %r2, %nctaid.x; add.u32 %r2, %r2, -1;
+  setp.eq.u32 %p1, %r1, 0; @%p1 bra WAIT;
+  mul.wide.u32 %d2, %r1, 64; add.u64 %d3, %d1, %d2; st.global.u32 [%d3], %r1;
+  setp.eq.u32 %p2, %r1, %r2; @%p2 st.global.u32 [%d1], %r1; ret;
+WAIT:
+  ld.volatile.global.u32 %r3, [%d1]; setp.eq.u32 %p3, %r3, 0; @%p3 bra WAIT; ret; }"""
+
+
+def test_a_cluster_that_polls_rests_while_others_write_elsewhere() -> None:
+    """Each block more costs what it executes itself: the first one is not looked at for it."""
+
+    def instructions(blocks: int) -> int:
+        memory = Memory()
+        flag = memory.allocate(64 * blocks)
+        run = parse(POLLED).kernel().launch(memory, [flag], grid=(blocks, 1, 1), block=(32, 1, 1), check=False)
+        assert run.completed
+        return run.instructions
+
+    assert instructions(33) - instructions(17) == 16 * 12

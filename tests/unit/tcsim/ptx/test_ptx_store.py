@@ -110,22 +110,22 @@ def test_a_damaged_file_is_not_there(damage: str, tmp_path: Path) -> None:
     assert Store(tmp_path).get(KEY, never).source == made.source
 
 
-class _Strange:
-    """Runs a command where it is read."""
+@pytest.mark.parametrize("mode", [0o620, 0o602])
+def test_a_file_that_others_may_write_is_not_read(mode: int, tmp_path: Path) -> None:
+    """It is executed, so that it has to be the user's own."""
+    file = kept(tmp_path)
+    assert file.stat().st_mode & 0o777 == 0o600
+    file.chmod(mode)
+    with pytest.raises(AssertionError, match="compiled again"):
+        Store(tmp_path).get(KEY, never)
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
 
-    def __reduce__(self) -> Any:
-        return os.system, (f"touch {self.path}",)
-
-
-def test_a_file_runs_nothing(tmp_path: Path) -> None:
-    """A name of another package is refused before it is called."""
-    file, sign = kept(tmp_path), tmp_path / "sign"
-    file.write_bytes(_whole(pickle.dumps((_Strange(sign), b""))))
-    assert Store(tmp_path).get(KEY, compiled).source == compiled().source
-    assert not sign.exists()
+def test_a_file_of_somebody_else_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the one above."""
+    kept(tmp_path)
+    monkeypatch.setattr(os, "getuid", lambda: tmp_path.stat().st_uid + 1)
+    with pytest.raises(AssertionError, match="compiled again"):
+        Store(tmp_path).get(KEY, never)
 
 
 @pytest.mark.parametrize("folder", [None, Path("/proc/nowhere")])
