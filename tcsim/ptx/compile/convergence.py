@@ -9,8 +9,7 @@ from __future__ import annotations
 from functools import cache
 
 from tcsim.model.row import Row
-from tcsim.ptx.compile.ordinary import ordinary
-from tcsim.ptx.compile.ordinary import row_of as row_of
+from tcsim.ptx.compile.ordinary import ordinary, row_of
 from tcsim.ptx.text.syntax import Function, Immediate, Instruction, Operand, Register
 
 MEMBERS = "members"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -23,6 +23,7 @@ from tcsim.model.statement import (
     Symbol,
     Tensor,
     Vector,
+    leaves,
 )
 
 LONGEST_MESSAGE = 1000
@@ -128,19 +129,6 @@ class Module:
 
 
 # --- operands and instructions as a whole
-
-
-def leaves(operand: tuple[Any, ...]) -> Iterator[Any]:
-    """The operands in an operand that have none in them: registers, numbers, symbols.
-
-    >>> list(leaves(Tensor(Register("%rd1"), (Register("%r1"), Immediate(0)))))
-    [Register(name='%rd1'), Register(name='%r1'), Immediate(value=0, kind='int')]
-    """
-    inner = [part for part in operand if isinstance(part, tuple)]
-    if not inner and type(operand) is not tuple:
-        yield operand
-    for part in inner:
-        yield from leaves(part)
 
 
 def rebuilt(operand: Any, change: Callable[[Any], Operand]) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 
 from tcsim.ptx.check.clocks import EXECUTED, ORDERED
 from tcsim.ptx.check.state import State
-from tcsim.ptx.compile.convergence import row_of
+from tcsim.ptx.compile.ordinary import row_of
 from tcsim.ptx.machine.arrays import LANES, Array
 from tcsim.ptx.machine.block import Block
 from tcsim.ptx.machine.faults import Stop

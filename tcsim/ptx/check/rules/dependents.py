@@ -9,8 +9,8 @@ from tcsim.ptx.check.clocks import ORDERED
 from tcsim.ptx.check.places import by_segment
 from tcsim.ptx.check.state import State, Touch
 from tcsim.ptx.compile.compiled import Compiled
-from tcsim.ptx.compile.convergence import row_of
 from tcsim.ptx.compile.families import Bound
+from tcsim.ptx.compile.ordinary import row_of
 from tcsim.ptx.machine.arrays import LANES, Array
 from tcsim.ptx.machine.block import Block
 from tcsim.ptx.machine.memory import Memory

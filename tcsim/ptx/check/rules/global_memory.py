@@ -25,8 +25,8 @@ from tcsim.ptx.check.rules.races import FAR, WEAK, Party
 from tcsim.ptx.check.state import Issue, State, Touch
 from tcsim.ptx.check.words import LANE_BITS, Words
 from tcsim.ptx.compile.compiled import Compiled
-from tcsim.ptx.compile.convergence import row_of
 from tcsim.ptx.compile.families import Bound
+from tcsim.ptx.compile.ordinary import row_of
 from tcsim.ptx.machine.arrays import Array
 from tcsim.ptx.machine.block import Block
 from tcsim.ptx.machine.memory import Segment

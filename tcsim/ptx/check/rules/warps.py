@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from tcsim.model.effects import Outcome, Resource
 from tcsim.ptx.check.clocks import EXECUTED
 from tcsim.ptx.check.state import State
-from tcsim.ptx.compile.convergence import LANES_OF, row_of
+from tcsim.ptx.compile.convergence import LANES_OF
 from tcsim.ptx.compile.families import Bound
+from tcsim.ptx.compile.ordinary import row_of
 from tcsim.ptx.machine.arrays import LANES, Array
 from tcsim.ptx.machine.block import Block
 from tcsim.ptx.machine.faults import Stop
