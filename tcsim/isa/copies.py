@@ -123,6 +123,8 @@ class CopyInstruction(Instruction):
 class CopyGroup(CopyInstruction):
     """commit_group and wait_group: they order, and change nothing."""
 
+    batched = True
+
     def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
         """A commit, or a wait for all groups but the latest `groups`; wait_all is both.
 

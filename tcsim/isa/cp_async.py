@@ -48,6 +48,8 @@ from tcsim.model.row import present
 class AsyncCopy(CopyInstruction):
     """cp.async.ca and cp.async.cg: 4, 8 or 16 bytes of global memory to shared memory, by each thread."""
 
+    batched = True
+
     def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
         """A copy that goes on after the instruction: it reads at `fetch`, and writes what it read and zeros at `finish`.
 

@@ -45,6 +45,8 @@ class OrderInstruction(Instruction):
     'accesses to shared memory of the block by ordinary instructions, and those by asynchronous copies and wgmma'
     """
 
+    batched = True
+
     row: OrderRow
     changes_nothing = True
 

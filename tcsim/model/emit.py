@@ -36,6 +36,7 @@ class Emitter(Protocol):
     index: int  # in the function's body, of the instruction that is written
     block: int  # the number of its basic block
     watched: bool  # whether an observer is attached
+    competes: bool  # whether that may be the order of blocks, outside of shared memory: sums that are rounded too
     tells_order: bool  # whether atomics tell or leave what may depend on the order of threads
 
     @property
@@ -82,6 +83,10 @@ class Emitter(Protocol):
 
     def narrow(self, space: str, size: int) -> None:
         """Count the bytes of an ordinary access, in a state space or, without one, in any."""
+
+    def is_read(self, to: Operand) -> bool:
+        """Whether what the instruction writes to an operand may be read."""
+        ...
 
     def needed(self, to: Operand) -> int:
         """The bits that matter of what the instruction writes to an operand."""

@@ -35,6 +35,9 @@ class Instruction(Shown):
     ((16, 8, 8), ('sm_90', 'sm_90a'), 1, 'measured')
     """
 
+    batched: ClassVar[bool] = (
+        False  # whether its accesses say which thread each is of, so that it can be asked for several blocks at once
+    )
     changes_nothing: ClassVar[bool] = False  # whether all that it does is to order what others do
     cuts: ClassVar[bool] = False  # whether the assembler begins a basic block behind it
     heard: ClassVar[bool] = True  # whether a thread may wait for what another one does with it

@@ -14,6 +14,7 @@ from tcsim.model.instruction import Instruction
 class RegisterInstruction(Instruction):
     """An instruction whose effects are the registers that `compute` gives."""
 
+    batched = True
     heard = False
 
     def compute(self, form: Form, operands: Mapping[str, Array]) -> dict[str, Array]:

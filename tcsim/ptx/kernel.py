@@ -53,6 +53,8 @@ class Run(Shown):
     arch: str = ""
     kernel: str = ""
     processes: int = 1  # that ran the grid; 1: it ran in order
+    batch: int = 1  # the most blocks that ran at once (tcsim.ptx.machine.batch)
+    alone: str = ""  # why blocks ran one after the other; empty if they did not
     text: str = field(default="", repr=False)  # the module's PTX
     touched: Ledger | None = field(default=None, repr=False)  # global memory, if dependent grids may have started early
 
@@ -270,7 +272,7 @@ class Kernel(Shown):
         clusters = grid.launch.shape.clusters if completed else grid.observed
         return Run(
             completed, merged(grid.hazards, completed, clusters), grid.inexact + grid.sums.inexact(), "".join(grid.output), grid.instructions,
-            grid.launch.arch, self.name, count, self.module.text, grid.launch.touched,
+            grid.launch.arch, self.name, count, grid.batch, grid.alone, self.module.text, grid.launch.touched,
         )  # fmt: skip
 
     def _prepared(self, memory: Memory, params: Sequence[Any], asked: Options, stepped: bool = False) -> Launch:

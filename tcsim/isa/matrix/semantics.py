@@ -79,6 +79,8 @@ class MatrixMove(Instruction):
 class SharedMatrix(MatrixMove):
     """An instruction that loads or stores rows of matrices, each at the address that one lane gives."""
 
+    batched = True
+
     way: ClassVar[str]  # "from" memory or "to" it
 
     @cached_property

@@ -77,9 +77,13 @@ def _emit(emitter: Emitter, item: Instruction) -> Lines:
         wide = own.type == "b128"
         codes = (whole(emitter, one, parts) if wide else emitter.value(one, parts) for one in given)
         sources = f"({', '.join(codes)},)"
-    needed = emitter.needed(to)
+    needed, told = emitter.needed(to), emitter.is_read(to)
     emitter.tells_order |= not own.rounds and (needed != 0 or own.operation not in COMMUTING)
-    call = f"mem.atomic({emitter.constant(space)}, {address}, {emitter.constant(own)}, ({sources},), w, {needed})"
+    ordered = own.rounds or told or own.operation not in COMMUTING
+    emitter.competes |= ordered and not space.startswith("shared")
+    call = (
+        f"mem.atomic({emitter.constant(space)}, {address}, {emitter.constant(own)}, ({sources},), w, {needed}, {told})"
+    )
     if isinstance(to, Sink):
         return [machine(call)]
     if own.type == "b128":

@@ -100,6 +100,9 @@ class Compiled:
     shared_names: list[tuple[int, int, int, str]] = field(
         repr=False, default_factory=list
     )  # of static shared variables: where, bytes, bytes of an element, name
+    competes: bool = (
+        False  # whether that may be the order of blocks, outside of shared memory: sums that are rounded too
+    )
     tells_order: bool = False  # whether atomics tell or leave what may depend on the order of threads
     carried: Mapping[int, tuple[int, int]] = field(
         repr=False, default_factory=dict

@@ -171,6 +171,7 @@ def link(
         context.local_bytes,
         names,
         tells_order=any(writer.tells_order for writer in writers),
+        competes=any(writer.competes for writer in writers),
         carried=context.carried,
         traced=traced,
         narrowest=min(writer.narrowest for writer in writers),

@@ -98,7 +98,7 @@ class Writer:
         self.demand = Demand(function)
         self.narrowest = 4  # bytes of the narrowest load, store or atomic that may be one of shared memory, at most 4
         self.narrowest_global = 4  # the same of global memory
-        self.tells_order = False
+        self.tells_order = self.competes = False
 
     def narrow(self, space: str, size: int) -> None:
         """Count the bytes of an ordinary access, in a state space or, without one, in any."""
@@ -162,6 +162,10 @@ class Writer:
     def type_of(self, operand: Register) -> str:
         """The declared type of a register."""
         return self.function.registers[operand.name][0]
+
+    def is_read(self, to: Operand) -> bool:
+        """Whether what the instruction writes to an operand may be read."""
+        return any(True for name in registers_in(to) for _ in self.demand.flow.uses(self.index, name))
 
     def needed(self, to: Operand) -> int:
         """The bits that matter of what the instruction writes to an operand, of any of its registers."""

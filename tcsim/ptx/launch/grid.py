@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import chain, islice, product
 from math import prod
 from types import TracebackType
 from typing import Any
@@ -17,10 +17,13 @@ from tcsim.ptx.check.rules.dependents import Ledger
 from tcsim.ptx.compile.compiled import SOURCE_NAME, Compiled
 from tcsim.ptx.hazards.hazard import Hazard
 from tcsim.ptx.launch.geometry import Geometry
+from tcsim.ptx.machine.apart import MOST_BLOCKS, Apartness, ReadBefore
+from tcsim.ptx.machine.arrays import LANES
+from tcsim.ptx.machine.batch import Batch
 from tcsim.ptx.machine.block import Block
 from tcsim.ptx.machine.cluster import SHIFT, SHORT_SHIFT, Cluster
 from tcsim.ptx.machine.deadlock import deadlock
-from tcsim.ptx.machine.faults import EXCEPTIONS, Stop, stop_for
+from tcsim.ptx.machine.faults import Apart, Stop, stopped_by_exceptions
 from tcsim.ptx.machine.ledger import Sums
 from tcsim.ptx.machine.limits import Limits
 from tcsim.ptx.machine.memory import Memory, Segment
@@ -31,6 +34,8 @@ from tcsim.ptx.text.syntax import Instruction
 
 Progress = Callable[[int, int, int], None]
 """What is called while a grid runs: with the clusters that have ended, those of the grid, and the instructions so far."""
+MOST_THREADS = 8192
+"""Of the blocks of one rank in a batch: with more of them arrays leave the caches."""
 MOST_BESIDE = 1024
 """Clusters that may run beside each other."""
 WORKSPACE = b"\x08" + bytes(7)
@@ -73,6 +78,8 @@ class Grid:
         self.began = time.monotonic()
         self.waiting: Iterator[list[tuple[int, int, int]]] = iter(())  # the blocks of clusters that have not started
         self.environment: dict[str, int] = {}  # special registers that the driver sets
+        self.batch = 1  # the most blocks that ran at once as one batch
+        self.alone = ""  # why blocks ran one after the other; empty if all ran in batches
 
     def run(self) -> bool:
         """Run the grid, with a workspace for the time of a cooperative launch; whether all clusters ended."""
@@ -96,6 +103,7 @@ class Grid:
         active: list[Cluster] = []
         self.waiting = self._places()
         with np.errstate(all="ignore"):
+            self._batches()
             while True:
                 while self.launch.cooperative and self._start(active):
                     pass
@@ -123,6 +131,72 @@ class Grid:
                     self._count(active[0])
                     return False
 
+    def _batches(self) -> None:
+        """Run clusters in batches, as long as that makes no difference; the others are left."""
+        launch = self.launch
+        self.alone = self._unbatched()
+        if self.alone:
+            return
+        apart = Apartness(launch.memory, launch.limits.memory)
+        size = self._batch_size()
+        while not self.alone and len(clusters := list(islice(self.waiting, size))) > 1:
+            try:
+                self._batched(clusters, apart)
+            except (Apart, Stop) as reason:
+                self.alone = f"{reason}"
+        self.waiting = chain(clusters if self.alone or len(clusters) == 1 else (), self.waiting)
+
+    def _unbatched(self) -> str:
+        """Why clusters run one after the other from the beginning; empty if they need not."""
+        launch = self.launch
+        reasons = (
+            (launch.cooperative, "a cooperative launch"),
+            (isinstance(launch.schedule, int), "a random schedule"),
+            (bool(launch.observe), "each cluster is observed"),
+            (launch.program.competes, "atomics whose order may show"),
+            (self._batch_size() < 2, "no room for more than one"),
+        )
+        return next((said for holds, said in reasons if holds), "")
+
+    def _batch_size(self) -> int:
+        """How many clusters may run as one batch."""
+        limits, shape = self.launch.limits, self.launch.shape
+        threads = -(-prod(shape.block) // LANES) * LANES
+        return min(
+            limits.batch // prod(shape.cluster),
+            MOST_BLOCKS,
+            MOST_THREADS // threads,
+            limits.memory // self._bytes(),
+            len(self._numbers()),
+        )
+
+    def _batched(self, clusters: list[list[tuple[int, int, int]]], apart: Apartness) -> None:
+        """Run some clusters as one. Raises Apart, or Stop, if they have to run one after the other: then nothing has happened."""
+        instructions, sums, launch = self.instructions, Sums(), self.launch
+        while True:
+            try:
+                apart.begin()
+                batch = Batch(self._setup(sums), clusters, apart)
+                with stopped_by_exceptions():
+                    batch.run(self._spend)
+                if not self.sums.take(sums):
+                    raise Apart("atomics at an address that others had")
+                break
+            except ReadBefore:
+                self.instructions, sums = instructions, Sums()
+                apart.end(undo=True)
+            except (Apart, Stop):
+                self.instructions = instructions
+                apart.end(undo=True)
+                raise
+        apart.end(undo=False)
+        self.batch = max(self.batch, len(clusters) * prod(launch.shape.cluster))
+        self.begun += len(clusters) * len(batch.blocks)
+        self.ended += len(clusters)
+        self.observed += len(clusters)
+        for block in batch.blocks:
+            self.inexact.update(block.inexact.counts)
+
     def _start(self, active: list[Cluster]) -> bool:
         """Let the next cluster run beside others, if there is one and memory for it; if only that lacks, it is a hazard."""
         indices = next(self.waiting, None) if len(active) < MOST_BESIDE else None
@@ -133,15 +207,18 @@ class Grid:
 
     def _fits(self, beside: int, indices: Sequence[tuple[int, int, int]]) -> bool:
         """Whether there is memory for one more cluster beside others; if not, that is a hazard."""
-        launch, program = self.launch, self.launch.program
-        thread = program.local_bytes + sum(container.itemsize for _, container, _ in program.registers)
-        block = program.shared_bytes + launch.shape.dynamic_smem + thread * prod(launch.shape.block)
-        needed, most = block * len(indices) * (beside + 1), launch.limits.memory
+        needed, most = self._bytes() * (beside + 1), self.launch.limits.memory
         if needed > most:
             said = f"{needed} bytes for the blocks that run at once; the limit is {most}"
             self.hazards.append(Hazard("LIMIT", said, block=indices[0], detail={"limit": "memory"}))
             self.full = True
         return not self.full
+
+    def _bytes(self) -> int:
+        """Of the blocks of a cluster, with their registers."""
+        program, shape = self.launch.program, self.launch.shape
+        thread = program.local_bytes + sum(container.itemsize for _, container, _ in program.registers)
+        return (program.shared_bytes + shape.dynamic_smem + thread * prod(shape.block)) * prod(shape.cluster)
 
     def _numbers(self) -> range:
         """The numbers of the clusters."""
@@ -156,13 +233,15 @@ class Grid:
             x, y, z = number % columns * cx, number // columns % rows * cy, number // (columns * rows) * cz
             yield [(x + i, y + j, z + k) for k, j, i in product(range(cz), range(cy), range(cx))]
 
-    def _cluster(self, indices: Sequence[tuple[int, int, int]]) -> Cluster:
+    def _setup(self, sums: Sums) -> Setup:
         launch, shape = self.launch, self.launch.shape
-        setup = Setup(
+        return Setup(
             launch.program, launch.memory, launch.params, shape.grid, shape.block, shape.cluster, shape.dynamic_smem, launch.arch,
-            launch.schedule, launch.limits, self.sums, self.environment,
+            launch.schedule, launch.limits, sums, self.environment,
         )  # fmt: skip
-        made = Cluster(setup, indices, launch.observe)
+
+    def _cluster(self, indices: Sequence[tuple[int, int, int]]) -> Cluster:
+        made = Cluster(self._setup(self.sums), indices, self.launch.observe)
         made.cancel = self._cancel
         for block in made.blocks:
             block.number, self.begun = self.begun, self.begun + 1
@@ -177,10 +256,8 @@ class Grid:
     def _advance(self, cluster: Cluster) -> bool | None:
         """Let a cluster run as far as it can: whether it ended, or None after a fault."""
         try:
-            try:
+            with stopped_by_exceptions():
                 ended = cluster.run(self._spend, SHORT_SHIFT if self.launch.cooperative else SHIFT)
-            except EXCEPTIONS as error:
-                raise stop_for(error).with_traceback(error.__traceback__) from error
         except Stop as stop:
             self._observed(cluster, stop)
             self.hazards.append(hazard_of(stop, self.launch.program, cluster.running or cluster.blocks[0]))

@@ -45,6 +45,8 @@ class Result:
     inexact: Counter[str]
     sums: Sums
     output: list[str]
+    batch: int
+    alone: str
     written: list[Written]
 
 
@@ -182,10 +184,8 @@ def _merge(grid: Grid, results: list[Result]) -> None:
         grid.instructions += own.instructions
         grid.hazards += own.hazards
         grid.inexact.update(own.inexact)
-        grid.sums.sums.update(own.sums.sums)  # no two ranges add to the same address
-        grid.sums.type_of.update(own.sums.type_of)
-        grid.sums.turns.update(own.sums.turns)
-        grid.sums.brought += own.sums.brought
+        grid.sums.take(own.sums)  # no two ranges add to the same address
+        grid.batch, grid.alone = max(grid.batch, own.batch), grid.alone or own.alone
         grid.output += own.output
         for written in own.written:
             segment = grid.launch.memory.segment(written.segment)
@@ -214,4 +214,6 @@ def ranged(launch: Launch, reads: dict[int, Marks], first: int, behind: int, beg
     own = Range(replace(launch, memory=memory), first, behind, began)
     if not own.run() or not np.array_equal(params, launch.params.data):
         raise GiveUp
-    return Result(own.instructions, own.hazards, own.inexact, own.sums, own.output, memory.written())
+    return Result(
+        own.instructions, own.hazards, own.inexact, own.sums, own.output, own.batch, own.alone, memory.written()
+    )

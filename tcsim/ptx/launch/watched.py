@@ -84,6 +84,7 @@ class Watched(Memory):
         vars(self).update(vars(memory))
         self._reads = reads
         self._writes: dict[int, Marks] = {}
+        self.writes_later = False  # whether what is written is told of by `wrote`
 
     def gather(self, addresses: Addresses, size: int) -> np.ndarray[Any, Any]:
         """As of any memory; what is read is marked."""
@@ -95,10 +96,29 @@ class Watched(Memory):
     def scatter(self, addresses: Addresses, values: np.ndarray[Any, Any], size: int) -> None:
         """As of any memory; what is written is marked."""
         super().scatter(addresses, values, size)
+        if self.writes_later:
+            return
         for segment, places in self._touched(addresses, size):
-            if segment.address not in self._writes:
-                self._writes[segment.address] = Marks(segment, np.zeros_like(segment.store))
-            self._writes[segment.address].views[size][places] = _ONES[size]
+            self._mark(segment, places, size)
+
+    def change(self, addresses: Addresses, size: int) -> None:
+        """As of any memory; it is marked as read and as written."""
+        for segment, places in self._touched(addresses, size):
+            self._reads[segment.address].views[size][places] = _ONES[size]
+            if not self.writes_later:
+                self._mark(segment, places, size)
+
+    def wrote(self, segment: Segment, place: slice, which: np.ndarray[Any, np.dtype[np.bool_]]) -> None:
+        """Some bytes of a place in a segment's store were written."""
+        if segment.address not in self._writes:
+            self._writes[segment.address] = Marks(segment, np.zeros_like(segment.store))
+        self._writes[segment.address].store[place] |= which
+
+    def _mark(self, segment: Segment, places: Any, size: int) -> None:
+        """Values are written."""
+        if segment.address not in self._writes:
+            self._writes[segment.address] = Marks(segment, np.zeros_like(segment.store))
+        self._writes[segment.address].views[size][places] = _ONES[size]
 
     def allocate(self, size_or_data: Any, alignment: int = 0) -> int:
         """Raises GiveUp."""
@@ -110,7 +130,7 @@ class Watched(Memory):
 
     def _touched(self, addresses: Addresses, size: int) -> list[tuple[Segment, Any]]:
         """The segments of accesses, with indices in their views."""
-        segment = self._covering(addresses, size)
+        segment = self.covering(addresses, size)
         if segment is not None:
             return [(segment, (addresses - np.uint64(segment.start)).astype(np.int64) // size)]
         return [self._one(int(address), size) for address in addresses]

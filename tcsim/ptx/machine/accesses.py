@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from tcsim.memory.windows import SHARED_WINDOW
 from tcsim.ptx.machine.arrays import LANES, TYPED, Array, Mask
 from tcsim.ptx.machine.events import Events
 from tcsim.ptx.machine.inexact import Inexact
-from tcsim.ptx.machine.spaces import Spaces
+from tcsim.ptx.machine.spaces import Parts, Spaces
 from tcsim.ptx.machine.threads import Threads
 
 
@@ -26,6 +26,11 @@ def store_order(threads: Array, size: int) -> Array:
 
 
 _STORED_AT_ONCE = 128
+_REDUCTIONS: dict[str, np.ufunc] = {
+    "add": np.add, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "min": np.minimum, "max": np.maximum,
+}  # fmt: skip
+"""By the name of the operation: they leave the same of integers in whatever order threads come."""
+_REDUCED = frozenset(("u32", "s32", "b32", "u64", "s64", "b64"))
 
 
 def _first(threads: Array, keys: Array) -> Array:
@@ -73,7 +78,9 @@ class Accesses:
             for hear in self.events.accessed if alone else ():
                 hear(self.block, "read", segment, offset, size, threads[own])
             for piece in range(0, size, unit):
-                values = self.spaces.gather(segment, offset + np.uint64(piece) if piece else offset, unit, threads[own])
+                at = offset + np.uint64(piece) if piece else offset
+                block = self.threads.block_of(threads[own]) if segment is None else 0
+                values = self.spaces.gather(segment, at, unit, threads[own], block)
                 if shape:
                     found[own, piece : piece + unit] = values.view(np.uint8).reshape(-1, unit)
                 else:
@@ -89,7 +96,7 @@ class Accesses:
 
     def store(self, space: str, addresses: Array, values: Array, size: int, w: Mask, alone: bool = True) -> None:
         """Store unsigned integers, or parts joined; where lanes of a warp meet, the bytes of the one that `store_order` has last stay."""
-        self.threads.changed = True
+        self.threads.change(w)
         values = spread(values, (self.threads.count,))
         if w is True:
             threads = self.threads.numbers
@@ -111,7 +118,8 @@ class Accesses:
                     octets = np.ascontiguousarray(values[own]).view(np.uint8).reshape(-1, size)[:, piece : piece + 16]
                     part = np.ascontiguousarray(octets).view(np.dtype((np.void, 16)))[:, 0]
                 at = offset + np.uint64(piece) if piece else offset
-                self.spaces.scatter(segment, at, part, unit, size, who, turns)
+                block = self.threads.block_of(who) if segment is None else 0
+                self.spaces.scatter(segment, at, part, unit, size, who, turns, block)
         for hear in self.events.stored:
             for own, segment, offset in parts:
                 turns = store_order(threads[own], size)
@@ -128,18 +136,19 @@ class Accesses:
         return lambda *codes: np.where(inside, within(*codes), outside(*codes))
 
     def atomic(
-        self, space: str, addresses: Array, item: Atomic, sources: Any, w: Mask, needed: int
+        self, space: str, addresses: Array, item: Atomic, sources: Any, w: Mask, needed: int, told: bool
     ) -> list[Array]:  # fmt: skip
-        """Atomics, thread after thread; the old values of each element. needed: the bits of them that something depends on."""
+        """Atomics, thread after thread; the old values of each element. needed: the bits of them that something depends on in any case. told: whether they are read."""
         container = CONTAINERS[item.type]
         size, combine = container.itemsize, self._combination(item, space, addresses)
         count, threads = self.threads.count, self.threads.numbers if w is True else np.nonzero(w)[0]
         loops = item.loops and space.startswith("shared")
-        for own, segment, offset in (
-            self.spaces.parts(space, addresses[threads], size * item.count, threads) if len(threads) else ()
-        ):
+        parts = self.spaces.parts(space, addresses[threads], size * item.count, threads) if len(threads) else []
+        for own, segment, offset in parts:
             for hear in self.events.accessed:
                 hear(self.block, "atomic", segment, offset, size * item.count, threads[own])
+        if self._reduces(item, told) and self._reduced(item, self.threads.each(sources[0][0]), threads, parts):
+            return [np.zeros(count, container)]
         results = []
         for place, operands in enumerate(sources):
             given = [self.threads.each(own) for own in operands]
@@ -148,22 +157,57 @@ class Accesses:
             left = threads
             while len(left):  # each pass takes the first thread of every address
                 able = _unhindered(left, places[left]) if loops else left
-                now = _first(able, places[able])
+                now = _first(able, self._apart(space, places[able], able))
                 mask = np.zeros(count, bool)
                 mask[now] = True
                 before = self.load(space, places, size, mask, False)
                 before = before if before.ndim == 1 else before.view(container)[:, 0]
                 old[now] = before[now]
-                after, changed = combine(before, *given), self.threads.changed
+                after, changed = combine(before, *given), np.copy(self.threads.changed)
                 left_there = np.broadcast_to(after, before.shape)[now]
                 self.inexact.took_turns(
                     item, space, places[now], now, before[now], left_there, [own[now] for own in given], needed
                 )
                 self.store(space, places, after, size, mask, False)
-                self.threads.changed = changed or not np.array_equal(left_there, before[now])
+                self.threads.changed = bool(changed) if self.threads.batch == 1 else changed
+                which = left_there != before[now] if left_there.ndim == 1 else (left_there != before[now]).any(1)
+                if which.any():
+                    self.threads.change(now[which])
                 left = np.setdiff1d(left, now, assume_unique=True)
             results.append(old)
         return results
+
+    def _apart(self, space: str, places: Array, threads: Array) -> Array:
+        """Places as numbers that differ where blocks of a batch have memory of their own."""
+        if self.threads.batch == 1 or space == "global":
+            return places
+        own = (threads // self.threads.width).astype(np.uint64) << np.uint64(32)
+        return places | (own if space else np.where(places >= np.uint64(SHARED_WINDOW), own, np.uint64(0)))
+
+    def _reduces(self, item: Atomic, told: bool) -> bool:
+        """Whether an atomic tells nobody what was there, and leaves the same in every order."""
+        if told or self.inexact.tells_order or self.events.loaded or self.events.stored:
+            return False
+        return item.count == 1 and item.operation in _REDUCTIONS and item.type in _REDUCED
+
+    def _reduced(self, item: Atomic, values: Array, threads: Array, parts: Parts) -> bool:
+        """Do reductions, all at once; False, and nothing is done, where they are not in one piece of memory each."""
+        container = CONTAINERS[item.type]
+        size, function = container.itemsize, _REDUCTIONS[item.operation]
+        type = np.dtype(f"i{size}") if item.type[0] == "s" else container
+        kind = 2 * (2 * list(_REDUCTIONS).index(item.operation) + (item.type[0] == "s")) + (size == 8)
+        places = [self.spaces.values(segment, offset, size) for _, segment, offset in parts]
+        if None in places:
+            return False
+        for (own, segment, offset), place in zip(parts, places, strict=True):
+            self.spaces.reducing(segment, offset, size, kind)
+            view, index = cast(tuple[Array, Array], place)
+            before, given, who = view[index].view(type), values[threads[own]].view(type), threads[own]
+            changed = function(before, given) != before
+            function.at(view.view(type), index, given)
+            if changed.any():
+                self.threads.change(who[changed])
+        return True
 
     def copy_local(self, to: Array, what: Array, size: int, w: Mask) -> None:
         """Copy bytes between places of local memory: an argument or a result."""

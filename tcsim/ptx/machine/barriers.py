@@ -28,10 +28,11 @@ class Barriers:
         self.block, self.threads, self.warps, self.fibers = block, threads, warps, fibers
         self.cluster, self.events = cluster, events
         self.arrived: dict[int, Array] = {}  # of each named barrier: who arrived without waiting, how often
-        self.counts: dict[int, int] = {}  # of each named barrier in use: threads that it is for
-        self.cluster_phase = np.zeros(
-            threads.count, np.int64
-        )  # phases of the cluster's barrier that threads arrived in
+        self.counts: dict[
+            int, Array
+        ] = {}  # of each in use, by block of the batch: threads that it is for; -1: it is not in use there
+        # Phases of the cluster's barrier that threads arrived in.
+        self.cluster_phase = np.zeros(threads.count, np.int64)
 
     # --- named barriers
 
@@ -55,7 +56,8 @@ class Barriers:
         """As of `_named`, which is told."""
         found = self._named(number, count, self.threads.mask(w))
         for own, which, wanted in found:
-            self.counts[which] = wanted
+            counts = self.counts.setdefault(which, np.full(self.threads.batch, -1))
+            counts[self.threads.blocks_in(own)] = wanted
             for hear in self.events.arrived:
                 hear(self.block, "cta", which, own)
         return found
@@ -76,39 +78,55 @@ class Barriers:
             self.arrived[which] = self.arrived.get(which, np.zeros(self.threads.count, np.int64)) + own
         self.settle()
 
-    def _warps_of(self, counts: Array) -> int:
-        """Warps that have arrived, each as often as all its threads that live have."""
-        per = np.where(self.threads.alive, counts, np.iinfo(np.int64).max).reshape(-1, LANES).min(1)
-        return int(per[per < np.iinfo(np.int64).max].sum())
+    def _by_block(self, values: Array) -> Array:
+        """Values of threads as (blocks, threads)."""
+        return values.reshape(self.threads.batch, -1)
+
+    def _warps_of(self, counts: Array) -> Array:
+        """Warps of each block that have arrived, each as often as all its threads that live have."""
+        never = np.iinfo(np.int64).max
+        per = np.where(self.threads.alive, counts, never).reshape(self.threads.batch, -1, LANES).min(2)
+        return np.where(per < never, per, 0).sum(1)
 
     def _complete(self, which: int) -> None:
-        """Release a barrier's threads if all have arrived."""
+        """Release a barrier's threads where all have arrived."""
         waiting = [
             (own, own.waits) for own in self.fibers.waiting_for("bar") if own.waits and own.waits.number == which
         ]
         present = np.zeros(self.threads.count, bool)
         for fiber, _ in waiting:
             present |= fiber.mask
-        counts = present + self.arrived.get(which, np.zeros(self.threads.count, np.int64))
-        wanted = self.counts[which] // LANES or int(self.threads.alive.reshape(-1, LANES).any(1).sum())
-        if self._warps_of(counts) < wanted:
+        used, alive = self.counts[which], self.threads.alive.reshape(self.threads.batch, -1, LANES).any(2).sum(1)
+        counts = present + self.arrived[which] if which in self.arrived else present.astype(np.int64)
+        done = (used >= 0) & (self._warps_of(counts) >= np.where(used > 0, used // LANES, alive))
+        if not done.any():
             return
+        released = self.threads.mask(True) if done.all() else self.threads.per_thread(done)
         if waiting and waiting[0][1].reduce != "sync":
             flags = np.zeros(self.threads.count, bool)
             for fiber, waits in waiting:
                 if waits.predicate is not None:
                     flags |= fiber.mask & waits.predicate
-            results = {"popc": int(flags.sum()), "and": bool(flags[present].all()), "or": bool(flags.any())}
+            each = {
+                "popc": self._by_block(flags).sum(1),
+                "and": self._by_block(flags | ~present).all(1),
+                "or": self._by_block(flags).any(1),
+            }
             for fiber, waits in waiting:
                 if waits.into is not None:
-                    np.copyto(waits.into, results[waits.reduce], where=fiber.mask, casting="unsafe")
+                    result = self.threads.per_thread(each[waits.reduce])
+                    np.copyto(waits.into, result, where=fiber.mask & released, casting="unsafe")
         for hear in self.events.passed:
-            hear(self.block, "cta", which, present)
+            hear(self.block, "cta", which, present & released)
         for fiber, _ in waiting:
-            self.fibers.wake(fiber)
-        self.arrived.pop(which, None)
-        del self.counts[which]
-        self.threads.changed = True
+            self.fibers.wake(fiber, done)
+        if which in self.arrived:
+            self.arrived[which][released] = 0
+        used[done] = -1
+        if (used < 0).all():
+            self.arrived.pop(which, None)
+            del self.counts[which]
+        self.threads.change(released)
 
     def settle(self) -> None:
         """Let threads go on that have met."""
@@ -121,11 +139,11 @@ class Barriers:
 
     def cluster_arrive(self, w: Mask) -> None:
         """barrier.cluster.arrive: once a phase for every thread."""
-        mask = self.threads.mask(w)
-        twice = mask & (self.cluster_phase > self.cluster.phase)
+        mask, phase = self.threads.mask(w), self.threads.per_thread(self.cluster.phase)
+        twice = mask & (self.cluster_phase > phase)
         if twice.any():
             raise Stop("CLUSTER_BARRIER_TWICE", "barrier.cluster.arrive twice in one phase", int(np.argmax(twice)))
-        self.cluster_phase[mask] = self.cluster.phase + 1
+        np.copyto(self.cluster_phase, phase + 1, where=mask)
         for hear in self.events.arrived:
             hear(self.block, "cluster", 0, mask)
         self.cluster.settle()
@@ -134,7 +152,7 @@ class Barriers:
         """barrier.cluster.wait: until every thread of the cluster has arrived."""
         mask = self.threads.mask(w)
         self.cluster.settle()
-        rest = mask & (self.cluster_phase > self.cluster.phase)
+        rest = mask & (self.cluster_phase > self.threads.per_thread(self.cluster.phase))
         go = mask & ~rest
         for hear in self.events.passed if go.any() else ():
             hear(self.block, "cluster", 0, go)

@@ -1,8 +1,8 @@
-"""A block of threads in lockstep, parted where threads diverge or wait, joined where they meet again: what it has, and how it runs."""
+"""A block of threads in lockstep, or a batch of blocks, parted where threads diverge or wait, joined where they meet again: what it has, and how it runs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -41,27 +41,30 @@ class Owner(ClusterView, Protocol):
 
 
 class Block:
-    """A block of threads (a CTA). Generated source is handed `parts`, in the order of `tcsim.ptx.compile.compiled.PARTS`."""
+    """A block of threads (a CTA), or a batch of blocks of one rank. Generated source is handed `parts` (`tcsim.ptx.compile.compiled.PARTS`)."""
 
-    def __init__(self, setup: Setup, index: tuple[int, int, int], rank: int, cluster: Owner) -> None:
+    def __init__(self, setup: Setup, indices: Sequence[tuple[int, int, int]], rank: int, cluster: Owner) -> None:
         program, events, queue = setup.program, cluster.events, cluster.queue
-        self.program, self.cluster, self.index, self.rank, self.arch = program, cluster, index, rank, setup.arch
+        self.program, self.cluster, self.rank, self.arch = program, cluster, rank, setup.arch
+        self.index = indices[0]
         self.number = 0  # in the order in which blocks began
         self.sleeps = 0
+        self.turning: Any = 1  # of a batch: whether it is each block's turn
+        self.executing: Any = 1  # of a batch: whether each block executes a basic block now
         size = setup.shared_bytes
-        threads = Threads(setup.grid, setup.block, index, setup.cluster, rank, size, setup.dynamic_smem)
+        threads = Threads(setup.grid, setup.block, indices, setup.cluster, rank, size, setup.dynamic_smem)
         threads.environment(setup.environment)
         file = RegisterFile((_container(type, own) for type, own, _ in program.registers), threads.count)
         self.threads, self.registers = threads, file.arrays
-        self.fibers = Fibers(threads.alive.copy(), program.entry)
+        self.fibers = Fibers(threads, program.entry)
         self.spaces = Spaces(threads, setup.memory, setup.params, program.local_bytes, cluster.blocks)
-        origin = cluster.blocks[0].index if rank else index
-        self.inexact = Inexact(threads, origin, program.tells_order, setup.sums)
+        origins = cluster.blocks[0].threads.indices if rank else indices
+        self.inexact = Inexact(threads, origins, program.tells_order, setup.sums)
         self.accesses = Accesses(self, threads, self.spaces, self.inexact, events)
         self.warps = Warps(self, threads, self.fibers, self.inexact, events)
         self.octets = Octets(self, threads, self.spaces, self.inexact, events)
         self.mbarriers = Mbarriers(self, self.octets, cluster, events)
-        self.resources = Resources(threads, self.spaces.columns, program.registers_at_launch, cluster, self.inexact)
+        self.resources = Resources(threads, self.spaces, program.registers_at_launch, cluster, self.inexact)
         self.performer = Performer(self, file, self.octets, self.mbarriers, self.resources, queue, self.inexact)
         self.barriers = Barriers(self, threads, self.warps, self.fibers, cluster, events)
         self.stack = Stack(threads, self.registers, self.spaces, setup.limits)
@@ -127,18 +130,23 @@ class Block:
 
     def turned(self) -> None:
         """A loop that may wait turns once more."""
-        self.cluster.turns += 1
+        self.cluster.turns += self.executing
 
     # --- running
 
-    def step(self) -> None:
-        """Run one basic block of the threads that are furthest behind."""
-        fiber = self.fibers.choose(self.cluster.fair, self.performer.queue.random)
-        mask, turns = fiber.mask, fiber.turns
+    def step(self, among: Array | None = None) -> bool:
+        """Run one basic block of the threads that are furthest behind; among: the blocks of a batch that have a turn. Whether any could run."""
+        fiber = self.fibers.choose(self.cluster.fair, self.performer.queue.random, among)
+        if fiber is None:
+            return False
+        mask, turns, parts = fiber.mask, fiber.turns, 1
+        if self.threads.batch > 1:
+            self.turning = self.executing = self.threads.blocks_in(mask)
+            parts = int(np.count_nonzero(self.turning))
         lanes = self.program.gathers[fiber.block]
         if lanes == COLLECTIVE:
             self.fibers.put(mask, Wait("collective", fiber.block), turns)
-            return
+            return True
         if lanes:
             complete = self.threads.whole(mask, lanes)
             if not complete.all():
@@ -147,8 +155,11 @@ class Block:
                     self.fibers.put(rest, Wait("lanes", fiber.block, count=lanes), turns)
                     mask = mask & complete
                     if not mask.any():
-                        return
-        self.threads.executed += self.program.size_of(fiber.block)
+                        return True
+                    if self.threads.batch > 1:
+                        self.executing = self.threads.blocks_in(mask)
+                        parts = int(np.count_nonzero(self.executing))
+        self.threads.executed += self.program.size_of(fiber.block) * parts
         found = self.execute(fiber.block, mask)
         for own, where in [(mask, found)] if type(found) is int else found:
             if isinstance(where, Wait):
@@ -160,6 +171,7 @@ class Block:
         if type(found) is not int:
             self.barriers.settle()
         self.sleeps = 0
+        return True
 
     def execute(self, block: int, mask: Array, **instead: Any) -> Any:
         """Run a basic block's source, with other parts in place of some; an exception ends the launch."""
@@ -179,9 +191,10 @@ class Block:
             hear(self, mask)
         self.threads.alive &= ~mask
         self.threads.exited[mask] = block
-        self.threads.changed = True
+        self.threads.change(mask)
+        ended = self.threads.blocks_in(mask) if self.threads.batch > 1 else None
         for fiber in self.fibers.waiting_for("lanes", "warp"):
-            self.fibers.wake(fiber)
+            self.fibers.wake(fiber, ended)
         self.barriers.settle()
         self.cluster.settle()
 

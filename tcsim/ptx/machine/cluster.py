@@ -47,7 +47,7 @@ class Cluster:
         self.phase = 0  # of the cluster's barrier
         self.fair = False  # whether every fiber gets a turn: when spinning is looked for
         for rank, index in enumerate(indices):
-            self.blocks.append(Block(setup, index, rank, self))
+            self.blocks.append(Block(setup, [index], rank, self))
         self.running: Block | None = None  # the block that a fault stopped
         self.asking: set[int] = set()  # ranks that wait for their pair to take columns of Tensor Memory too
         self.granted: dict[int, int] = {}  # by rank: columns that its pair took with it
@@ -76,12 +76,12 @@ class Cluster:
                     hear(block, "cluster", 0, fiber.mask)
                 block.fibers.wake(fiber)
 
-    def wake(self, kind: str, address: int | None = None) -> None:
-        """Let threads ask again that wait for a resource, or for an mbarrier."""
-        for block in self.blocks:
-            for fiber in block.fibers.waiting_for(kind):
+    def wake(self, kind: str, address: int | None = None, block: int = 0) -> None:
+        """Let threads ask again that wait for a resource, or for an mbarrier. block: of a batch."""
+        for own in self.blocks:
+            for fiber in own.fibers.waiting_for(kind):
                 if address is None or (fiber.waits is not None and fiber.waits.address == address):
-                    block.fibers.wake(fiber)
+                    own.fibers.wake(fiber)
 
     def run(self, spend: Callable[[int], None], shift: int = SHIFT) -> bool:
         """Run until all threads have exited; False if they only spin, and nothing in the cluster can change that, or are tired.

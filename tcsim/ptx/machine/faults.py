@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from tcsim.core.addresses import MisalignedCopyError
@@ -17,6 +19,10 @@ class Stop(Exception):
     def __init__(self, name: str, detail: str, thread: int | None = None, line: int | None = None, **more: Any) -> None:
         super().__init__(detail)
         self.name, self.detail, self.thread, self.line, self.more = name, detail, thread, line, more
+
+
+class Apart(Exception):
+    """The blocks of a batch cannot run as one: they run one after the other. Never raised to the caller; it says why."""
 
 
 EXCEPTIONS = (ValueError, ArithmeticError, LookupError, TypeError, AttributeError, MemoryError, RecursionError)
@@ -35,6 +41,15 @@ _NAMED: dict[type[Exception], str] = {
 def rule_for(error: Exception, rest: str) -> str:
     """The rule that an error of the model means; `rest` for those that have none of their own."""
     return _NAMED.get(type(error), rest)
+
+
+@contextmanager
+def stopped_by_exceptions() -> Iterator[None]:
+    """What an instruction raises ends the launch: it becomes a Stop."""
+    try:
+        yield
+    except EXCEPTIONS as error:
+        raise stop_for(error).with_traceback(error.__traceback__) from error
 
 
 def stop_for(error: Exception) -> Stop:

@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+import numpy as np
+
 from tcsim.ptx.machine.arrays import Array
+from tcsim.ptx.machine.threads import Threads
 from tcsim.ptx.text.syntax import Instruction
 
 Moves = list[tuple[Array, Any]]
@@ -41,16 +44,21 @@ class Fiber:
     mask: Array
     block: int
     waits: Wait | None = None
-    turns: int = 0  # basic blocks executed
+    turns: Any = 0  # basic blocks executed; in a batch of each of its blocks, 0 where it has no threads
 
 
 class Fibers:
-    """The fibers of a block: those that can run, by where they are, and those that wait."""
+    """The fibers of a block, or of a batch: those that can run, by where they are, and those that wait.
 
-    def __init__(self, mask: Array, entry: int) -> None:
-        self.ready: dict[int, Fiber] = {entry: Fiber(mask, entry)}
+    The blocks of a batch that are at the same place go on together; each does what it would do alone, in the same order.
+    """
+
+    def __init__(self, threads: Threads, entry: int) -> None:
+        self.threads = threads
+        none: Any = 0 if threads.batch == 1 else np.zeros(threads.batch, np.int64)
+        self.ready: dict[int, Fiber] = {entry: Fiber(threads.alive.copy(), entry, None, none)}
         self.waiting: list[Fiber] = []
-        self.floor = 0  # turns that a fiber has at least when it can run again
+        self.floor = none  # turns that a fiber has at least when it can run again
 
     def __bool__(self) -> bool:
         return bool(self.ready or self.waiting)
@@ -59,40 +67,81 @@ class Fibers:
         """Those that wait for something of some kinds."""
         return [own for own in self.waiting if own.waits is not None and own.waits.kind in kinds]
 
-    def add(self, mask: Array, block: int, turns: int) -> None:
+    def most(self, mask: Array, turns: Any, least: Any) -> Any:
+        """Turns, or more if these are; in a batch of the blocks that a mask has threads of."""
+        if self.threads.batch == 1:
+            return max(turns, least)
+        return np.where(self.threads.blocks_in(mask), np.maximum(turns, least), 0)
+
+    def add(self, mask: Array, block: int, turns: Any) -> None:
         """Threads at the same place execute together."""
         other = self.ready.get(block)
         if other is not None:
+            turns = self.most(mask, turns, 0)
             other.mask = other.mask | mask
-            other.turns = max(other.turns, turns)
+            other.turns = self.most(other.mask, other.turns, turns)
             return
-        fiber = Fiber(mask, block, None, turns)
-        if self.waiting:
-            for own in [own for own in self.waiting if own.block == block and own.waits and own.waits.kind == "lanes"]:
-                self.waiting.remove(own)
-                fiber.mask = fiber.mask | own.mask
+        fiber = Fiber(mask, block, None, self.most(mask, turns, 0))
+        for own in self.waiting_for("lanes") if self.waiting else ():
+            if own.block == block and (found := self._common(own.mask, mask)) is not None:
+                self._leave(own, found)
+                fiber.mask = fiber.mask | (own.mask if found is True else found)
         self.ready[block] = fiber
 
-    def put(self, mask: Array, wait: Wait, turns: int) -> Fiber:
+    def put(self, mask: Array, wait: Wait, turns: Any) -> None:
         """Threads that wait."""
-        if wait.kind == "lanes":
-            for other in self.waiting:
-                if other.waits and other.waits.kind == "lanes" and other.block == wait.at:
-                    self.waiting.remove(other)
-                    self.add(mask | other.mask, wait.at, turns)
-                    return other
-        fiber = Fiber(mask, wait.at, wait, turns)
-        self.waiting.append(fiber)
-        return fiber
+        for other in self.waiting_for("lanes") if wait.kind == "lanes" else ():
+            if other.block != wait.at or (found := self._common(other.mask, mask)) is None:
+                continue
+            theirs = other.mask if found is True else found
+            self._leave(other, found)
+            joined = self._common(mask, theirs)
+            own = mask if joined is True else joined
+            self.add(own | theirs, wait.at, turns)
+            if joined is True:
+                return
+            mask = mask & ~own
+        self.waiting.append(Fiber(mask, wait.at, wait, self.most(mask, turns, 0)))
 
-    def wake(self, fiber: Fiber) -> None:
-        """Let threads go on."""
-        self.waiting.remove(fiber)
-        self.add(fiber.mask, fiber.block, max(fiber.turns, self.floor))
+    def wake(self, fiber: Fiber, which: Array | None = None) -> None:
+        """Let threads go on, or those of some blocks of the batch."""
+        mask, turns = fiber.mask, fiber.turns
+        if which is not None and self.threads.batch > 1:
+            found = self._common(mask, self.threads.per_thread(which))
+            if found is None:
+                return
+            mask = mask if found is True else found
+            self._leave(fiber, found)
+        else:
+            self.waiting.remove(fiber)
+        self.add(mask, fiber.block, self.most(mask, turns, self.floor))
 
-    def choose(self, fair: bool, random: Random | None) -> Fiber:
-        """Take the next fiber: the one furthest behind, so that threads meet again; each gets its turn."""
-        if len(self.ready) == 1:
+    def _common(self, mask: Array, other: Array) -> Any:
+        """The threads of a mask whose blocks another mask has threads of: True if it is all of them, None if there are none."""
+        if self.threads.batch == 1:
+            return True
+        blocks, others = self.threads.blocks_in(mask), self.threads.blocks_in(other)
+        both = blocks & others
+        if not both.any():
+            return None
+        return True if both.sum() == blocks.sum() else mask & self.threads.per_thread(both)
+
+    def _leave(self, fiber: Fiber, which: Any) -> None:
+        """Threads wait no more, all of a fiber (True) or those of a mask."""
+        if which is True:
+            self.waiting.remove(fiber)
+        else:
+            fiber.mask = fiber.mask & ~which
+            fiber.turns = self.most(fiber.mask, fiber.turns, 0)
+
+    def choose(self, fair: Any, random: Random | None, among: Array | None = None) -> Fiber | None:
+        """Take the next fiber: the one furthest behind, so that threads meet again; each gets its turn.
+
+        among: the blocks of a batch that have a turn; None: all. None if none of them can run.
+        """
+        if self.threads.batch > 1:
+            fiber = self._of_batch(fair, among)
+        elif len(self.ready) == 1:
             _, fiber = self.ready.popitem()
         else:
             if random is not None and not random.randrange(4):
@@ -102,11 +151,45 @@ class Fibers:
             else:
                 block = min(self.ready, key=lambda own: (self.ready[own].turns >> PATIENCE, own))
             fiber = self.ready.pop(block)
-        self.floor = fiber.turns
-        fiber.turns += 1
+        if fiber is None:
+            return None
+        if self.threads.batch == 1:
+            self.floor = fiber.turns
+            fiber.turns += 1
+        else:
+            here = self.threads.blocks_in(fiber.mask)
+            self.floor = np.where(here, fiber.turns, self.floor)
+            fiber.turns = fiber.turns + here
         return fiber
+
+    def _of_batch(self, fair: Array, among: Array | None) -> Fiber | None:
+        """Of each block its next fiber as if it were alone; of these the one furthest behind, for all blocks whose next it is."""
+        if len(self.ready) == 1 and among is None:
+            return self.ready.popitem()[1]
+        places = sorted(self.ready)
+        there = np.array([self.threads.blocks_in(self.ready[place].mask) for place in places])
+        if among is not None:
+            there = there & among
+        turns = np.array([self.ready[place].turns for place in places])
+        late = np.where(there, np.where(fair, turns, turns >> PATIENCE), _NEVER)
+        first = late.argmin(0)  # of equals the one that is further behind in the program
+        able = there.any(0)
+        if not able.any():
+            return None
+        number = int(first[able].min())
+        fiber, own = self.ready[places[number]], able & (first == number)
+        blocks = self.threads.blocks_in(fiber.mask)
+        if (own == blocks).all():
+            return self.ready.pop(places[number])
+        taken = fiber.mask & self.threads.per_thread(own)
+        fiber.mask = fiber.mask & ~taken
+        rest, fiber.turns = fiber.turns, np.where(own, 0, fiber.turns)
+        return Fiber(taken, fiber.block, None, np.where(own, rest, 0))
 
     def places(self) -> tuple[Any, ...]:
         """Where everything is, as something that can be compared."""
         ready = tuple((block, fiber.mask.tobytes()) for block, fiber in sorted(self.ready.items()))
         return ready, tuple((fiber.block, fiber.mask.tobytes()) for fiber in self.waiting)
+
+
+_NEVER = np.iinfo(np.int64).max

@@ -25,10 +25,31 @@ class Flight:
     followers: list[Tracker] = field(default_factory=list)
     fetched: bool = False
     data: Any = None
+    only: Array | None = None  # the blocks of a batch whose it is, where the instruction was one of more
     kind: str = field(init=False)  # of its group
 
     def __post_init__(self) -> None:
         self.kind = self.pending.group or ""
+
+    @property
+    def blocks(self) -> Array:
+        """Whose it is, of the batch."""
+        threads = self.block.threads
+        block = threads.block_of(self.threads)
+        return np.unique(block)
+
+    def part(self, blocks: Array) -> Flight:
+        """The work of some blocks of the batch, which leaves this one."""
+        threads = self.block.threads
+        which = blocks[self.threads // threads.width]
+        found = Flight(self.pending, self.bound, self.block, self.threads[which], self.groups[which], self.asked)
+        found.fetched, found.data = self.fetched, self.data
+        mine = self.only if self.only is not None else threads.blocks_in(np.isin(threads.numbers, self.asked))
+        found.only, self.only = mine & blocks, mine & ~blocks
+        found.followers = [own for own in self.followers if blocks[threads.block_of(own.threads)]]
+        self.followers = [own for own in self.followers if own not in found.followers]
+        self.threads, self.groups = self.threads[~which], self.groups[~which]
+        return found
 
     def continues(self, before: Flight) -> bool:
         """Whether this and work just before it can be finished in one go: both add to the same registers."""

@@ -18,10 +18,12 @@ from tcsim.ptx.machine.threads import Threads
 
 
 class Inexact:
-    """The account of a block. origin: the index of the first block of its cluster, whose shared memory an atomic may change."""
+    """The account of a block, or of a batch. origins: the first block of the cluster of each, whose shared memory an atomic may change."""
 
-    def __init__(self, threads: Threads, origin: tuple[int, int, int], tells_order: bool, sums: Sums) -> None:
-        self.threads, self.origin, self.tells_order = threads, origin, tells_order
+    def __init__(
+        self, threads: Threads, origins: Sequence[tuple[int, int, int]], tells_order: bool, sums: Sums
+    ) -> None:
+        self.threads, self.origins, self.tells_order = threads, origins, tells_order
         self.sums = sums  # of a launch: floating-point sums in memory
         self.counts: Counter[str] = Counter()  # by instruction: the threads that executed it
 
@@ -43,17 +45,33 @@ class Inexact:
         """Keep account of what depends on the order of atomics: sums of floating-point numbers, old values."""
         if not (self.tells_order or item.rounds):
             return
+        block = self.threads.block_of(threads)
+        for own in np.unique(block) if np.ndim(block) else ():
+            mine = block == own
+            self.took_turns(
+                item,
+                space,
+                places[mine],
+                threads[mine],
+                before[mine],
+                after[mine],
+                [each[mine] for each in values],
+                needed,
+            )
+        if np.ndim(block):
+            return
+        index, origin = self.threads.indices[block], self.origins[block]
         if space.startswith("shared"):
             places = (places & np.uint64(0xFFFFFFFF)) + np.uint64(SHARED_WINDOW)
         name = f"atom.{item.mnemonic}"
         if not item.rounds:
-            who = [(self.threads.index, thread) for thread in threads.tolist()]
-            self.sums.turns.add(name, item, self.origin, places, who, before, after, values, needed)
+            who = [(index, thread) for thread in (threads % self.threads.width).tolist()]
+            self.sums.turns.add(name, item, origin, places, who, before, after, values, needed)
             return
         pairs = zip(halves(before, item.type), halves(values[0], item.type), strict=True)
         for number, ((first, type), (addend, _)) in enumerate(pairs):
             at = places + np.uint64(2 * number)
-            self.sums.add(name, type, self.origin, at, first, addend, needed != 0)
+            self.sums.add(name, type, origin, at, first, addend, needed != 0)
 
     def added(self, instruction: str, type: str, at: Access, before: Array, data: Array) -> None:
         """Keep account of sums of floating-point numbers that a copy makes in memory."""

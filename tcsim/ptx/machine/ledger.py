@@ -58,6 +58,17 @@ class Sums:
             own.old |= old
             self._count(own, type, value)
 
+    def take(self, other: Sums) -> bool:
+        """Take over what blocks that come later did, if it was at other addresses; whether it was."""
+        places, own = other.turns.places, self.turns.places
+        if not (self.sums.keys().isdisjoint(other.sums) and own.keys().isdisjoint(places)):
+            return False
+        self.sums.update(other.sums)
+        self.type_of.update(other.type_of)
+        self.turns.update(other.turns)
+        self.brought += other.brought
+        return True
+
     def bring(self, instruction: str, type: str, addresses: Array, before: Array, values: Array) -> None:
         """Additions of a copy, in global memory."""
         self.brought.append((instruction, type, addresses, before, values))

@@ -29,6 +29,9 @@ class Limits:
     heap: int = 8 << 20  # bytes that malloc gives out, as by default on a GPU
     characters: int = 64 << 20  # of a module's text
     nesting: int = 64  # blocks in braces that stand in each other
+    batch: int = (
+        230  # blocks that may run as one batch, at most 230; the results are the same (tcsim.ptx.machine.batch)
+    )
     processes: int = 1  # that may run a grid, at most 64; the results are the same (tcsim.ptx.launch.processes)
 
     def __post_init__(self) -> None:

@@ -109,15 +109,16 @@ class Mbarriers:
             )
         return keys
 
-    def word(self, address: int) -> int:
-        """The 64 bits at an address of shared memory."""
-        return int(self.octets.get("shared", np.array([address]), 8).view(np.uint64)[0, 0])
+    def word(self, address: int, block: int = 0) -> int:
+        """The 64 bits at an address of shared memory; block: of the batch."""
+        return int(self.octets.get("shared", np.array([address]), 8, None, block).view(np.uint64)[0, 0])
 
     def signal(self, signal: Signal, threads: Array) -> None:
         """Change the objects that a signal is for, and let threads ask again that wait for them."""
         for at in self.octets.copies(signal.at):
             for key, count, own in told(signal, self.keys(at), threads):
-                before = self.word(key)
+                block = self.octets.threads.block_of(own)
+                before = self.word(key, block)
                 try:
                     value = after(signal, count, before, self.cluster.arch)
                 except TcsimError as error:
@@ -125,11 +126,12 @@ class Mbarriers:
                     raise Stop(name, f"mbarrier at {key:#x}: {error}", int(own[0])) from None
                 for hear in self.events.signalled:
                     hear(self.block, signal, key, count, before, value, own)
-                self.octets.put("shared", np.array([key]), np.array([value], np.uint64).view(np.uint8).reshape(1, 8))
+                octets = np.array([value], np.uint64).view(np.uint8).reshape(1, 8)
+                self.octets.put("shared", np.array([key]), octets, None, block)
                 live = self.cluster.blocks[key >> RANK_SHIFT].mbarriers.live
                 if signal.kind == "init":
                     live.add(key & (1 << RANK_SHIFT) - 1)
                 elif signal.kind == "inval":
                     live.discard(key & (1 << RANK_SHIFT) - 1)
-                self.cluster.wake("mbarrier", key)
-        self.octets.threads.changed = True
+                self.cluster.wake("mbarrier", key, block)
+        self.octets.threads.change(threads)

@@ -81,6 +81,7 @@ class Memory:
         self._next = FIRST_ALLOCATION
         self._placed: dict[int, tuple[Any, dict[str, int]]] = {}  # by module, which is kept alive
         self.watches = Watches()  # what clusters poll
+        self.writes_later = False
         self.heap: dict[int, int] = {}  # what malloc gave and free did not take: bytes by address
 
     def map(self, address: int, data: Any) -> None:
@@ -255,7 +256,7 @@ class Memory:
 
     def gather(self, addresses: Addresses, size: int) -> npt.NDArray[Any]:
         """Values of 1, 2, 4, 8 or 16 bytes at aligned addresses, one for each."""
-        segment = self._covering(addresses, size)
+        segment = self.covering(addresses, size)
         if segment is not None:
             found: npt.NDArray[Any] = segment.views[size][segment.index(addresses, size)]
             return found
@@ -264,7 +265,7 @@ class Memory:
 
     def scatter(self, addresses: Addresses, values: npt.NDArray[Any], size: int) -> None:
         """Store values of 1, 2, 4, 8 or 16 bytes; of several at one address the last stays."""
-        segment = self._covering(addresses, size)
+        segment = self.covering(addresses, size)
         if segment is not None:
             segment.views[size][segment.index(addresses, size)] = values
             return
@@ -272,8 +273,14 @@ class Memory:
             place, index = self._one(int(address), size)
             place.views[size][index] = value
 
-    def _covering(self, addresses: Addresses, size: int) -> Segment | None:
-        """The one segment that holds all, or None if there are several."""
+    def change(self, addresses: Addresses, size: int) -> None:
+        """Values are read and written in place, at addresses in one segment."""
+
+    def wrote(self, segment: Segment, place: slice, which: npt.NDArray[np.bool_]) -> None:
+        """Some bytes of a place in a segment's store were written: told after a batch of blocks, if `writes_later`."""
+
+    def covering(self, addresses: Addresses, size: int) -> Segment | None:
+        """The one segment that holds all accesses, or None if there are several."""
         low, high = int(addresses.min()), int(addresses.max())
         segment = self.segment(low)
         if segment is not None and high + size <= segment.end:
@@ -288,7 +295,7 @@ class Memory:
 
     def unmapped(self, addresses: Addresses, size: int) -> int | None:
         """The first index of an access outside what is mapped, or None."""
-        if self._covering(addresses, size) is not None:
+        if self.covering(addresses, size) is not None:
             return None
         for index, address in enumerate(addresses):
             segment = self.segment(int(address))

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from tcsim.model.effects import EVERY_CTA, Access, Write, turns
-from tcsim.ptx.machine.arrays import TYPED, Array
+from tcsim.ptx.machine.arrays import LANES, TYPED, Array
 from tcsim.ptx.machine.events import Events
+from tcsim.ptx.machine.faults import Apart
 from tcsim.ptx.machine.inexact import Inexact
 from tcsim.ptx.machine.spaces import Spaces
 from tcsim.ptx.machine.threads import RANK_SHIFT, Threads
@@ -34,59 +35,82 @@ class Octets:
             return address.reshape(-1), cta
         return (address.reshape(-1) & ~(0xFF << RANK_SHIFT)) | cta << RANK_SHIFT, None
 
-    def read(self, access: Access) -> Array:
-        """The bytes of an access, for effects: uint8 (..., accesses, size)."""
-        found = self._read(access)
+    def block_of(self, access: Access, threads: Array) -> Any:
+        """Of which block of the batch an access of an instruction of some threads is: one number for all, or one for each entry."""
+        block = self.threads.block_of(threads)
+        if not np.ndim(block):
+            return block
+        count, lead = access.address.size, access.address.shape
+        if access.cta is None or not np.ndim(access.cta):
+            if access.thread is not None and access.thread.size == count:
+                return block[access.thread.reshape(-1)]
+            if access.thread is None and count == len(threads):
+                return block
+            if access.thread is None and len(lead) == 2 and lead[0] * LANES == len(threads):
+                return np.repeat(block[::LANES], lead[1])
+        raise Apart("an access of several blocks that does not say of which each part is")
+
+    def read(self, access: Access, threads: Array) -> Array:
+        """The bytes of an access of an instruction of some threads, for effects: uint8 (..., accesses, size)."""
+        found = self._read(access, self.block_of(access, threads))
         for hear in self.events.looked:
             hear(self.block, access)
         return found
 
-    def _read(self, access: Access) -> Array:
+    def _read(self, access: Access, block: Any) -> Array:
         address, cta = self.places(access)
         lead = access.address.shape
         if access.cta is not None and np.ndim(access.cta):
             lead = np.broadcast_shapes(lead, np.shape(access.cta))
         shape = (*lead, access.size)
         if access.mask is None:
-            return self.get(access.space, address, access.size, cta).reshape(shape)
+            return self.get(access.space, address, access.size, cta, block).reshape(shape)
         mask = np.broadcast_to(access.mask, shape).reshape(-1, access.size)
         found = np.zeros(mask.shape, np.uint8)
         whole: Array = np.asarray(mask.all(-1))
         if whole.any():
-            found[whole] = self.get(access.space, address[whole], access.size, _chosen(cta, whole))
+            found[whole] = self.get(
+                access.space, address[whole], access.size, _chosen(cta, whole), _chosen(block, whole)
+            )
         if not whole.all():
             row, piece = np.nonzero(mask & ~whole[:, None])
-            found[row, piece] = self.get(access.space, address[row] + piece, 1, _chosen(cta, row))[:, 0]
+            own = _chosen(cta, row), _chosen(block, row)
+            found[row, piece] = self.get(access.space, address[row] + piece, 1, *own)[:, 0]
         return found.reshape(shape)
 
-    def apply(self, write: Write, threads: Array) -> None:
-        """Do a write of an effect."""
+    def apply(self, write: Write, threads: Array, only: Array | None = None) -> None:
+        """Do a write of an effect of some threads. only: the blocks of the batch for which it is done now; None: all."""
         for at in self.copies(write.at):
             address, cta = self.places(at)
+            block = self.block_of(at, threads)
             if write.combine is not None and len(alone := turns(address, at.size)) > 1:
                 for turn in alone:  # what comes to one place comes one after the other
                     self.apply(replace(write, at=_part(at, turn), data=write.data.reshape(-1, at.size)[turn]), threads)
                 continue
             data = write.data
             if write.combine is not None:
-                before = self.read(at)
+                before = self.read(at, threads)
                 data = write.combine(before, data)
                 if write.adds is not None:
                     self.inexact.added(*write.adds, at, before, write.data)
             if data.shape != (*at.address.shape, at.size):
                 data = np.broadcast_to(data, (*np.broadcast_shapes(at.address.shape, data.shape[:-1]), at.size))
             data = data.reshape(-1, at.size)
-            self.threads.changed = True
-            if at.mask is None:
-                self.put(at.space, address, data, cta)
+            self.threads.change(threads if only is None else np.flatnonzero(only) * self.threads.width)
+            if at.mask is None and only is None:
+                self.put(at.space, address, data, cta, block)
                 continue
-            mask = np.broadcast_to(at.mask, data.shape) if at.mask.ndim <= 2 else at.mask.reshape(-1, at.size)
+            given = np.True_ if at.mask is None else at.mask
+            mask = np.broadcast_to(given, data.shape) if given.ndim <= 2 else given.reshape(-1, at.size)
+            if only is not None:
+                mask = mask & np.broadcast_to(only[block], len(data))[:, None]
             whole: Array = np.asarray(mask.all(1))
             if whole.any():
-                self.put(at.space, address[whole], data[whole], _chosen(cta, whole))
+                self.put(at.space, address[whole], data[whole], _chosen(cta, whole), _chosen(block, whole))
             if not whole.all():
                 row, piece = np.nonzero(mask & ~whole[:, None])
-                self.put(at.space, address[row] + piece, data[row, piece][:, None], _chosen(cta, row))
+                own = _chosen(cta, row), _chosen(block, row)
+                self.put(at.space, address[row] + piece, data[row, piece][:, None], *own)
 
     def copies(self, at: Access) -> list[Access]:
         """An access, or one in each CTA of the cluster where it is for all of them."""
@@ -94,40 +118,40 @@ class Octets:
             return [at]
         return [replace(at, cta=np.full(np.shape(at.cta), rank)) for rank in range(len(self.spaces.blocks))]
 
-    def get(self, space: str, addresses: Array, size: int, cta: Array | None = None) -> Array:
-        """Bytes (accesses, size) at addresses."""
+    def get(self, space: str, addresses: Array, size: int, cta: Array | None = None, block: Any = 0) -> Array:
+        """Bytes (accesses, size) at addresses. block: of the batch, one for all or one for each."""
         if not len(addresses):
             return np.empty((0, size), np.uint8)
-        places, unit, cta = _in_units(addresses, size, cta)
-        parts = self.spaces.segments(space, places, unit, cta)
+        places, unit, cta, block = _in_units(addresses, size, cta, block)
+        parts = self.spaces.segments(space, places, unit, cta, block)
         if len(parts) == 1 and parts[0][1] is not None:
             return self.spaces.gather(parts[0][1], parts[0][2], unit).view(np.uint8).reshape(-1, size)
         found = np.empty(len(places), TYPED.get(unit, np.dtype((np.void, 16))))
         for own, segment, offset in parts:
-            found[own] = self.spaces.gather(segment, offset, unit)
+            found[own] = self.spaces.gather(segment, offset, unit, None, _chosen(block, own))
         return found.view(np.uint8).reshape(-1, size)
 
-    def put(self, space: str, addresses: Array, data: Array, cta: Array | None = None) -> None:
-        """Store bytes (accesses, size) at addresses."""
+    def put(self, space: str, addresses: Array, data: Array, cta: Array | None = None, block: Any = 0) -> None:
+        """Store bytes (accesses, size) at addresses. block: as of `get`."""
         if not len(addresses):
             return
-        places, unit, of = _in_units(addresses, data.shape[1], cta)
+        places, unit, of, block = _in_units(addresses, data.shape[1], cta, block)
         values = np.ascontiguousarray(data).view(TYPED.get(unit, np.dtype((np.void, 16)))).reshape(-1)
-        for own, segment, offset in self.spaces.segments(space, places, unit, of):
-            self.spaces.scatter(segment, offset, values[own], unit, unit)
+        for own, segment, offset in self.spaces.segments(space, places, unit, of, block):
+            self.spaces.scatter(segment, offset, values[own], unit, unit, block=_chosen(block, own))
         for hear in self.events.put:
             hear(self.block, space, addresses, data.shape[1], cta)
 
 
-def _in_units(addresses: Array, size: int, cta: Array | None) -> tuple[Array, int, Array | None]:
+def _in_units(addresses: Array, size: int, cta: Array | None, block: Any) -> tuple[Array, int, Array | None, Any]:
     """Accesses as more of the widest integers that all are made of."""
     places: Array = addresses.astype(np.int64, copy=False)
     low = int(np.bitwise_or.reduce(places)) | size
     unit = min(low & -low, 16)
     if unit < size:
         places = (places[:, None] + np.arange(0, size, unit)).reshape(-1)
-        cta = None if cta is None else np.repeat(cta, size // unit) if cta.ndim else cta
-    return places, unit, cta
+        cta, block = _each(cta, size // unit), _each(block, size // unit)
+    return places, unit, cta, block
 
 
 def _part(at: Access, which: slice) -> Access:
@@ -140,5 +164,11 @@ def _part(at: Access, which: slice) -> Access:
     return replace(at, address=address, mask=own(at.mask, at.size), cta=own(at.cta), thread=own(at.thread))
 
 
-def _chosen(cta: Array | None, which: Any) -> Array | None:
-    return cta[which] if cta is not None and cta.ndim else cta
+def _each(values: Any, count: int) -> Any:
+    """Of numbers for each access as many; one for all stays."""
+    return np.repeat(values, count) if np.ndim(values) else values
+
+
+def _chosen(values: Any, which: Any) -> Any:
+    """Of numbers for each access those of some; one for all is one for these."""
+    return values[which] if np.ndim(values) else values

@@ -63,14 +63,23 @@ class Queue:
         waiting = np.zeros(len(counts), bool)
         waiting[threads] = True
 
-        def is_due(flight: Flight) -> bool:
+        def is_due(flight: Flight) -> Array:
             own = flight.threads
             old: Any = True if kind in WITHOUT_COMMIT else flight.groups < counts[own] - left
-            return bool(np.count_nonzero(waiting[own] & old))
+            return np.asarray(waiting[own] & old)
 
         mine = [own for own in self.flights if own.kind == kind and own.block is block]
-        due = [own for own in mine if is_due(own)]
-        self.unwaited = [own for own in self.unwaited if own.kind != kind or own.block is not block or not is_due(own)]
+        due = [
+            self.part(own, own.threads[which]) for own in mine for which in (is_due(own),) if np.count_nonzero(which)
+        ]
+        mine = (
+            [own for own in self.flights if own.kind == kind and own.block is block]
+            if block.threads.batch > 1
+            else mine
+        )
+        self.unwaited = [
+            own for own in self.unwaited if own.kind != kind or own.block is not block or not is_due(own).any()
+        ]
         if reads_only:
             for flight in due:
                 self.fetch(flight)
@@ -80,6 +89,19 @@ class Queue:
             for flight in due:
                 if flight in self.flights:
                     self.finish(flight)
+
+    def part(self, flight: Flight, threads: Array) -> Flight:
+        """The work of the blocks of the batch that some of its threads are of: all of it, or a part that is work of its own from now on."""
+        blocks = flight.block.threads.block_of(threads)
+        if flight.block.threads.batch == 1 or len(own := flight.blocks) == 1:
+            return flight
+        which = np.zeros(flight.block.threads.batch, bool)
+        which[blocks] = True
+        if which[own].all():
+            return flight
+        found = flight.part(which)
+        self.flights.insert(self.flights.index(flight), found)
+        return found
 
     def fetch(self, flight: Flight) -> None:
         """Let work read what it reads. Raises Stop, at the instruction that issued it."""

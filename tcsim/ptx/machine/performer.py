@@ -43,11 +43,11 @@ class Look:
     @property
     def warp(self) -> Array:
         """The warps of the threads."""
-        return warps_of(self.threads)
+        return warps_of(self.threads % self.performer.threads.width)
 
     def read(self, access: Access) -> Array:
         """The bytes of an access."""
-        return self.performer.octets.read(access)
+        return self.performer.octets.read(access, self.threads if self.flight is None else self.flight.asked)
 
     def held(self, name: str) -> Array:
         """The registers of an operand, now. Raises Stop for what is not in flight."""
@@ -67,8 +67,17 @@ def _lacking(resource: Resource) -> str:
     return f"{resource.delta} {_UNITS.get(resource.kind, resource.kind)}"
 
 
+def _joined(moves: Moves) -> Moves:
+    """Waits for the same, of several blocks of a batch, as one."""
+    found: dict[tuple[Any, ...], tuple[Array, Wait]] = {}
+    for mask, wait in moves:
+        key = wait.kind, wait.address, wait.text, wait.resource
+        found[key] = (found[key][0] | mask, wait) if key in found else (mask, wait)
+    return list(found.values())
+
+
 class Performer:
-    """Performs the instructions of a block."""
+    """Performs the instructions of a block, or of a batch: of those blocks together whose accesses say of which block they are, else one by one."""
 
     def __init__(
         self, block: Any, file: RegisterFile, octets: Octets, mbarriers: Mbarriers, resources: Resources, queue: Queue, inexact: Inexact
@@ -85,6 +94,10 @@ class Performer:
         mask = self.threads.mask(w)
         if bound.form.together == "member_mask" and self._parted(bound, given, mask):
             return
+        if self.threads.batch > 1 and not bound.model.batched and len(blocks := self._blocks(mask)) > 1:
+            for own in blocks:
+                self.perform(bound, given, own)
+            return
         threads = self.taking(bound, mask)
         if not len(threads):
             return
@@ -93,6 +106,15 @@ class Performer:
             said = f"an instruction waits here that cannot wait: {found.blocked.kind}"
             raise Stop("INVALID_OPERAND", said, int(threads[0]))
         self._take(bound, found, threads, mask)
+
+    def _blocks(self, mask: Array) -> list[Array]:
+        """The threads of a mask, those of each block of the batch apart."""
+        found = []
+        for number in np.flatnonzero(self.threads.blocks_in(mask)).tolist():
+            place = slice(number * self.threads.width, (number + 1) * self.threads.width)
+            found.append(np.zeros_like(mask))
+            found[-1][place] = mask[place]
+        return found
 
     def _parted(self, bound: Bound, given: dict[str, Any], mask: Array) -> bool:
         """Run an instruction for the threads of each member mask apart, if there are several."""
@@ -132,9 +154,10 @@ class Performer:
     def attempt(self, bound: Bound, given: dict[str, Any], w: Mask, here: int, after: int) -> Any:
         """Run an instruction that may wait; threads with different operands ask apart."""
         mask = self.threads.mask(w)
+        blocks = self._blocks(mask) if self.threads.batch > 1 else [mask]
         moves: Moves = []
         on = np.zeros(self.threads.count, bool)
-        for threads in self._askers(bound, given, mask):
+        for threads in [own for block in blocks for own in self._askers(bound, given, block)]:
             found = self.ask(bound, given, threads, mask)
             own = np.zeros(self.threads.count, bool)
             own[threads] = True
@@ -150,6 +173,7 @@ class Performer:
             on |= own
         if not moves:
             return after
+        moves = _joined(moves) if len(blocks) > 1 else moves
         if on.any():
             moves.append((on, after))
         return moves
@@ -176,16 +200,18 @@ class Performer:
         found: Array
         if mask is self.threads.everyone and not self.threads.warps % 4:
             return self.threads.numbers
+        batch, each = self.threads.batch, self.threads.warps
         if bound.lanes == 1:
             found = np.nonzero(mask)[0]
             return found
-        warps: Array = np.asarray(mask.reshape(self.threads.warps, LANES).any(1))
+        warps: Array = np.asarray(mask.reshape(-1, LANES).any(1))
         if bound.lanes == 128:
-            groups: Array = np.asarray(np.pad(warps, (0, -self.threads.warps % 4)).reshape(-1, 4).any(1))
-            if self.threads.warps % 4 and groups[-1]:
-                said = f"an instruction of warpgroups in one of {self.threads.warps % 4} warps: the block has no more"
+            whole = np.pad(warps.reshape(batch, each), ((0, 0), (0, -each % 4)))
+            groups: Array = np.asarray(whole.reshape(batch, -1, 4).any(2))
+            if each % 4 and groups[:, -1].any():
+                said = f"an instruction of warpgroups in one of {each % 4} warps: the block has no more"
                 raise Stop("INVALID_OPERAND", said)
-            warps = np.repeat(groups, 4)[: self.threads.warps]
+            warps = np.repeat(groups, 4, axis=1)[:, :each].reshape(-1)
         found = self.threads.numbers if warps.all() else np.nonzero(np.repeat(warps, LANES))[0]
         if self.events.incomplete and np.count_nonzero(mask) != len(found):
             for hear in self.events.incomplete:
@@ -281,7 +307,8 @@ class Performer:
     def _resources(self, found: Effects, threads: Array) -> Resource | None:
         """Take or give back what an instruction asks for; what is lacking, if it has to wait."""
         for resource in found.resources:
-            granted = self.resources.take(resource, warps_of(threads))
+            block = self.threads.block_of(threads)
+            granted = self.resources.take(resource, warps_of(threads % self.threads.width), block)
             if granted is None:
                 return resource
             outcome = resource.then(granted) if resource.then is not None else None
@@ -291,9 +318,9 @@ class Performer:
                 self.apply(outcome, threads)
             for hear in self.events.given:
                 hear()
-            self.threads.changed = True
+            self.threads.change(threads)
             if resource.delta < 0 or resource.kind == "registers":
-                self.cluster.wake("resource")
+                self.cluster.wake("resource", None, block)
         return None
 
     # --- work in flight
@@ -309,14 +336,14 @@ class Performer:
         for name, numbers in flight.bound.results:
             if name in outcome.registers:
                 self.put(numbers, outcome.registers[name], flight.threads, self.threads.everyone)
-        self.apply(outcome, flight.asked)
-        self.threads.changed = True
+        self.apply(outcome, flight.asked, flight.only)
+        self.threads.change(flight.threads)
         for hear in self.events.delivered:
             hear(flight, outcome)
 
-    def apply(self, outcome: Outcome, threads: Array) -> None:
-        """Writes and signals."""
+    def apply(self, outcome: Outcome, threads: Array, only: Array | None = None) -> None:
+        """Writes and signals; only: the blocks of the batch for which writes are done."""
         for write in outcome.writes:
-            self.octets.apply(write, threads)
+            self.octets.apply(write, threads, only)
         for signal in outcome.signals:
             self.mbarriers.signal(signal, threads)

@@ -8,8 +8,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from tcsim.memory.windows import CONST_WINDOW, LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
+from tcsim.ptx.machine.apart import Apartness
 from tcsim.ptx.machine.arrays import Array
-from tcsim.ptx.machine.faults import Stop
+from tcsim.ptx.machine.faults import Apart, Stop
 from tcsim.ptx.machine.memory import Memory, MemoryFault, Segment
 from tcsim.ptx.machine.polling import Polled
 from tcsim.ptx.machine.tensor_memory import Columns
@@ -33,27 +34,40 @@ class Placed(Protocol):
 
 
 class Spaces:
-    """The memory of a block. blocks: those of its cluster, by rank."""
+    """The memory of a block, or of each block of a batch. blocks: those of its cluster, by rank."""
 
     def __init__(
         self, threads: Threads, memory: Memory, params: Segment, local_bytes: int, blocks: Sequence[Placed]
     ) -> None:
         self.threads, self.memory, self.params, self.blocks = threads, memory, params, blocks
-        self.shared = Segment(0, np.zeros(threads.shared_bytes, np.uint8))
+        # Bytes from the shared memory of one block to the next one's.
+        self.shared_stride = threads.shared_bytes if threads.batch == 1 else -(-threads.shared_bytes // 16) * 16
+        self.shared = Segment(0, np.zeros(self.shared_stride * threads.batch, np.uint8))
+        self.apart: Apartness | None = None  # of a batch: what keeps its blocks apart in global memory
         self.local_bytes = local_bytes
         self.local_stride = (
             -(-max(local_bytes, 1) // 16) * 16
         )  # bytes from the local memory of one thread to the next one's
         self.local = Segment(0, np.zeros(self.local_stride * threads.count, np.uint8)) if local_bytes else None
-        self.columns = Columns()
+        self.columns_of = [Columns() for _ in range(threads.batch)]
         self.polled: Polled | None = None  # where global memory is read while spinning is looked for
-        self.tensor_memory: Segment | None = None
+        self._tensor_memory: dict[int, Segment] = {}
 
-    def image(self) -> Segment:
-        """Tensor Memory."""
-        if self.tensor_memory is None:
-            self.tensor_memory = Segment(0, np.zeros(self.columns.bytes, np.uint8))
-        return self.tensor_memory
+    @property
+    def columns(self) -> Columns:
+        """The columns of Tensor Memory of the first block."""
+        return self.columns_of[0]
+
+    @property
+    def tensor_memory(self) -> Segment | None:
+        """The Tensor Memory of the first block; None if nothing has touched it."""
+        return self._tensor_memory.get(0)
+
+    def image(self, block: int = 0) -> Segment:
+        """Tensor Memory of a block."""
+        if block not in self._tensor_memory:
+            self._tensor_memory[block] = Segment(0, np.zeros(self.columns.bytes, np.uint8))
+        return self._tensor_memory[block]
 
     def is_space(self, address: Array, space: str) -> Array:
         """Whether generic addresses lie in a state space."""
@@ -67,10 +81,10 @@ class Spaces:
 
     # --- ordinary accesses
 
-    def _where(self, space: str, addresses: Array) -> list[tuple[Any, Segment, Array]]:
+    def _where(self, space: str, addresses: Array, size: int, block: Any) -> list[tuple[Any, Segment, Array]]:
         """(which accesses, the memory, offsets in it) of addresses; a slice where it is all of them."""
         if space.startswith("shared"):
-            return self._in_shared(addresses & np.uint64(0xFFFFFFFF))
+            return self._in_shared(addresses & np.uint64(0xFFFFFFFF), block, size)
         if space == "local":
             if self.local is None:
                 raise MemoryFault("LOCAL_OUT_OF_RANGE", "the kernel has no local memory")
@@ -79,9 +93,13 @@ class Spaces:
             return [(slice(None), self.params, addresses & np.uint64(0xFFFFFFFF))]
         raise MemoryFault("GMEM_UNMAPPED", f"no state space {space!r}")
 
-    def _in_shared(self, addresses: Array) -> list[tuple[Any, Segment, Array]]:
+    def _in_shared(self, addresses: Array, block: Any, size: int) -> list[tuple[Any, Segment, Array]]:
         first = int(addresses[0]) >> RANK_SHIFT
         offset, rank = addresses & 0xFFFFFF, addresses >> RANK_SHIFT
+        if self.threads.batch > 1:
+            if int(offset.view(np.int64).max()) + size > self.threads.shared_bytes:
+                raise Apart("an access beyond shared memory")
+            offset = offset + np.asarray(block * self.shared_stride).astype(offset.dtype)
         if not np.count_nonzero(rank != first):
             return [(slice(None), self.of(first).shared, offset)]
         return [
@@ -105,7 +123,7 @@ class Spaces:
                 return [(slice(None), None, addresses)]
             if space == "":
                 return self._generic(addresses, size, threads)
-            found = self._where(space, addresses)
+            found = self._where(space, addresses, size, self.threads.block_of(threads))
         except MemoryFault as fault:
             raise Stop(fault.name, fault.detail, int(threads[0])) from None
         parts: Parts = []
@@ -150,14 +168,21 @@ class Spaces:
 
     # --- accesses of effects
 
-    def segments(self, space: str, places: Array, unit: int, cta: Array | None) -> Parts:
-        """Where accesses lie: (which of them, the memory or None for global memory, offsets in it). Checks that they are inside."""
+    def segments(self, space: str, places: Array, unit: int, cta: Array | None, block: Any = 0) -> Parts:
+        """Where accesses lie: (which of them, the memory or None for global memory, offsets in it). Checks that they are inside.
+
+        block: of the batch, one for all or one for each.
+        """
         if space in ("global", "generic"):
             addresses = places.view(np.uint64)
             parts: Any = [(slice(None), None, addresses)]
-            return parts if space == "global" else self._generic(addresses, unit, np.zeros(len(places), np.int64))
+            threads = np.broadcast_to(np.asarray(block) * self.threads.width, places.shape)  # the first of each block
+            return parts if space == "global" else self._generic(addresses, unit, threads)
         try:
-            parts = self._in_shared(places & 0xFFFFFFFF) if space != "tmem" else self._in_tensor_memory(places, cta)
+            if space != "tmem":
+                parts = self._in_shared(places & 0xFFFFFFFF, block, unit)
+            else:
+                parts = self._in_tensor_memory(places, cta, block)
         except MemoryFault as fault:
             raise Stop(fault.name, fault.detail) from None
         for _, segment, offset in parts:
@@ -167,24 +192,28 @@ class Spaces:
                 raise Stop(name, f"{unit} bytes at {beyond:#x} of {segment.size}")
         return parts
 
-    def _in_tensor_memory(self, places: Array, cta: Array | None) -> list[tuple[Any, Segment, Array]]:
+    def _in_tensor_memory(self, places: Array, cta: Array | None, block: int) -> list[tuple[Any, Segment, Array]]:
         if cta is None:
-            return [(slice(None), self.image(), places)]
+            return [(slice(None), self.image(block), places)]
         found: list[tuple[Any, Segment, Array]] = []
         first, last = int(cta.min()), int(cta.max())
         for rank in range(first, last + 1):
             own: Any = slice(None) if first == last else cta == rank
             if first == last or own.any():
-                found.append((own, self.of(rank).image(), places[own]))
+                found.append((own, self.of(rank).image(block), places[own]))
         return found
 
     # --- values
 
-    def gather(self, segment: Segment | None, at: Array, unit: int, threads: Array | None = None) -> Array:
-        """Values of `unit` bytes at offsets in a part. threads: who reads, to name one where nothing is mapped."""
+    def gather(
+        self, segment: Segment | None, at: Array, unit: int, threads: Array | None = None, block: Any = 0
+    ) -> Array:
+        """Values of `unit` bytes at offsets in a part. threads: who reads, to name one where nothing is mapped. block: of the batch."""
         if segment is not None:
             found: Array = segment.views[unit][segment.index(at, unit)]
             return found
+        if self.apart is not None:
+            self.apart.read(at, unit, block)
         if self.polled is not None:
             self.polled.note(at)
         try:
@@ -194,16 +223,42 @@ class Spaces:
             raise Stop(fault.name, fault.detail, None if threads is None else int(threads[lane])) from None
 
     def scatter(
-        self, segment: Segment | None, at: Array, values: Array, unit: int, size: int, threads: Array | None = None, turns: Any = slice(None)
+        self, segment: Segment | None, at: Array, values: Array, unit: int, size: int, threads: Array | None = None, turns: Any = slice(None),
+        block: Any = 0,
     ) -> None:  # fmt: skip
         """Put values of `unit` bytes, of accesses of `size` bytes, at offsets in a part: in turns, of several at one place the last stays."""
         if segment is not None:
+            if segment is self.params and self.threads.batch > 1:
+                raise Apart("a store to parameters")
             segment.views[unit][segment.index(at[turns], unit)] = values[turns]
             return
         lane = self.memory.unmapped(at, unit)
         if lane is not None:
             said = f"{size} bytes at {int(at[lane]):#x}: nothing is mapped there"
             raise Stop("GMEM_UNMAPPED", said, None if threads is None else int(threads[lane]))
+        if self.apart is not None:
+            self.apart.write(at, unit, block)
         self.memory.scatter(at[turns], values[turns], unit)
+        if self.memory.watches:
+            self.memory.watches.see(at)
+
+    # --- reductions
+
+    def values(self, segment: Segment | None, at: Array, unit: int) -> tuple[Array, Array] | None:
+        """All values of a memory, and which of them lie at offsets in a part; None where it is not one piece of global memory."""
+        own = self.memory.covering(at, unit) if segment is None else segment
+        return None if own is None else (own.views[unit], own.index(at, unit))
+
+    def reducing(self, segment: Segment | None, at: Array, unit: int, kind: int) -> None:
+        """Values are about to be changed by reductions of one kind."""
+        if segment is self.params and self.threads.batch > 1:
+            raise Apart("a store to parameters")
+        if segment is not None:
+            return
+        if self.apart is not None:
+            self.apart.reduce(at, unit, kind)
+        self.memory.change(at, unit)
+        if self.polled is not None:
+            self.polled.note(at)
         if self.memory.watches:
             self.memory.watches.see(at)

@@ -10,7 +10,7 @@ import numpy as np
 from tcsim.core.arguments import spread
 from tcsim.ptx.compile.compiled import SHARED_START
 from tcsim.ptx.machine.arrays import LANES, TYPED, Array, Mask
-from tcsim.ptx.machine.faults import Stop
+from tcsim.ptx.machine.faults import Apart, Stop
 
 RANK_SHIFT = 24
 """Where the rank of a block begins in an address of shared memory of its cluster."""
@@ -22,30 +22,63 @@ _MEASURED = {
 
 
 class Threads:
-    """The threads of a block."""
+    """The threads of a block, or of the blocks of a batch, one after the other: those of each are `width` with those that never execute."""
 
     def __init__(
-        self, grid: Sequence[int], block: Sequence[int], index: tuple[int, int, int], cluster: tuple[int, int, int], rank: int,
+        self, grid: Sequence[int], block: Sequence[int], indices: Sequence[tuple[int, int, int]], cluster: tuple[int, int, int], rank: int,
         shared_bytes: int, dynamic_smem: int,
     ) -> None:  # fmt: skip
-        self.launched = int(np.prod(block))
-        self.warps = -(-self.launched // LANES)
-        self.count = self.warps * LANES  # with those that fill the last warp and never execute
-        self.index, self.rank, self.cluster_shape, self.shared_bytes = index, rank, cluster, shared_bytes
-        self.executed = 0  # instructions
-        self.changed = False  # whether memory, or who waits, has changed
+        self.launched = int(np.prod(block))  # of a block
+        self.warps = -(-self.launched // LANES)  # of a block
+        self.width = self.warps * LANES  # with those that fill the last warp and never execute
+        self.batch = len(indices)  # blocks
+        self.count = self.batch * self.width
+        self.indices, self.rank, self.cluster_shape, self.shared_bytes = indices, rank, cluster, shared_bytes
+        self.executed = 0  # instructions, of each block
+        self.changed: Any = False  # whether memory, or who waits, has changed; of a batch: in which blocks
         self.timed = False  # whether threads have looked at the time since memory changed
         self.carry = np.zeros(self.count, bool)
         self.numbers = np.arange(self.count, dtype=np.int64)
         self.everyone = np.ones(self.count, bool)
-        self.alive = self.numbers < self.launched  # those that have not exited
+        self.exist = self.numbers % self.width < self.launched
+        self.alive = self.exist.copy()  # those that have not exited
         self.exited = np.full(self.count, -1)  # of each that has: the basic block
+        if self.batch > 1:
+            self.changed = np.zeros(self.batch, bool)
         self._special = self._specials(grid, block, dynamic_smem)
+
+    # --- of which block
+
+    def block_of(self, threads: Array) -> Any:
+        """Which blocks of the batch threads are of, which ascend: one number where it is one."""
+        if self.batch == 1:
+            return 0
+        first, last = int(threads[0]) // self.width, int(threads[-1]) // self.width
+        return first if first == last else threads // self.width
+
+    def blocks_in(self, mask: Array) -> Array:
+        """Of each block whether a mask has threads of it."""
+        return np.asarray(mask.view(np.uint64).reshape(self.batch, -1).any(1))
+
+    def per_thread(self, values: Any) -> Any:
+        """A value of each block as one of each of its threads; one that is for all as it is."""
+        return np.repeat(values, self.width) if np.ndim(values) else values
+
+    def change(self, who: Any = None) -> None:
+        """Memory, or who waits, has changed in the blocks of a mask or of some threads; None: in all."""
+        if self.batch == 1:
+            self.changed = True
+        elif who is None or who is True:
+            self.changed[:] = True
+        elif who.dtype == bool:
+            self.changed |= self.blocks_in(who)
+        elif len(who):
+            self.changed[self.block_of(who)] = True
 
     # --- special registers
 
     def _specials(self, grid: Sequence[int], block: Sequence[int], dynamic: int) -> dict[str, Any]:
-        thread = np.arange(self.count, dtype=np.uint32)
+        thread = np.tile(np.arange(self.width, dtype=np.uint32), self.batch)
         x, y = int(block[0]), int(block[1])
         lane = thread % LANES
         found: dict[str, Any] = {
@@ -59,16 +92,15 @@ class Threads:
         found["lanemask_gt"] = ~found["lanemask_le"]
         found["lanemask_ge"] = ~found["lanemask_lt"]
         for place, axis in enumerate("xyz"):
-            found[f"ntid.{axis}"], found[f"nctaid.{axis}"], found[f"ctaid.{axis}"] = (
-                block[place],
-                grid[place],
-                self.index[place],
-            )
-            found[f"cluster_nctaid.{axis}"] = self.cluster_shape[place]
-            found[f"cluster_ctaid.{axis}"] = self.index[place] % self.cluster_shape[place]
-            found[f"clusterid.{axis}"] = self.index[place] // self.cluster_shape[place]
-            found[f"nclusterid.{axis}"] = grid[place] // self.cluster_shape[place]
+            size, own = self.cluster_shape[place], self._each_block([index[place] for index in self.indices])
+            found |= {f"ntid.{axis}": block[place], f"nctaid.{axis}": grid[place], f"ctaid.{axis}": own}
+            found |= {f"cluster_nctaid.{axis}": size, f"nclusterid.{axis}": grid[place] // size}
+            found |= {f"cluster_ctaid.{axis}": own % size, f"clusterid.{axis}": own // size}
         return found
+
+    def _each_block(self, values: Sequence[int]) -> Any:
+        """A number of each block, for each thread; one number of one block."""
+        return values[0] if self.batch == 1 else np.repeat(np.array(values, np.uint32), self.width)
 
     def environment(self, registers: Mapping[str, int]) -> None:
         """Set special registers that are the driver's."""
@@ -77,6 +109,8 @@ class Threads:
     def special(self, name: str) -> Any:
         """The value of a special register for each thread."""
         if name in ("clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi"):
+            if self.batch > 1:
+                raise Apart(f"%{name}: instructions are counted for each block")
             self.timed = True
             return np.uint64(self.executed)
         found = self._special.get(name)
@@ -120,11 +154,11 @@ class Threads:
 
     def whole(self, mask: Array, lanes: int) -> Array:
         """The threads of a mask whose warps, or warpgroups, are complete: all their threads that live are in it."""
-        missing, beyond = self.alive & ~mask, -self.count % lanes
+        missing, beyond = (self.alive & ~mask).reshape(self.batch, -1), -self.width % lanes
         if beyond:
-            missing = np.pad(missing, (0, beyond))
-        found: Array = ~np.repeat(missing.reshape(-1, lanes).any(1), lanes)[: self.count]
-        return found
+            missing = np.pad(missing, ((0, 0), (0, beyond)))
+        found = np.repeat(missing.reshape(self.batch, -1, lanes).any(2), lanes, axis=1)[:, : self.width]
+        return np.asarray(~found.reshape(-1))
 
     # --- vectors
 

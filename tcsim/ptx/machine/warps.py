@@ -26,7 +26,7 @@ class Warps:
     def _warped(self, values: Any, dtype: Any = np.uint32) -> Array:
         """One value for each thread as (warps, 32)."""
         full = spread(np.asarray(values, dtype), (self.threads.count,))
-        return full.reshape(self.threads.warps, LANES)
+        return full.reshape(-1, LANES)
 
     def shuffle(self, mode: str, a: Array, b: Array, c: Array, w: Mask) -> tuple[Array, Array]:
         """The register of another lane, and whether that lane is in range; of a lane that does not execute 0 (measured on an H200)."""
@@ -56,7 +56,7 @@ class Warps:
     def partners(self, mode: str, b: Array, c: Array) -> Array:
         """Of each thread the one whose register a shuffle gives it."""
         source, _ = self._partners(mode, b, c)
-        return (source + LANES * np.arange(self.threads.warps)[:, None]).reshape(-1)
+        return (source + LANES * np.arange(len(source))[:, None]).reshape(-1)
 
     def _partners(self, mode: str, b: Array, c: Array) -> tuple[Array, Array]:
         """The lanes (warps, 32) that a shuffle names, the own one where that is out of range; and whether it is in range."""
@@ -118,7 +118,7 @@ class Warps:
         here: the basic block. Lanes that exited before it never come.
         """
         found, exited = self.ballot(self.threads.mask(w)), (self.threads.exited >= 0) & (self.threads.exited < here)
-        apart = found != self.ballot((self.threads.numbers < self.threads.launched) & ~exited)
+        apart = found != self.ballot(self.threads.exist & ~exited)
         if apart.any():
             self.inexact.note("activemask.b32", self.threads.mask(w) & apart)
         return found
@@ -168,7 +168,7 @@ class Warps:
             self.fibers.waiting.remove(fiber)
             if rest.any():
                 self.fibers.put(rest, fiber.waits, fiber.turns)
-            self.fibers.add(complete, fiber.block, max(fiber.turns, self.fibers.floor))
+            self.fibers.add(complete, fiber.block, self.fibers.most(complete, fiber.turns, self.fibers.floor))
         for hear in self.events.met if met.any() else ():
             hear(self.block, met, members)
         return bool(met.any())

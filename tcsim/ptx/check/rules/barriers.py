@@ -83,7 +83,7 @@ class Barriers:
 
     def _counted(self, own: Named, block: Block, number: int, mask: Array, aligned: bool) -> None:
         state, thread = self.state, int(np.argmax(mask))
-        line, wanted = state.number(block.here), block.barriers.counts[number]
+        line, wanted = state.number(block.here), int(block.barriers.counts[number][0])
         own.wanted = wanted if own.wanted is None else own.wanted
         own.count += int(np.count_nonzero(mask))
         said = f"{state.opcode(line)} is for {wanted} threads, and"
@@ -159,6 +159,11 @@ class Barriers:
         for own in over:
             self.state.released[some] = np.maximum(self.state.released[some], own)
 
+    @staticmethod
+    def _is_of_all(block: Block, number: int) -> bool:
+        counts = block.barriers.counts.get(number)
+        return counts is not None and not counts[0]
+
     def _together(self, block: Block, number: int, mask: Array, lines: Array) -> None:
         """All threads of a warp have to arrive at one instruction, if it is .aligned, those of a block at one that is for all of it."""
         each = lines.reshape(-1, LANES)
@@ -169,7 +174,7 @@ class Barriers:
             warp = int(np.argmax(apart))
             lines_of = first[warp], last[warp]
             self._apart(block, "BARRIER_WARP_DIVERGENCE", f"threads of warp {warp}", number, *lines_of, warp * LANES)
-        elif not block.barriers.counts.get(number, 1) and first.min() < last.max():
+        elif self._is_of_all(block, number) and first.min() < last.max():
             warp = int(np.argmax(last))
             self._apart(block, "BARRIER_ROLE_DIVERGENCE", "warps", number, first.min(), last.max(), warp * LANES)
         if not (block.threads.alive & ~mask).any():

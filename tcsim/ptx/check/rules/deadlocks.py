@@ -60,13 +60,14 @@ class Deadlocks:
 
     def _resource(self, block: Block, waits: Wait) -> str:
         if waits.resource == "registers":
-            if block.resources.pool is None:
+            if not block.resources.pools:
                 return f"; each of the {block.threads.warps} warps still has the {block.program.registers_at_launch} of its launch, and no setmaxnreg.dec gave any back"
             owned = {
-                count: block.resources.pool.owned.count(count) for count in sorted(set(block.resources.pool.owned))
+                count: block.resources.pools[0].owned.count(count)
+                for count in sorted(set(block.resources.pools[0].owned))
             }
             held = ", ".join(f"{warps} warps have {count}" for count, warps in owned.items())
-            return f"; {held}, and free are {block.resources.pool.free} for the threads of one warp"
+            return f"; {held}, and free are {block.resources.pools[0].free} for the threads of one warp"
         taken = self.state.columns.get(block.rank)
         if waits.resource == "tmem" and taken is not None:
             lines = [line for line in np.unique(taken).tolist() if line]

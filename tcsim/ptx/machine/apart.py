@@ -1,0 +1,182 @@
+"""Whether the blocks of a batch stay apart in global memory: if so, it does not matter that they run at the same time.
+
+They do if no block reads or writes what another one of the batch writes, reductions alone excepted whose order cannot be seen. A batch in
+which that does not hold is undone, and its blocks run one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from tcsim.ptx.machine.arrays import TYPED, Array
+from tcsim.ptx.machine.faults import Apart
+from tcsim.ptx.machine.memory import Memory, Segment, views_of
+
+MOST_BLOCKS = 230
+"""Of a batch: a mark is a byte, and reductions and several readers have marks too."""
+_SEVERAL = 255
+_PAGE = 12  # bits of an offset that are kept together
+_MARKS: dict[int, Array] = {
+    size: np.array([int.from_bytes(bytes([mark]) * size, "little") for mark in range(256)], type)
+    for size, type in TYPED.items()
+}
+"""A mark in each byte of a value, by the bytes of the value."""
+
+
+class ReadBefore(Apart):
+    """A segment is written that was read without being followed: it is from now on, and the batch begins again."""
+
+
+class _Marks:
+    """Of each byte of a segment: which block wrote it, and which read it."""
+
+    def __init__(self, segment: Segment) -> None:
+        self.segment = segment
+        self.written, self.read = np.zeros_like(segment.store), np.zeros_like(segment.store)
+        self.writers, self.readers = views_of(self.written), views_of(self.read)
+        self.pages = np.zeros((len(segment.store) >> _PAGE) + 1, bool)  # with marks
+        self.before: dict[int, Array] = {}  # what pages were
+
+    def keep(self, index: Array, size: int) -> None:
+        """Keep what is now on the pages of some values."""
+        pages = index >> (_PAGE - size.bit_length() + 1)
+        if self.pages[pages].all():
+            return
+        for page in np.unique(pages[~self.pages[pages]]).tolist():
+            self.pages[page] = True
+            self.before[page] = self.segment.store[page << _PAGE : page + 1 << _PAGE].copy()
+
+    @property
+    def places(self) -> list[slice]:
+        """Of the pages with marks."""
+        return [slice(page << _PAGE, page + 1 << _PAGE) for page in self.before]
+
+    def end(self, undo: bool) -> None:
+        """Forget all marks; undo: put back what was there before."""
+        for place, data in zip(self.places, self.before.values(), strict=True):
+            self.written[place] = self.read[place] = 0
+            if undo:
+                self.segment.store[place] = data
+        self.pages[list(self.before)] = False
+        self.before.clear()
+
+
+class Apartness:
+    """What the blocks of each batch of a launch read and write in global memory. Of segments that are only read nothing is kept.
+
+    most: bytes of segments that may be followed.
+    """
+
+    def __init__(self, memory: Memory, most: int) -> None:
+        self.memory, self.most = memory, most
+        self._marks: dict[int, _Marks] = {}  # by address, of segments that are written
+        self._read: set[int] = set()  # segments that the batch has read and that are not followed
+
+    def read(self, addresses: Array, size: int, block: Any) -> None:
+        """Values of some bytes are read. block: of the batch, one for all or one for each. Raises Apart."""
+        for segment, own, of in self._parts(addresses, size, block):
+            marks = self._marks.get(segment.address)
+            if marks is None:
+                self._read.add(segment.address)
+                continue
+            for index, unit in _units(segment.index(own, size), size):
+                mine = _MARKS[unit][of + 1]
+                if _others(marks.writers[unit][index], mine):
+                    raise Apart("a block reads what another one writes")
+                marks.keep(index, unit)
+                seen = marks.readers[unit][index]
+                several = (seen != 0) & (seen != mine)
+                if several.any():
+                    mine = _bytewise(seen, mine)
+                marks.readers[unit][index] = mine
+
+    def write(self, addresses: Array, size: int, block: Any) -> None:
+        """Values of some bytes are about to be written. Raises Apart."""
+        for segment, own, of in self._parts(addresses, size, block):
+            marks = self._marks.get(segment.address) or self._follow(segment)
+            for index, unit in _units(segment.index(own, size), size):
+                mine = _MARKS[unit][of + 1]
+                if _others(marks.writers[unit][index], mine) or _others(marks.readers[unit][index], mine):
+                    raise Apart("a block writes what another one reads or writes")
+                marks.keep(index, unit)
+                marks.writers[unit][index] = mine
+                if np.ndim(mine) and (marks.writers[unit][index] != mine).any():
+                    raise Apart("two blocks write the same")
+
+    def reduce(self, addresses: Array, size: int, kind: int) -> None:
+        """The same of reductions of one kind, whose order is not seen: all blocks may do them."""
+        for segment, own, _ in self._parts(addresses, size, 0):
+            marks = self._marks.get(segment.address) or self._follow(segment)
+            for index, unit in _units(segment.index(own, size), size):
+                mine = _MARKS[unit][MOST_BLOCKS + 1 + kind]
+                if _others(marks.writers[unit][index], mine) or marks.readers[unit][index].any():
+                    raise Apart("a block reduces what another one reads or writes")
+                marks.keep(index, unit)
+                marks.writers[unit][index] = mine
+
+    def begin(self) -> None:
+        """A batch begins."""
+        self.memory.writes_later = True
+
+    def end(self, undo: bool) -> None:
+        """A batch has ended; undo: memory is as it was before."""
+        for own in self._marks.values():
+            for place in own.places if not undo else ():
+                self.memory.wrote(own.segment, place, own.written[place] != 0)
+            own.end(undo)
+        self._read.clear()
+        self.memory.writes_later = False
+
+    def _follow(self, segment: Segment) -> _Marks:
+        if 3 * (segment.size + sum(own.segment.size for own in self._marks.values())) > self.most:
+            raise Apart("there is no memory for the marks of what is written")
+        found = self._marks[segment.address] = _Marks(segment)
+        if segment.address in self._read:
+            raise ReadBefore("what was read is written")
+        return found
+
+    def _parts(self, addresses: Array, size: int, block: Any) -> Iterator[tuple[Segment, Array, Any]]:
+        """(segment, addresses, block) of accesses that are inside segments; of others nothing."""
+        left = addresses
+        while len(left):
+            segment = self.memory.segment(int(left[0]))
+            if segment is None:
+                return
+            inside = (left >= np.uint64(segment.address)) & (left <= np.uint64(segment.end - size))
+            if inside.all():
+                yield segment, left, block
+                return
+            if not inside[0]:
+                return
+            many = bool(np.ndim(block))
+            yield segment, left[inside], block[inside] if many else block
+            left, block = left[~inside], block[~inside] if many else block
+
+
+def _units(index: Array, size: int) -> Iterator[tuple[Array, int]]:
+    """Values as those that are marked together: of 16 bytes two of 8."""
+    if size == 16:
+        yield 2 * index, 8
+        yield 2 * index + 1, 8
+    else:
+        yield index, size
+
+
+def _others(found: Array, mine: Any) -> bool:
+    """Whether marks are of others."""
+    other = (found != 0) & (found != mine)
+    if not other.any():
+        return False
+    own = mine[other] if np.ndim(mine) else np.broadcast_to(mine, (int(other.sum()),))
+    there, those = (np.ascontiguousarray(one).view(np.uint8) for one in (found[other], own))
+    return bool(((there != 0) & (there != those)).any())
+
+
+def _bytewise(seen: Array, mine: Any) -> Array:
+    """Marks of readers, byte by byte: of one block, or of several."""
+    own = np.ascontiguousarray(np.broadcast_to(mine, seen.shape)).view(np.uint8)
+    there = np.ascontiguousarray(seen).view(np.uint8)
+    return np.asarray(np.where((there == 0) | (there == own), own, np.uint8(_SEVERAL)).view(seen.dtype))

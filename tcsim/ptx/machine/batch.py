@@ -1,0 +1,199 @@
+"""A batch: several clusters of a grid that run as one, each exactly as it would alone.
+
+Each block of the batch goes its own way from basic block to basic block; those that are at the same place are executed together. Whatever
+would end a cluster otherwise than by its last thread, or let it wait for others of the grid, raises `Apart`: then nothing of the batch counts,
+and its clusters run one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tcsim.ptx.machine.apart import Apartness
+from tcsim.ptx.machine.arrays import LANES, Array
+from tcsim.ptx.machine.block import Block
+from tcsim.ptx.machine.cluster import IDLE, LONG_IDLE, MANY_TURNS, TURN, TURNS
+from tcsim.ptx.machine.events import Events
+from tcsim.ptx.machine.faults import Apart
+from tcsim.ptx.machine.flights import Flight
+from tcsim.ptx.machine.pending import Queue
+from tcsim.ptx.machine.setup import Setup
+
+_LOOK = 512
+"""Basic blocks after which it is looked at how many blocks of the batch execute each."""
+_LEAST = 6
+"""One in so many has to: else they have gone different ways, and run faster alone."""
+
+
+class Batch:
+    """Clusters of a grid, each with as many blocks: of each rank the blocks of all of them are one wide `Block`."""
+
+    fair: Array  # of each cluster: whether every fiber gets a turn
+
+    def __init__(
+        self, setup: Setup, clusters: Sequence[Sequence[tuple[int, int, int]]], apart: Apartness
+    ) -> None:  # fmt: skip
+        """clusters: of each the blocks in the grid, by rank."""
+        count = len(clusters)
+        self.cancel: Callable[[], tuple[int, int, int] | None] = lambda: None
+        self.others, self.events, self.arch = True, Events(), setup.arch
+        self.queue = Queue(setup.schedule, self.events)
+        self.observers: list[Any] = []
+        self.running: Block | None = None
+        self.asking: set[int] = set()
+        self.granted: dict[int, int] = {}
+        # Of each cluster: the phase of its barrier, turns of loops that may wait, basic blocks since anything changed.
+        self.phase, self.turns, self._idle = (np.zeros(count, np.int64) for _ in range(3))
+        self.fair = np.zeros(count, bool)
+        self._seen: list[tuple[Any, list[Array]]] | None = None
+        self._steps = self._parts = 0  # basic blocks, and how often a block executed one
+        self.blocks: list[Block] = []
+        for rank, indices in enumerate(zip(*clusters, strict=True)):
+            self.blocks.append(Block(setup, indices, rank, self))
+            self.blocks[-1].spaces.apart = apart
+
+    # --- as the blocks see it
+
+    def settle(self) -> None:
+        """End the phase of the barrier of each cluster of which every thread that lives has arrived."""
+        waits, arrived = np.zeros((2, len(self.phase)), bool)
+        for block in self.blocks:
+            threads, now = block.threads, block.barriers.cluster_phase > block.threads.per_thread(self.phase)
+            waits |= threads.blocks_in(threads.alive & ~now)
+            arrived |= threads.blocks_in(now)
+        ended = arrived & ~waits
+        if not ended.any():
+            return
+        self.phase = self.phase + ended
+        for block in self.blocks:
+            block.threads.changed |= ended
+            for fiber in block.fibers.waiting_for("cluster"):
+                block.fibers.wake(fiber, ended)
+
+    def wake(self, kind: str, address: int | None = None, block: int = 0) -> None:
+        """Let threads of one cluster ask again that wait for a resource, or for an mbarrier."""
+        which = np.arange(len(self.phase)) == block
+        for own in self.blocks:
+            for fiber in own.fibers.waiting_for(kind):
+                if address is None or (fiber.waits is not None and fiber.waits.address == address):
+                    own.fibers.wake(fiber, which)
+
+    # --- running
+
+    def run(self, spend: Callable[[int], None]) -> None:
+        """Run until all threads have exited. `spend` is called with the number of instructions executed. Raises Apart, and Stop."""
+        while True:
+            busy = False
+            for block in self.blocks:
+                left = np.full(len(self.phase), TURN) if len(self.blocks) > 1 else None
+                while block.fibers.ready:
+                    before = block.threads.executed
+                    if not block.step(None if left is None else left > 0):
+                        break
+                    busy = True
+                    spend(block.threads.executed - before)
+                    if left is not None:
+                        left -= block.turning
+                    self._stepped(block)
+            if busy:
+                continue
+            self._meet()
+            if not self._go_on():
+                return
+
+    def _stepped(self, block: Block) -> None:
+        """Some blocks have executed a basic block."""
+        now, changed = block.turning, block.threads.changed
+        self._steps, self._parts = self._steps + 1, self._parts + int(np.count_nonzero(now))
+        if self._steps % _LOOK == 0:
+            if self._parts * _LEAST < _LOOK * len(now):
+                raise Apart("its blocks go different ways")
+            self._parts = 0
+        changed = changed & now
+        self._idle += now
+        if changed.any():
+            block.threads.changed = block.threads.changed & ~changed
+            self._idle[changed] = 0
+        self.fair = self._idle >= IDLE
+        if self._idle.max() >= LONG_IDLE:
+            self._look()
+        elif self._seen is not None:
+            self._seen = None
+        if self.turns.max() >= TURNS:
+            due = self.turns >= TURNS
+            if (due & ~self._working()).any() and self.turns.max() >= MANY_TURNS:
+                raise Apart("a block waits for others of the grid")
+            due &= self._working()
+            if due.any():
+                self._force(due)
+                self.turns[due] = 0
+
+    def _look(self) -> None:
+        """Nothing has changed for long: a cluster that is as it was before waits for ever, or for work in flight."""
+        if (self._working() & (self._idle >= LONG_IDLE)).any():
+            raise Apart("a block spins until work is done")
+        state = [(block.fibers.places(), block.registers) for block in self.blocks]
+        if self._seen is not None and all(
+            places == former and all(np.array_equal(*pair) for pair in zip(registers, kept, strict=True))
+            for (places, registers), (former, kept) in zip(state, self._seen, strict=True)
+        ):
+            raise Apart("a block spins")
+        if self._seen is None or int(self._idle.max()) & (int(self._idle.max()) - 1) == 0:
+            self._seen = [(places, [register.copy() for register in registers]) for places, registers in state]
+
+    def _meet(self) -> None:
+        """Nothing is ready. Lanes that could meet at different instructions do so in a block that is alone."""
+        for block in self.blocks:
+            if block.fibers.waiting_for("collective"):
+                raise Apart("lanes meet at different instructions")
+            warps = [own.mask.reshape(-1, LANES).any(1) for own in block.fibers.waiting_for("lanes")]
+            if len(warps) > 1 and (np.sum(warps, axis=0) > 1).any():
+                raise Apart("lanes meet at different instructions")
+
+    def _live(self) -> Array:
+        """Which clusters have threads left."""
+        live = np.zeros(len(self.phase), bool)
+        for block in self.blocks:
+            for fiber in (*block.fibers.waiting, *block.fibers.ready.values()):
+                live |= block.threads.blocks_in(fiber.mask)
+        return live
+
+    def _go_on(self) -> bool:
+        """Complete a piece of work of each cluster that is stuck, and all that is left of one that has ended; whether any is stuck."""
+        live = self._live()
+        for flight in list(self.queue.flights):
+            ended = flight.blocks[~live[flight.blocks]]
+            if len(ended) and flight in self.queue.flights:
+                self.queue.finish(self.queue.part(flight, ended * flight.block.threads.width))
+        if live.any():
+            self._force(live)
+        return bool(live.any())
+
+    def _working(self) -> Array:
+        """Which clusters have work in flight."""
+        found = np.zeros(len(self.phase), bool)
+        for flight in self.queue.flights:
+            found[flight.blocks] = True
+        return found
+
+    def _force(self, which: Array) -> None:
+        """Complete one piece of work of each of some clusters: first what no thread can wait for but at an mbarrier. Raises Apart where one has none."""
+        first: dict[int, Flight] = {}
+        signalling: dict[int, Flight] = {}
+        for flight in self.queue.flights:
+            followed = {int(own.block.threads.block_of(own.threads)) for own in flight.followers}
+            for number in flight.blocks.tolist():
+                first.setdefault(number, flight)
+                if flight.kind in ("", "tcgen05") or number in followed:
+                    signalling.setdefault(number, flight)
+        chosen: dict[int, tuple[Flight, list[int]]] = {}
+        for number in np.flatnonzero(which).tolist():
+            if number not in first:
+                raise Apart("a deadlock")
+            due = signalling.get(number, first[number])
+            chosen.setdefault(id(due), (due, []))[1].append(number)
+        for flight, numbers in chosen.values():
+            self.queue.finish(self.queue.part(flight, np.array(numbers) * flight.block.threads.width))
