@@ -34,7 +34,7 @@ def assert_clean(
         schedule, run = min(runs, key=lambda one: one[1].hazard_block is None)
         x, y, z = run.hazard_block or (0, 0, 0)
         timeline, limits = Timeline((x, y, z)), replace(options.get("limits") or Limits(), processes=1)
-        again = {**given, "schedule": schedule, "limits": limits, "observe": timeline.observer}
+        again = {**given, "schedule": schedule, "limits": limits, "check": True, "observe": timeline.observer}
         return timeline_page(timeline, run_on_model(own, params, arrays, again)[0])
 
     found = Check(file, tuple(schedules), tuple((*one, shape) for one in runs))

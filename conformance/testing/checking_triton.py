@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -19,11 +19,12 @@ from tcsim.launchers.triton_session import triton
 
 @contextmanager
 def checked_triton(
-    file: str, arch: str | None = None, severity: str = "error", allow: Iterable[str] = (), page: Path | None = None, **options: Any,
+    file: str, arch: str | None = None, severity: str = "error", allow: Iterable[str] = (), page: Path | None = None,
+    told: Callable[[str], None] = lambda sampled: None, **options: Any,
 ) -> Iterator[None]:  # fmt: skip
     """What Triton launches inside runs on the model. Raises LaunchFailure at the end for what was wrong, or if nothing was launched.
 
-    page: where the timeline of a block goes then.
+    page: where the timeline of a block goes then. told: is called with `Check.sampled`.
     """
     if arch is None:
         raise OperandError("the marker tcsim needs arch=: what Triton compiles for, as sm_90")
@@ -38,4 +39,5 @@ def checked_triton(
     if not session.launches:
         raise LaunchFailure(f"{shortened(file)}: the marker tcsim, and Triton launched nothing")
     found = of_session(session, file)
+    told(found.sampled)
     require(found, severity, allow, page, partial(timeline_of, found.shown) if found.shown is not None else None)

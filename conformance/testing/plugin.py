@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from tcsim.launchers.check import Check
 
 PROPERTY = "tcsim ran on"
+SAMPLED = "tcsim watched"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -50,8 +52,16 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     if marker is None:
         return (yield)
     checking = import_module("conformance.testing.checking_triton")
-    with checking.checked_triton(str(item.path), *marker.args, page=_page(item), **marker.kwargs):
+    with checking.checked_triton(
+        str(item.path), *marker.args, page=_page(item), told=partial(_sampled, item), **marker.kwargs
+    ):
         return (yield)
+
+
+def _sampled(item: Any, said: str) -> None:
+    """Keep for the end that a test watched some blocks only."""
+    if said:
+        item.user_properties.append((SAMPLED, said))
 
 
 def _page(item: Any) -> Path | None:
@@ -86,6 +96,7 @@ def launch(request: pytest.FixtureRequest, _tcsim_launcher: Launcher) -> Callabl
         __tracebackhide__ = True
         found = _tcsim_launcher.launch(ptx, kernel, params, grid, block, cluster, dynamic_smem, options)
         request.node.user_properties.append((PROPERTY, found.where))
+        _sampled(request.node, found.run.sampled if found.run is not None else "")
         request.node.add_report_section("call", "tcsim", f"{kernel or 'the kernel'} ran on {found.where}")
         return found
 
@@ -113,17 +124,23 @@ def assert_clean(request: pytest.FixtureRequest) -> Callable[..., Check]:
         check = import_module("conformance.testing.checking").assert_clean
         arch = request.config.getoption("--tcsim-arch")
         found: Check = check(str(request.path), arch, ptx, kernel, params, page=_page(request.node), **options)
+        _sampled(request.node, found.sampled)
         return found
 
     return run
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Say where kernels ran, if any did."""
-    places: Counter[str] = Counter()
+    """Say where kernels ran, if any did, and of which tests not every block was watched."""
+    places, sampled = Counter[str](), list[str]()
     for reports in terminalreporter.stats.values():
         for report in reports:
             if getattr(report, "when", None) == "call":
                 places.update(str(value) for name, value in report.user_properties if name == PROPERTY)
+                sampled += [
+                    f"tcsim: {report.nodeid}: {value}" for name, value in report.user_properties if name == SAMPLED
+                ]
     for place, count in sorted(places.items()):
         terminalreporter.write_line(f"tcsim: {count} launch{'es' if count > 1 else ''} on {place}")
+    for line in sampled:
+        terminalreporter.write_line(line)

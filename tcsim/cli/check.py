@@ -7,12 +7,12 @@ import sys
 from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from tcsim.cli import options
-from tcsim.cli.exec import changed, job_of, opened, when
+from tcsim.cli.exec import changed, job_of, opened, watched, when
 from tcsim.cli.output import emit, plain
 from tcsim.core.errors import OperandError, shortened
 from tcsim.launchers.check import Check, Shown, page
@@ -48,6 +48,7 @@ def check(
     races: Annotated[
         bool, typer.Option("--races", help="Look for races in global memory too, between all blocks of a launch: slower.")
     ] = False,
+    sample: options.Sample = False,
     every: options.Every = False,
     json: options.Json = False,
 ) -> None:  # fmt: skip
@@ -60,6 +61,8 @@ def check(
     schedules = tuple(dict.fromkeys(map(when, schedule))) if schedule else ()
     if block is not None and timeline is None:
         raise OperandError(f"check: --block {shortened(block)} without --timeline; valid: with it")
+    if sample and races:
+        raise OperandError("check: --sample with --races; valid: one of them, races are between all blocks")
     if file.endswith(".py"):
         found = _script(
             file,
@@ -70,12 +73,13 @@ def check(
             orders=orders,
             timeline=timeline is not None,
             races=races,
+            check=watched(sample),
         )
         shown = found.shown
     elif arguments:
         raise OperandError(f"check: {file!r} with {shortened(arguments)}; valid only with a script, .py")
     else:
-        job = replace(changed(job_of(file, launch, "check"), arch, None), races=races)
+        job = replace(changed(job_of(file, launch, "check"), arch, None), races=races, check=watched(sample))
         with bar(job.kernel or Path(file).stem, sys.stderr) as progress:
             found = check_job(job, file, schedules or SCHEDULES, progress, orders)
         shown = _shown(found, job)
@@ -94,7 +98,7 @@ def check(
 
 
 def _script(
-    file: str, arguments: list[str], launch: str | None, arch: str | None, schedules: tuple[str | int, ...], **kept: int
+    file: str, arguments: list[str], launch: str | None, arch: str | None, schedules: tuple[str | int, ...], **kept: Any
 ) -> Check:  # fmt: skip
     """Check a script; what it prints goes to standard error. kept: options of `check_script`."""
     if launch is not None:

@@ -40,6 +40,7 @@ def run(
     save: Annotated[
         str | None, typer.Option("--save", help="Write a recorded launch of each of a script's to this folder.", metavar="FOLDER")
     ] = None,
+    sample: options.Sample = False,
     every: options.Every = False,
     json: options.Json = False,
 ) -> None:  # fmt: skip
@@ -54,11 +55,11 @@ def run(
         for name, given in (("--launch", launch), ("--output", output)):
             if given is not None:
                 raise OperandError(f"exec: {file!r} is a script; valid: no {name}")
-        raise typer.Exit(_script(file, arguments or [], arch, schedule, save, json))
+        raise typer.Exit(_script(file, arguments or [], arch, schedule, save, json, sample))
     if arguments or save is not None:
         what = "--save" if save is not None else shortened(arguments)
         raise OperandError(f"exec: {file!r} with {what}; valid only with a script, .py")
-    job = changed(job_of(file, launch), arch, schedule)
+    job = replace(changed(job_of(file, launch), arch, schedule), check=watched(sample))
     with bar(job.kernel or Path(file).stem, sys.stderr) as progress:
         found = execute(job, progress)
     files = _written(found, output)
@@ -69,19 +70,26 @@ def run(
 
 
 def _script(
-    file: str, arguments: list[str], arch: str | None, schedule: str | None, save: str | None, json: bool
+    file: str, arguments: list[str], arch: str | None, schedule: str | None, save: str | None, json: bool, sample: bool
 ) -> int:
     """Run a script; its exit status. With --json what it prints goes to standard error."""
     if arch is None:
         raise OperandError(f"exec: {file!r} needs --arch: what Triton or CuTe DSL compiles for, as sm_90")
     opened(file, lambda path: Path(path).open().close())
     with redirect_stdout(sys.stderr) if json else nullcontext():
-        status, session = run_script(file, arguments, arch, schedule=when(schedule or "late"), save=save)
+        status, session = run_script(
+            file, arguments, arch, schedule=when(schedule or "late"), save=save, check=watched(sample)
+        )
     if json:
         launches = [own.as_dict() for own in session.launches]
         data = {"schema": SCHEMA, "file": file, "arch": session.arch, "status": status, "launches": launches}
         emit("exec", lambda: data, lambda: Report(file, ()), form="json")
     return int(status)
+
+
+def watched(sample: bool) -> str | bool:
+    """What `Kernel.launch(check=)` gets."""
+    return "sample" if sample else True
 
 
 def when(schedule: str) -> str | int:
@@ -152,6 +160,7 @@ def _report(file: str, found: Execution, files: dict[str, str], every: bool) -> 
     for first, *more in by_cause(run.hazards, run.text.splitlines()).values():
         facts += [("hazard", str(own)) for own in (first, *(more if every else ()))]
         facts += [("", f"and {len(more)} more of the same cause: --all shows them")] if more and not every else []
+    facts += [("check", run.sampled)] if run.sampled else []
     facts.append(
         (
             "inexact",

@@ -215,6 +215,9 @@ Schedule = Annotated[
 Html = Annotated[bool, typer.Option("--html", help="Write one HTML page that stands alone.")]
 Json = Annotated[bool, typer.Option("--json", help="Write JSON.")]
 Every = Annotated[bool, typer.Option("--all", help="Show every finding, not one of each cause.")]
+Sample = Annotated[
+    bool, typer.Option("--sample", help="Watch the blocks of 8 clusters at the most, not all: faster; what is found is of these only.")
+]  # fmt: skip
 Swizzle = Annotated[str, typer.Option("--swizzle", help="NONE, 32B, 64B or 128B.", autocompletion=complete_swizzle)]
 Number = Annotated[str, typer.Argument(help="64 bits, decimal or 0x...", metavar="VALUE")]
 

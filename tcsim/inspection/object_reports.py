@@ -43,7 +43,7 @@ def run_report(run: Run) -> Report:
 
 def _hazards(run: Run) -> Any:
     if not run.hazards:
-        return Lines(("no hazards",), style="good")
+        return Lines((_and("no hazards", run.sampled),), style="" if run.sampled else "good")
     text = run.text.splitlines()
     rows, marks = [], []
     for number, item in enumerate(run.hazards):
@@ -51,7 +51,11 @@ def _hazards(run: Run) -> Any:
         rows.append((item.severity, item.name, item.line or "", item.count, line, item.message))
         marks.append((Mark(f"h{number}", str(item)),) * 6)
     head = ("severity", "hazard", "line", "times", "PTX", "message")
-    return table(head, rows, "Hazards", right=(2, 3), marks=tuple(marks))
+    return table(head, rows, _and("Hazards", run.sampled), right=(2, 3), marks=tuple(marks))
+
+
+def _and(*said: str) -> str:
+    return "; ".join(filter(None, said))
 
 
 def hazard_report(item: Hazard) -> Report:

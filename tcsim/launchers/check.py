@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 from tcsim.core.errors import OperandError, listing, shortened
 from tcsim.inspection.timeline_page import timeline_page
 from tcsim.launchers.job import Execution, Job, execute, prepared
-from tcsim.launchers.launched import Launched, extents
+from tcsim.launchers.launched import Launched, extents, watched
 from tcsim.launchers.witnesses import ORDERS, SCHEDULES, Key, Search, Tried, Witness, compared, key_of
 from tcsim.ptx import HAZARDS, Hazard, Run
 from tcsim.ptx.hazards.hazard import SEVERITIES, cause_of
 from tcsim.ptx.hazards.sarif import Checked, sarif
+from tcsim.ptx.kernel import sampled_of
 from tcsim.ptx.launch.grid import Progress
 from tcsim.ptx.timeline import Timeline
 
@@ -142,6 +143,11 @@ class Check:
         """Whether every launch ran to its end and nothing that was found is an error."""
         return not self.counts["error"] and not self.status and all(run.completed for _, run, _ in self.launches)
 
+    @property
+    def sampled(self) -> str:
+        """How many blocks were watched, where not all were; else empty."""
+        return sampled_of(run for _, run, _ in self.launches)
+
     def failures(self, severity: str = "error", allow: Iterable[str] = ()) -> tuple[Finding, ...]:
         """The findings that are at least so severe, but for those of rules that are allowed.
 
@@ -157,7 +163,8 @@ class Check:
     def as_dict(self) -> dict[str, Any]:
         """The keys of JSON (check.schema.json)."""
         launches = [
-            {"kernel": run.kernel, "arch": run.arch, **shape, "schedule": schedule, "completed": run.completed, "instructions": run.instructions}
+            {"kernel": run.kernel, "arch": run.arch, **shape, "schedule": schedule, "completed": run.completed, "instructions": run.instructions,
+             **watched(run)}
             for schedule, run, shape in self.launches
         ]  # fmt: skip
         return {
@@ -168,7 +175,7 @@ class Check:
 
     def sarif(self) -> dict[str, Any]:
         """The findings as a SARIF 2.1.0 log (`tcsim.ptx.hazards.sarif`)."""
-        return sarif(
+        every = [
             Checked(
                 self.file,
                 own.kernel,
@@ -177,7 +184,8 @@ class Check:
                 *(() if own.tried is None else (own.tried.said, own.tried.as_dict())),
             )
             for own in self.findings
-        )
+        ]
+        return sarif(every, self.sampled)
 
 
 class Quotes:

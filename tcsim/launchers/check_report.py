@@ -63,7 +63,7 @@ def verdict(found: Check) -> str:
         said += f"; {incomplete} of {len(found.launches)} launches did not end"
     if found.status:
         said += f"; the script ended with status {found.status}"
-    return said.removeprefix("; ") or "clean"
+    return "; ".join(filter(None, (said.removeprefix("; ") or "clean", found.sampled)))
 
 
 def _of(causes: int, findings: int) -> str:

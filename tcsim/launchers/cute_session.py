@@ -34,7 +34,7 @@ _DUMP = re.compile(r"dump-ptx-path='([^']*)'")
 @contextmanager
 def cute(
     arch: str, *, schedule: str | int = "late", limits: Limits | None = None, multiprocessors: int | None = None,
-    check: bool = True, cuda: bool = True, save: str | os.PathLike[str] | None = None, log: TextIO | None = sys.stderr,
+    check: bool | str = True, cuda: bool = True, save: str | os.PathLike[str] | None = None, log: TextIO | None = sys.stderr,
     timeline: bool = False, races: bool = False, witnesses: bool = False,
 ) -> Iterator[Session]:  # fmt: skip
     """Run what CuTe DSL launches on the model of an arch; tensors are CPU tensors of torch, as `from_dlpack` and `make_ptr` take them.

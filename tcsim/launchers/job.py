@@ -12,6 +12,7 @@ import numpy as np
 from tcsim.core.errors import OperandError
 from tcsim.launchers.comparison import Comparison, compare
 from tcsim.launchers.elements import Array, Bytes, Elements
+from tcsim.launchers.launched import watched
 from tcsim.ptx import Kernel, Limits, Memory, Module, Run, parse
 from tcsim.ptx.launch.grid import Progress
 from tcsim.tma.map import TensorMap
@@ -70,7 +71,7 @@ class Job:
     cooperative: bool = False
     origins: bool = False  # elements are followed through registers: `Kernel.launch`
     races: bool = False  # races in global memory are looked for: `Kernel.launch`
-    check: bool = True  # hazards are looked for: `Kernel.launch`
+    check: bool | str = True  # hazards are looked for: `Kernel.launch`
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,6 +126,7 @@ class Execution:
             ],
             "comparisons": [own.as_dict() for own in self.comparisons],
             "equal": self.equal, "passed": self.passed, "notes": list(job.notes),
+            **watched(run),
         }  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from tcsim.core.errors import TcsimError
 from tcsim.ptx import Run
+from tcsim.ptx.kernel import sampled_of
 
 Dim3 = tuple[int, int, int]
 NAMED = 3  # instructions that are inexact, in a line
@@ -60,6 +61,8 @@ class Launched:
         if self.run.hazards:
             counts = Counter(item.name for item in self.run.hazards)
             parts.append("hazards: " + ", ".join(f"{name} x {count}" for name, count in counts.items()))
+        if self.run.sampled:
+            parts.append(self.run.sampled)
         return "  ".join(parts)
 
     def as_dict(self) -> dict[str, Any]:
@@ -68,7 +71,13 @@ class Launched:
             "kernel": self.kernel, "grid": self.grid, "block": self.block, "cluster": self.cluster, "dynamic_smem": self.dynamic_smem,
             "arch": self.run.arch, "completed": self.run.completed, "instructions": self.run.instructions, "seconds": self.seconds,
             "inexact": dict(self.run.inexact), "hazards": [item.as_dict() for item in self.run.hazards], "notes": list(self.notes),
+            **watched(self.run),
         }  # fmt: skip
+
+
+def watched(run: Run) -> dict[str, Any]:
+    """The key of JSON that a run has of which only some blocks were watched."""
+    return {"checked": [list(own) for own in run.checked]} if run.checked else {}
 
 
 def extents(shape: Sequence[int]) -> str:
@@ -94,5 +103,6 @@ def summary(launches: Sequence[Launched]) -> str:
     plural = "es" if len(launches) > 1 else ""
     inexact, wrong = sum(bool(own.run.inexact) for own in launches), sum(not own.clean for own in launches)
     instructions, seconds = sum(own.run.instructions for own in launches), sum(own.seconds for own in launches)
+    sampled = sampled_of(own.run for own in launches)
     said = f"{len(launches)} launch{plural}, {instructions:,} instructions, {seconds:.2f} s"
-    return f"{said}; {inexact} with something inexact, {wrong} with errors"
+    return "; ".join(filter(None, (f"{said}; {inexact} with something inexact, {wrong} with errors", sampled)))

@@ -41,7 +41,7 @@ class Session:
 
     def __init__(
         self, arch: str, schedule: str | int = "late", limits: Limits | None = None, multiprocessors: int | None = None,
-        save: str | os.PathLike[str] | None = None, log: TextIO | None = sys.stderr, check: bool = True,
+        save: str | os.PathLike[str] | None = None, log: TextIO | None = sys.stderr, check: bool | str = True,
         timeline: bool = False, races: bool = False, witnesses: bool = False,
     ) -> None:  # fmt: skip
         own = accepting(arch)[0]

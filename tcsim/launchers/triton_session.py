@@ -22,7 +22,7 @@ _BENCHMARKS = ("do_bench", "do_bench_cudagraph", "do_bench_proton", "do_bench_cu
 @contextmanager
 def triton(
     arch: str, *, schedule: str | int = "late", limits: Limits | None = None, multiprocessors: int | None = None,
-    check: bool = True, cuda: bool = True, save: str | os.PathLike[str] | None = None, log: TextIO | None = sys.stderr,
+    check: bool | str = True, cuda: bool = True, save: str | os.PathLike[str] | None = None, log: TextIO | None = sys.stderr,
     timeline: bool = False, races: bool = False, witnesses: bool = False,
 ) -> Iterator[Session]:  # fmt: skip
     """Run what Triton and Gluon launch on the model of an arch; tensors are CPU tensors, or NumPy arrays as `HostArray`.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from hashlib import sha256
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,8 @@ from tcsim.ptx.text.syntax import Module as Syntax
 
 _DYNAMIC = 1 << 24
 """Bytes that dynamic shared memory has at the most, where its variable is looked for by a place."""
+SAMPLE = "sample"
+"""The check of some blocks."""
 _SCHEDULE = re.compile(r"(late|early)(:[1-9]\d{0,8})?")
 
 
@@ -52,6 +55,10 @@ class Run(Shown):
     instructions: int = 0  # of all blocks, each counted once for the threads that executed it together
     arch: str = ""
     kernel: str = ""
+    blocks: int = 0  # of the grid
+    checked: tuple[tuple[int, int, int], ...] | None = (
+        None  # which were watched; None: each that ran; empty with check=False
+    )
     processes: int = 1  # that ran the grid; 1: it ran in order
     batch: int = 1  # the most blocks that ran at once (tcsim.ptx.machine.batch)
     alone: str = ""  # why blocks ran one after the other; empty if they did not
@@ -73,9 +80,25 @@ class Run(Shown):
         """The block of the first hazard that names one."""
         return next((tuple(own.block) for own in self.hazards if own.block is not None), None)
 
+    @property
+    def sampled(self) -> str:
+        """What has to be said beside the hazards of check="sample": how many blocks they are of (`sampled_of`)."""
+        return sampled_of([self])
+
     def sarif(self, path: str = "kernel.ptx") -> dict[str, Any]:
         """The hazards as a SARIF 2.1.0 log, for code review; path: the file that has the PTX (`tcsim.ptx.hazards.sarif`)."""
-        return sarif([Checked(path, self.kernel, self.text, self.hazards)])
+        return sarif([Checked(path, self.kernel, self.text, self.hazards)], self.sampled)
+
+
+def sampled_of(runs: Iterable[Run]) -> str:
+    """How many blocks were watched of runs in which some were; empty if there is no such run.
+
+    >>> sampled_of([Run(True, [], Counter(), blocks=64, checked=((0, 0, 0), (63, 0, 0))), Run(True, [], Counter())])
+    'only 2 of 64 blocks were watched'
+    """
+    some = [(len(own.checked), own.blocks) for own in runs if own.checked and len(own.checked) < own.blocks]
+    watched, blocks = (sum(counts) for counts in zip(*some, strict=True)) if some else (0, 0)
+    return f"only {watched} of {blocks} blocks were watched" if some else ""
 
 
 class Module(Shown):
@@ -134,7 +157,7 @@ class Options:
     dynamic_smem: int
     arch: str | None
     schedule: str | int
-    check: bool
+    check: bool | str
     limits: Limits | None
     after: Run | None
     progress: Progress | None = None
@@ -221,7 +244,7 @@ class Kernel(Shown):
     def launch(
         self, memory: Memory, params: Sequence[Any], grid: Sequence[int] = (1, 1, 1), block: Sequence[int] = (1, 1, 1),
         cluster: Sequence[int] = (1, 1, 1), dynamic_smem: int = 0, arch: str | None = None, schedule: str | int = "late",
-        check: bool = True, limits: Limits | None = None, after: Run | None = None, progress: Progress | None = None,
+        check: bool | str = True, limits: Limits | None = None, after: Run | None = None, progress: Progress | None = None,
         observe: Callable[[Cluster], Observer] | None = None, cooperative: bool = False, origins: bool = False,
         races: bool = False,
     ) -> Run:  # fmt: skip
@@ -229,8 +252,9 @@ class Kernel(Shown):
 
         params: one value for each parameter, in order (`tcsim.ptx.launch.parameters`). cluster=(1, 1, 1): what .reqnctapercluster says.
         schedule: when asynchronous work completes: "late", "early", or a seed for something between; "late:24" is late but for the work of
-        line 24 of the PTX, which completes early, "early:24" the other way round. after: a run that this one
-        follows as a dependent launch; it must have completed. progress: called now and then, while the grid runs in order, with
+        line 24 of the PTX, which completes early, "early:24" the other way round. check: whether to look for what does not stop a
+        run: True: in every block; False: in none; "sample": in the blocks of the first cluster, of the last and of at most six between,
+        which `Run.checked` names. after: a run that this one follows as a dependent launch; it must have completed. progress: called now and then, while the grid runs in order, with
         the clusters that have ended, those of the grid, and the instructions so far. observe: makes an observer of each cluster,
         that sees what it does. cooperative: all clusters run beside each other, for kernels whose blocks wait for the whole grid, with
         the workspace that grid.sync of cooperative groups needs. origins: the check follows elements through registers too, so that
@@ -254,7 +278,7 @@ class Kernel(Shown):
         """The same launch, standing before its first instruction: to be stepped through and asked (`tcsim.ptx.stepping.session`).
 
         It does what `launch` does, in the same order, and leaves the same memory; one process runs it, and `Limits.seconds` does not
-        count. log: bytes that the log may take; beyond them it forgets what is oldest. observe, cooperative: as of `launch`.
+        count. check: True or False. log: bytes that the log may take; beyond them it forgets what is oldest. observe, cooperative: as of `launch`.
 
         Raises LaunchError as `launch` does.
         """
@@ -269,10 +293,11 @@ class Kernel(Shown):
         return Session(launch, self.function, self.module.text, lambda grid, ended: self._run_of(grid, ended, 1), log)
 
     def _run_of(self, grid: Grid, completed: bool, count: int) -> Run:
-        clusters = grid.launch.shape.clusters if completed else grid.observed
+        launch, clusters = grid.launch, len(grid.watched) if completed else grid.observed
+        checked = None if launch.check and launch.plain is None else tuple(grid.checked)
         return Run(
             completed, merged(grid.hazards, completed, clusters), grid.inexact + grid.sums.inexact(), "".join(grid.output), grid.instructions,
-            grid.launch.arch, self.name, count, grid.batch, grid.alone, self.module.text, grid.launch.touched,
+            launch.arch, self.name, prod(launch.shape.grid), checked, count, grid.batch, grid.alone, self.module.text, launch.touched,
         )  # fmt: skip
 
     def _prepared(self, memory: Memory, params: Sequence[Any], asked: Options, stepped: bool = False) -> Launch:
@@ -281,7 +306,7 @@ class Kernel(Shown):
         refuse(self.name, (not isinstance(memory, Memory), f"memory is a {kind}; valid: a tcsim.ptx.Memory"))
         chip = arch_of(self.target, asked.arch)
         shape = geometry(self.function, chip, asked.grid, asked.block, asked.cluster, asked.dynamic_smem)
-        _options(self.name, asked.schedule, asked.check, asked.limits, asked.after)
+        _options(self.name, asked, stepped)
         image = image_of(self.function, params)
         own = asked.limits or Limits()
         size = sum(variable.size for variable in self.module.variables.values())
@@ -289,6 +314,7 @@ class Kernel(Shown):
         refuse(self.name, (size > own.memory, f"the module's variables have {size} bytes; valid: {room}"))
         watched = asked.observe is not None or bool(asked.check)
         program = self.compiled(memory, chip, watched, stepped, watched and bool(asked.origins))
+        plain = self.compiled(memory, chip) if asked.check == SAMPLE else None
         checks = asked.check and asked.observe is None
         ledger = Ledger() if checks and starts_others(program) else None
         everyone = Races(program.narrowest_global) if checks and asked.races else None
@@ -301,19 +327,24 @@ class Kernel(Shown):
         check_memory(self.function, chip, program.shared_bytes - SHARED_START, shape.dynamic_smem, program.local_bytes)
         params_segment = Segment(0, np.frombuffer(image, np.uint8))
         return Launch(
-            program, memory, params_segment, shape, chip, asked.schedule, asked.check, own, asked.progress, asked.cooperative,
-            (watcher,) if watcher else (), ledger,
+            program, memory, params_segment, shape, chip, asked.schedule, bool(asked.check), own, asked.progress, asked.cooperative,
+            (watcher,) if watcher else (), ledger, plain,
         )  # fmt: skip
 
 
-def _options(name: str, schedule: Any, check: Any, limits: Any, after: Any) -> None:
+def _options(name: str, asked: Options, stepped: bool) -> None:
+    schedule, check, limits, after = asked.schedule, asked.check, asked.limits, asked.after
     ordered = whole(schedule) or (isinstance(schedule, str) and _SCHEDULE.fullmatch(schedule))
     orders = '"late", "early", either with ":" and a line of the PTX, or an integer seed from 0'
     bounds, run = "a tcsim.ptx.Limits, or None for the defaults", "the Run of an earlier launch, or None"
+    sampled, checks = isinstance(check, str) and check == SAMPLE, f'True, False or "{SAMPLE}"'
     refuse(
         name,
         (not ordered, f"schedule={shortened(schedule)}; valid: {orders}"),
-        (not isinstance(check, (bool, np.bool_)), f"check={shortened(check)}; valid: True or False"),
+        (not isinstance(check, (bool, np.bool_)) and not sampled, f"check={shortened(check)}; valid: {checks}"),
+        (sampled and stepped, f'check="{SAMPLE}" of a session; valid: True or False'),
+        (sampled and asked.observe is not None, f'check="{SAMPLE}" with observe=; valid: True or False'),
+        (sampled and asked.races, f'check="{SAMPLE}" with races=True; valid: True, races are of all blocks'),
         (not isinstance(limits, Limits | None), f"limits is a {type(limits).__name__}; valid: {bounds}"),
         (not isinstance(after, Run | None), f"after is a {type(after).__name__}; valid: {run}"),
     )

@@ -28,8 +28,8 @@ class Checked(NamedTuple):
     properties: Mapping[str, Any] = {}  # more of each result
 
 
-def sarif(checked: Iterable[Checked]) -> dict[str, Any]:
-    """One log with one run. A hazard is shown at the line of the source, where the PTX has .loc, else at that of the PTX.
+def sarif(checked: Iterable[Checked], note: str = "") -> dict[str, Any]:
+    """One log with one run. note: what has to be known of it, as that not every block was watched. A hazard is shown at the line of the source, where the PTX has .loc, else at that of the PTX.
 
     Files below the current folder are named relative to it.
 
@@ -42,7 +42,9 @@ def sarif(checked: Iterable[Checked]) -> dict[str, Any]:
     rules = list(dict.fromkeys(hazard.name for _, hazard in every))
     driver = {"name": "tcsim", **_version(), "rules": [_rule(name) for name in rules]}
     results = [{**_result(own, hazard), "ruleIndex": rules.index(hazard.name)} for own, hazard in every]
-    return {"$schema": SCHEMA, "version": VERSION, "runs": [{"tool": {"driver": driver}, "results": results}]}
+    told = {"executionSuccessful": True, "toolExecutionNotifications": [{"level": "note", "message": {"text": note}}]}
+    run = {"tool": {"driver": driver}, **({"invocations": [told]} if note else {}), "results": results}
+    return {"$schema": SCHEMA, "version": VERSION, "runs": [run]}
 
 
 def _version() -> dict[str, str]:

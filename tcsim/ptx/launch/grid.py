@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice, product
+from itertools import product
 from math import prod
 from types import TracebackType
 from typing import Any
@@ -38,6 +38,9 @@ MOST_THREADS = 8192
 """Of the blocks of one rank in a batch: with more of them arrays leave the caches."""
 MOST_BESIDE = 1024
 """Clusters that may run beside each other."""
+MOST_WATCHED = 8
+"""Clusters that are watched where not all are: the first and the last, whose tiles are whole and cut off, and enough in between to meet
+kernels that give each part of a grid its own work; more of them cost what the unwatched ones save on grids of some hundred blocks."""
 WORKSPACE = b"\x08" + bytes(7)
 """What the driver provides to a cooperative launch, at the address in %envreg1 (high) and %envreg2: its size, and the word in which blocks
 count themselves at grid.sync. Source: cooperative_groups/details/driver_abi.h and sync.h of CUDA 13.0. A GPU's size was not measured."""
@@ -59,24 +62,36 @@ class Launch:
     cooperative: bool = False  # all clusters run beside each other
     observe: tuple[Callable[[Cluster], Observer], ...] = ()  # who watches each cluster
     touched: Ledger | None = None  # what is kept for launches that depend on this one
+    plain: Compiled | None = None  # the program of clusters that are not observed, where some are and some are not
+
+    @property
+    def watched(self) -> Sequence[int]:
+        """The numbers of the clusters that are observed, if there is an observer: all, or some that are spread evenly."""
+        clusters = self.shape.clusters
+        if self.plain is None:
+            return range(clusters if self.observe else 0)
+        count = min(clusters, MOST_WATCHED)
+        return [place * (clusters - 1) // max(count - 1, 1) for place in range(count)]
 
 
 class Grid:
     """The blocks of a launch, and what became of them."""
 
     def __init__(self, launch: Launch) -> None:
-        self.launch = launch
+        self.launch, self.watched = launch, launch.watched
+        self.plain = launch.plain or launch.program  # of clusters that are not observed
         self.instructions = 0
         self.begun = 0  # blocks
         self.full = False  # whether there is no memory for the next cluster
         self.ended = 0  # clusters
         self.observed = 0  # clusters of which is known what they did, to their end or until the run stopped
+        self.checked: list[tuple[int, int, int]] = []  # blocks that were observed, where not all are
         self.hazards: list[Hazard] = []
         self.inexact: Counter[str] = Counter()
         self.sums = Sums()
         self.output: list[str] = []
         self.began = time.monotonic()
-        self.waiting: Iterator[list[tuple[int, int, int]]] = iter(())  # the blocks of clusters that have not started
+        self.next = 0  # number of the first cluster that has not started
         self.environment: dict[str, int] = {}  # special registers that the driver sets
         self.batch = 1  # the most blocks that ran at once as one batch
         self.alone = ""  # why blocks ran one after the other; empty if all ran in batches
@@ -101,10 +116,11 @@ class Grid:
         In a cooperative launch all run beside each other from the beginning.
         """
         active: list[Cluster] = []
-        self.waiting = self._places()
+        self.next, self.alone = self._numbers().start, self._unbatched()
         with np.errstate(all="ignore"):
-            self._batches()
             while True:
+                if not active:
+                    self._batches()
                 while self.launch.cooperative and self._start(active):
                     pass
                 if self.full:
@@ -127,24 +143,21 @@ class Grid:
                     stop = deadlock([block for cluster in active for block in cluster.blocks])
                     for own in active:
                         self._observed(own, stop)
-                    self.hazards.append(hazard_of(stop, self.launch.program, active[0].blocks[0]))
+                    self.hazards.append(hazard_of(stop, active[0].blocks[0]))
                     self._count(active[0])
                     return False
 
     def _batches(self) -> None:
-        """Run clusters in batches, as long as that makes no difference; the others are left."""
-        launch = self.launch
-        self.alone = self._unbatched()
+        """Run the next clusters that are not observed in batches, as long as that makes no difference; the others are left."""
         if self.alone:
             return
-        apart = Apartness(launch.memory, launch.limits.memory)
-        size = self._batch_size()
-        while not self.alone and len(clusters := list(islice(self.waiting, size))) > 1:
+        apart = Apartness(self.launch.memory, self.launch.limits.memory)
+        end = min(own for own in (*self.watched, self._numbers().stop) if own >= self.next)
+        while not self.alone and (count := min(self._batch_size(), end - self.next)) > 1:
             try:
-                self._batched(clusters, apart)
+                self._batched([self._blocks(self.next + own) for own in range(count)], apart)
             except (Apart, Stop) as reason:
                 self.alone = f"{reason}"
-        self.waiting = chain(clusters if self.alone or len(clusters) == 1 else (), self.waiting)
 
     def _unbatched(self) -> str:
         """Why clusters run one after the other from the beginning; empty if they need not."""
@@ -152,7 +165,7 @@ class Grid:
         reasons = (
             (launch.cooperative, "a cooperative launch"),
             (isinstance(launch.schedule, int), "a random schedule"),
-            (bool(launch.observe), "each cluster is observed"),
+            (len(self.watched) == launch.shape.clusters, "each cluster is observed"),
             (launch.program.competes, "atomics whose order may show"),
             (self._batch_size() < 2, "no room for more than one"),
         )
@@ -176,7 +189,7 @@ class Grid:
         while True:
             try:
                 apart.begin()
-                batch = Batch(self._setup(sums), clusters, apart)
+                batch = Batch(self._setup(sums, self.plain), clusters, apart)
                 with stopped_by_exceptions():
                     batch.run(self._spend)
                 if not self.sums.take(sums):
@@ -191,26 +204,26 @@ class Grid:
                 raise
         apart.end(undo=False)
         self.batch = max(self.batch, len(clusters) * prod(launch.shape.cluster))
+        self.next += len(clusters)
         self.begun += len(clusters) * len(batch.blocks)
         self.ended += len(clusters)
-        self.observed += len(clusters)
         for block in batch.blocks:
             self.inexact.update(block.inexact.counts)
 
     def _start(self, active: list[Cluster]) -> bool:
         """Let the next cluster run beside others, if there is one and memory for it; if only that lacks, it is a hazard."""
-        indices = next(self.waiting, None) if len(active) < MOST_BESIDE else None
-        if indices is None or not self._fits(len(active), indices):
+        if len(active) >= MOST_BESIDE or self.next >= self._numbers().stop or not self._fits(len(active)):
             return False
-        active.append(self._cluster(indices))
+        active.append(self._cluster(self.next))
+        self.next += 1
         return True
 
-    def _fits(self, beside: int, indices: Sequence[tuple[int, int, int]]) -> bool:
-        """Whether there is memory for one more cluster beside others; if not, that is a hazard."""
+    def _fits(self, beside: int) -> bool:
+        """Whether there is memory for the next cluster beside others; if not, that is a hazard."""
         needed, most = self._bytes() * (beside + 1), self.launch.limits.memory
         if needed > most:
             said = f"{needed} bytes for the blocks that run at once; the limit is {most}"
-            self.hazards.append(Hazard("LIMIT", said, block=indices[0], detail={"limit": "memory"}))
+            self.hazards.append(Hazard("LIMIT", said, block=self._blocks(self.next)[0], detail={"limit": "memory"}))
             self.full = True
         return not self.full
 
@@ -225,23 +238,24 @@ class Grid:
         shape = self.launch.shape
         return range(prod(shape.grid) // prod(shape.cluster))
 
-    def _places(self) -> Iterator[list[tuple[int, int, int]]]:
-        """The blocks of each cluster, by rank."""
+    def _blocks(self, number: int) -> list[tuple[int, int, int]]:
+        """The blocks of a cluster, by rank."""
         (gx, gy, _), (cx, cy, cz) = self.launch.shape.grid, self.launch.shape.cluster
         columns, rows = gx // cx, gy // cy
-        for number in self._numbers():  # not `product`, which makes a list of every extent
-            x, y, z = number % columns * cx, number // columns % rows * cy, number // (columns * rows) * cz
-            yield [(x + i, y + j, z + k) for k, j, i in product(range(cz), range(cy), range(cx))]
+        x, y, z = number % columns * cx, number // columns % rows * cy, number // (columns * rows) * cz
+        return [(x + i, y + j, z + k) for k, j, i in product(range(cz), range(cy), range(cx))]
 
-    def _setup(self, sums: Sums) -> Setup:
+    def _setup(self, sums: Sums, program: Compiled) -> Setup:
         launch, shape = self.launch, self.launch.shape
         return Setup(
-            launch.program, launch.memory, launch.params, shape.grid, shape.block, shape.cluster, shape.dynamic_smem, launch.arch,
+            program, launch.memory, launch.params, shape.grid, shape.block, shape.cluster, shape.dynamic_smem, launch.arch,
             launch.schedule, launch.limits, sums, self.environment,
         )  # fmt: skip
 
-    def _cluster(self, indices: Sequence[tuple[int, int, int]]) -> Cluster:
-        made = Cluster(self._setup(self.sums), indices, self.launch.observe)
+    def _cluster(self, number: int) -> Cluster:
+        launch, watched = self.launch, number in self.watched
+        program = launch.program if watched else self.plain
+        made = Cluster(self._setup(self.sums, program), self._blocks(number), launch.observe if watched else ())
         made.cancel = self._cancel
         for block in made.blocks:
             block.number, self.begun = self.begun, self.begun + 1
@@ -249,9 +263,10 @@ class Grid:
 
     def _cancel(self) -> tuple[int, int, int] | None:
         """The first block of a cluster that will not start now; early, all have started."""
-        if is_early(self.launch.schedule):
+        if is_early(self.launch.schedule) or self.next >= self._numbers().stop:
             return None
-        return next(self.waiting, [None])[0]
+        self.next += 1
+        return self._blocks(self.next - 1)[0]
 
     def _advance(self, cluster: Cluster) -> bool | None:
         """Let a cluster run as far as it can: whether it ended, or None after a fault."""
@@ -260,7 +275,7 @@ class Grid:
                 ended = cluster.run(self._spend, SHORT_SHIFT if self.launch.cooperative else SHIFT)
         except Stop as stop:
             self._observed(cluster, stop)
-            self.hazards.append(hazard_of(stop, self.launch.program, cluster.running or cluster.blocks[0]))
+            self.hazards.append(hazard_of(stop, cluster.running or cluster.blocks[0]))
             self._count(cluster)
             return None
         if ended:
@@ -271,7 +286,9 @@ class Grid:
 
     def _observed(self, cluster: Cluster, stop: Stop | None) -> None:
         """What an observer has found when its cluster ends."""
-        self.observed += 1
+        self.observed += bool(cluster.observers)
+        if cluster.observers and self.launch.plain is not None:
+            self.checked += [block.index for block in cluster.blocks]
         for hear in cluster.events.ended:
             hear(stop)
         for observer in cluster.observers:
@@ -294,8 +311,9 @@ class Grid:
             self.launch.progress(self.ended, len(self._numbers()), self.instructions)
 
 
-def hazard_of(stop: Stop, program: Compiled, block: Block) -> Hazard:
+def hazard_of(stop: Stop, block: Block) -> Hazard:
     """What stopped a block as a hazard, at the instruction that was executed; of a limit, where its threads were."""
+    program = block.program
     line, source = stop.line, tuple[str, ...]()
     item = _instruction(stop.__traceback__, program)
     if item is None and line is None and block.fibers.ready:

@@ -45,6 +45,7 @@ class Result:
     inexact: Counter[str]
     sums: Sums
     output: list[str]
+    checked: list[tuple[int, int, int]]
     batch: int
     alone: str
     written: list[Written]
@@ -187,6 +188,7 @@ def _merge(grid: Grid, results: list[Result]) -> None:
         grid.sums.take(own.sums)  # no two ranges add to the same address
         grid.batch, grid.alone = max(grid.batch, own.batch), grid.alone or own.alone
         grid.output += own.output
+        grid.checked += own.checked
         for written in own.written:
             segment = grid.launch.memory.segment(written.segment)
             assert segment is not None
@@ -215,5 +217,5 @@ def ranged(launch: Launch, reads: dict[int, Marks], first: int, behind: int, beg
     if not own.run() or not np.array_equal(params, launch.params.data):
         raise GiveUp
     return Result(
-        own.instructions, own.hazards, own.inexact, own.sums, own.output, own.batch, own.alone, memory.written()
-    )
+        own.instructions, own.hazards, own.inexact, own.sums, own.output, own.checked, own.batch, own.alone, memory.written(),
+    )  # fmt: skip

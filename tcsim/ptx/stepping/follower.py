@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -172,9 +172,9 @@ class SteppedGrid(Grid):
         super()._observed(cluster, stop)
         self._told.append(cluster)
 
-    def _cluster(self, indices: Sequence[tuple[int, int, int]]) -> Cluster:
-        made = super()._cluster(indices)
+    def _cluster(self, number: int) -> Cluster:
+        made = super()._cluster(number)
         self.blocks = [own for own in self.blocks if own.cluster not in self._told] + made.blocks
         self._told.clear()
-        self.indices += indices
+        self.indices += [block.index for block in made.blocks]
         return made
