@@ -145,7 +145,7 @@ SHAPES = [  # directives, what is asked, what the message says
     ("", {"schedule": -1}, "seed"),
     ("", {"schedule": True}, "seed"),
     ("", {"schedule": None}, "seed"),
-    ("", {"check": "yes"}, "True or False"),
+    ("", {"check": "yes"}, 'True, False or "sample"'),
     ("", {"limits": 5}, "tcsim.ptx.Limits"),
     ("", {"after": "run"}, "Run of an earlier launch"),
     ("", {"arch": "sm_80"}, "does not run code for sm_90"),
