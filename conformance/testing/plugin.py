@@ -86,7 +86,7 @@ def launch(request: pytest.FixtureRequest, _tcsim_launcher: Launcher) -> Callabl
 
     launch(ptx, kernel=None, params=(), grid=1, block=1, cluster=(1, 1, 1), dynamic_smem=0, **options): parameters are arrays, which are copied
     there and come back in `.arrays`; (TensorMap, array) pairs; and numbers as `tcsim.ptx.Kernel.launch` takes them. options go to the
-    model alone (schedule, limits). A kernel that faults, or has a hazard that is an error, fails the test. The report says where it ran.
+    model alone (schedule, limits, check). A kernel that faults, or has a hazard that is an error, fails the test. The report says where it ran.
     """
 
     def run(
@@ -116,7 +116,7 @@ def assert_clean(request: pytest.FixtureRequest) -> Callable[..., Check]:
 
     assert_clean(ptx, kernel=None, params=(), grid=1, block=1, cluster=(1, 1, 1), dynamic_smem=0, schedules=("late", "early"), severity="error",
     allow=(), **options): parameters as of `launch`; the launch is run under each schedule. A hazard that is at least so severe fails the test,
-    unless its rule is allowed. options: limits. The `Check` that it gives has `.findings`, `.sarif()` and `.as_dict()`.
+    unless its rule is allowed. options: limits, check. The `Check` that it gives has `.findings`, `.sarif()` and `.as_dict()`.
     """
 
     def run(ptx: str | bytes, kernel: str | None = None, params: Sequence[Any] = (), **options: Any) -> Check:

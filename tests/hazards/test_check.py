@@ -160,6 +160,25 @@ def test_races_in_global_memory_are_looked_for_where_asked(tmp_path: Path) -> No
         assert ("GMEM_RACE" in shown) == bool(asked)
 
 
+def test_a_sample_of_the_blocks(tmp_path: Path) -> None:
+    """Every form of the report says how many blocks were watched, or which."""
+    given = [str(tmp_path / "grid.ptx"), "--launch", str(tmp_path / "launch.toml"), "--sample"]
+    (tmp_path / "grid.ptx").write_text(
+        text(".param .u64 a", "ld.param.u64 %rd1, [a]; st.global.u32 [%rd1], %r0;", "sm_80")
+    )
+    (tmp_path / "launch.toml").write_text(LAUNCH.replace("block =", "grid = 20\nblock ="))
+    assert answer("check", *given).endswith("\nclean; only 16 of 40 blocks were watched\n")
+    assert "check      only 8 of 20 blocks were watched\n" in answer("exec", *given)
+    found = json.loads(answer("check", *given, "--json", "--sarif", str(tmp_path / "log.json")))
+    watched = [[number, 0, 0] for number in (0, 2, 5, 8, 10, 13, 16, 19)]
+    assert [own["checked"] for own in found["launches"]] == [watched] * 2 and not list(wrong(found, schema()))
+    (log,) = json.loads((tmp_path / "log.json").read_text())["runs"]
+    (told,) = log["invocations"][0]["toolExecutionNotifications"]
+    assert told["message"]["text"] == "only 16 of 40 blocks were watched" and not log["results"]
+    assert json.loads(answer("exec", *given, "--json"))["checked"] == watched
+    assert "--sample with --races; valid: one of them" in refusal("check", *given, "--races")
+
+
 def test_json_fits_its_schema(folder: Path) -> None:
     found = json.loads(answer("check", "copy.ptx", "-l", "launch.toml", "--json", status=1))
     assert not list(wrong(found, schema()))

@@ -252,6 +252,32 @@ def test_assert_clean(pytester: pytest.Pytester, kernel: str, allow: tuple[str, 
         result.stdout.fnmatch_lines([said])
 
 
+def test_a_sample_of_the_blocks(pytester: pytest.Pytester) -> None:
+    """A line at the end says which test watched some blocks only."""
+    result = ran(pytester, text=SAMPLED)
+    result.assert_outcomes(passed=3)
+    said = [line for line in result.outlines if "were watched" in line]
+    assert [line.split("::")[1] for line in said] == [
+        "test_some: only 16 of 40 blocks were watched", "test_launch: only 8 of 20 blocks were watched",
+    ]  # fmt: skip
+
+
+SAMPLED = """
+import numpy as np
+
+PTX = ".version 8.0 .target sm_80 .address_size 64 .visible .entry k() { ret; }"
+
+def test_some(assert_clean):
+    assert_clean(PTX, grid=20, check="sample")
+
+def test_every(assert_clean):
+    assert_clean(PTX, grid=20)
+
+def test_launch(launch):
+    launch(PTX, grid=20, check="sample")
+"""
+
+
 def test_a_failure_has_a_timeline(pytester: pytest.Pytester) -> None:
     """With --tcsim-timeline a page of what fails, and none of what passes."""
     text = CHECKED.replace("ALLOW", "()")
