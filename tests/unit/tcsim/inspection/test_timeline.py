@@ -214,7 +214,7 @@ def test_the_timeline_of_a_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     program = {"late": ("",), "early": ("", "PROXY_FENCE_MISSING")}
 
     def run(path: str, words: object, arch: str, schedule: str, **kept: bool) -> tuple[int, Session]:
-        assert kept == {"timeline": True, "races": False, "witnesses": True}
+        assert kept == {"timeline": True, "races": False, "check": True, "witnesses": True}
         return 0, session_of(*program[schedule], schedule=schedule)
 
     monkeypatch.setattr(script, "run_script", run)
