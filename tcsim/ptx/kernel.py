@@ -298,11 +298,12 @@ class Kernel(Shown):
         watcher = asked.observe or (
             partial(Checker, races=everyone, ledger=ledger, before=before) if asked.check else None
         )
+        alike = asked.observe is None and ledger is None and everyone is None and before is None and not program.traced
         check_memory(self.function, chip, program.shared_bytes - SHARED_START, shape.dynamic_smem, program.local_bytes)
         params_segment = Segment(0, np.frombuffer(image, np.uint8))
         return Launch(
             program, memory, params_segment, shape, chip, asked.schedule, asked.check, own, asked.progress, asked.cooperative,
-            (watcher,) if watcher else (), ledger,
+            (watcher,) if watcher else (), bool(asked.check) and alike, ledger,
         )  # fmt: skip
 
 

@@ -5,18 +5,19 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice, product
 from math import prod
 from types import TracebackType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from tcsim.ptx.check.rules.dependents import Ledger
+from tcsim.ptx.check.traces import Traces
 from tcsim.ptx.compile.compiled import SOURCE_NAME, Compiled
 from tcsim.ptx.hazards.hazard import Hazard
-from tcsim.ptx.launch.geometry import Geometry
+from tcsim.ptx.launch.geometry import Geometry, Shape
 from tcsim.ptx.machine.apart import MOST_BLOCKS, Apartness, ReadBefore
 from tcsim.ptx.machine.arrays import LANES
 from tcsim.ptx.machine.batch import Batch
@@ -36,6 +37,10 @@ Progress = Callable[[int, int, int], None]
 """What is called while a grid runs: with the clusters that have ended, those of the grid, and the instructions so far."""
 MOST_THREADS = 8192
 """Of the blocks of one rank in a batch: with more of them arrays leave the caches."""
+FIRST, FIRST_WATCHED, GROWTH = 8, 2, 8
+"""Clusters of the first batch, which shows whether batches are worth it, and how many times more the next one may have."""
+MOST_DIFFERENT = 4
+"""If, but for one, more than one in so many clusters of a batch does what none before it did, the others are watched one after the other."""
 MOST_BESIDE = 1024
 """Clusters that may run beside each other."""
 WORKSPACE = b"\x08" + bytes(7)
@@ -58,6 +63,7 @@ class Launch:
     progress: Progress | None = None  # called while the grid runs in order
     cooperative: bool = False  # all clusters run beside each other
     observe: tuple[Callable[[Cluster], Observer], ...] = ()  # who watches each cluster
+    alike: bool = False  # whether it says the same of clusters that do the same (`tcsim.ptx.check.traces`)
     touched: Ledger | None = None  # what is kept for launches that depend on this one
 
 
@@ -79,6 +85,9 @@ class Grid:
         self.waiting: Iterator[list[tuple[int, int, int]]] = iter(())  # the blocks of clusters that have not started
         self.environment: dict[str, int] = {}  # special registers that the driver sets
         self.batch = 1  # the most blocks that ran at once as one batch
+        self._judged: dict[
+            int, tuple[list[tuple[int, int, int]], list[Hazard]]
+        ] = {}  # by what clusters do: one that was watched
         self.alone = ""  # why blocks ran one after the other; empty if all ran in batches
 
     def run(self) -> bool:
@@ -138,13 +147,16 @@ class Grid:
         if self.alone:
             return
         apart = Apartness(launch.memory, launch.limits.memory)
-        size = self._batch_size()
-        while not self.alone and len(clusters := list(islice(self.waiting, size))) > 1:
+        most = self._batch_size()
+        size = min(FIRST_WATCHED if launch.observe else FIRST, most)
+        left = list[list[tuple[int, int, int]]]()
+        while not self.alone and len(left := list(islice(self.waiting, size))) > 1:
             try:
-                self._batched(clusters, apart)
+                self._batched(left, apart)
+                left, size = [], min(size * GROWTH, most)
             except (Apart, Stop) as reason:
                 self.alone = f"{reason}"
-        self.waiting = chain(clusters if self.alone or len(clusters) == 1 else (), self.waiting)
+        self.waiting = chain(left, self.waiting)
 
     def _unbatched(self) -> str:
         """Why clusters run one after the other from the beginning; empty if they need not."""
@@ -152,7 +164,7 @@ class Grid:
         reasons = (
             (launch.cooperative, "a cooperative launch"),
             (isinstance(launch.schedule, int), "a random schedule"),
-            (bool(launch.observe), "each cluster is observed"),
+            (bool(launch.observe) and not launch.alike, "each cluster is observed"),
             (launch.program.competes, "atomics whose order may show"),
             (self._batch_size() < 2, "no room for more than one"),
         )
@@ -177,10 +189,15 @@ class Grid:
             try:
                 apart.begin()
                 batch = Batch(self._setup(sums), clusters, apart)
+                traces = Traces(batch) if launch.observe else None
+                if traces is not None:
+                    batch.events.subscribe(traces)
                 with stopped_by_exceptions():
                     batch.run(self._spend)
                 if not self.sums.take(sums):
                     raise Apart("atomics at an address that others had")
+                if traces is not None:
+                    self._judge(clusters, traces.sums.tolist(), apart)
                 break
             except ReadBefore:
                 self.instructions, sums = instructions, Sums()
@@ -196,6 +213,34 @@ class Grid:
         self.observed += len(clusters)
         for block in batch.blocks:
             self.inexact.update(block.inexact.counts)
+
+    def _judge(self, clusters: list[list[tuple[int, int, int]]], traces: list[int], apart: Apartness) -> None:
+        """Watch one of the clusters that do the same: what is wrong with it is wrong with all. Raises Apart."""
+        new, found = 0, list[Hazard]()
+        for indices, trace in zip(clusters, traces, strict=True):
+            if trace not in self._judged:
+                new += 1
+                with apart.before():
+                    self._judged[trace] = indices, self._watched(indices)
+            own, hazards = self._judged[trace]
+            rank = {index: place for place, index in enumerate(own)}
+            found += [
+                each if each.block is None else replace(each, block=indices[rank[cast(Shape, tuple(each.block))]])
+                for each in hazards
+            ]
+        if (new - 1) * MOST_DIFFERENT > len(clusters):
+            self.alone = "blocks do different things, and each has to be watched"
+        self.hazards += found
+
+    def _watched(self, indices: Sequence[tuple[int, int, int]]) -> list[Hazard]:
+        """What an observer finds in a cluster, which runs on memory that is put back."""
+        cluster = Cluster(self._setup(Sums()), indices, self.launch.observe)
+        with stopped_by_exceptions():
+            if not cluster.run(lambda _: self._spend(0)):
+                raise Apart("a cluster waits for others")
+        for hear in cluster.events.ended:
+            hear(None)
+        return [hazard for observer in cluster.observers for hazard in observer.hazards()]
 
     def _start(self, active: list[Cluster]) -> bool:
         """Let the next cluster run beside others, if there is one and memory for it; if only that lacks, it is a hazard."""
