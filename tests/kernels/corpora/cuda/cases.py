@@ -3,5 +3,9 @@
 from __future__ import annotations
 
 from tests.kernels.corpora.cuda import blocks, calls, clusters, copies, numbers, warps
+from tests.kernels.corpora.cuda import wide_atomics, wide_clusters, wide_loops, wide_products, wide_rows
 
-MODULES = (blocks, calls, clusters, copies, numbers, warps)
+MODULES = (
+    blocks, calls, clusters, copies, numbers, warps,
+    wide_atomics, wide_clusters, wide_loops, wide_products, wide_rows,
+)  # fmt: skip
