@@ -2,12 +2,12 @@
 typedef unsigned int u32;
 typedef unsigned char u8;
 
-// Steps of Collatz's rule to 1, for eight numbers a thread.
+// Steps of Collatz's rule to 1, for five numbers a thread.
 extern "C" __global__ void collatz(unsigned short* steps, u32 first, u32 stride)
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     u32 total = 0, longest = 0;
-    for (u32 k = 0; k < 8; ++k) {
+    for (u32 k = 0; k < 5; ++k) {
         u32 count = 0;
         for (u32 x = first + i * stride + k; x != 1; ++count) x = x & 1 ? 3 * x + 1 : x >> 1;
         total += count;

@@ -20,33 +20,35 @@ def _collatz(numbers: Array) -> Array:
 
 @wide("loops")
 def collatz(inputs: Inputs) -> Launch:
-    first, stride, blocks = 7, 11, 119
-    counts = _collatz(first + stride * np.arange(blocks * 64)[:, None] + np.arange(8))
+    first, stride, blocks = 7, 11, 131
+    counts = _collatz(first + stride * np.arange(blocks * 64)[:, None] + np.arange(5))
     out = np.stack([counts.sum(axis=1), counts.max(axis=1)], -1)
     return call({}, {"steps": exact(out, np.uint16)}, np.uint32(first), np.uint32(stride), grid=blocks, block=64)
 
 
 @wide("loops")
 def newton(inputs: Inputs) -> Launch:
-    n, one, two, third = 175 * 64 - 45, np.float32(1), np.float32(2), np.float32(1 / 3)
+    n, one, two, third = 989 * 64 - 45, np.float32(1), np.float32(2), np.float32(1 / 3)
     a = np.resize(inputs.uniform((1009,), high=12.0), n)
     a = np.exp2(np.rint(a * 8) / 8).astype(np.float32)
     tolerance = np.exp2(-6 - (np.arange(n) // 64 % 16)).astype(np.float32)
     x, rounds, going = np.maximum(a, one), np.zeros(n, np.uint8), np.ones(n, bool)
     for _ in range(200):
         q = a / (x * x)
-        following = (two.astype(np.float64) * x + q).astype(np.float32) * third  # 2 * x is exact: fused or not is the same
+        following = (two.astype(np.float64) * x + q).astype(
+            np.float32
+        ) * third  # 2 * x is exact: fused or not is the same
         rounds += going
         going &= np.abs(following - x) > tolerance * x
         x = np.where(going, following, x)
     return call(
-        {"in": a}, {"roots": exact(x, np.float32), "rounds": exact(rounds, np.uint8)}, np.int32(n), grid=175, block=64
+        {"in": a}, {"roots": exact(x, np.float32), "rounds": exact(rounds, np.uint8)}, np.int32(n), grid=989, block=64
     )
 
 
 @wide("loops")
 def sparse_rows(inputs: Inputs) -> Launch:
-    rows, width = 97 * 2 - 1, 509
+    rows, width = 485 * 4 - 3, 509
     lengths = inputs.integers(0, 9, (rows,)) ** 2 * inputs.integers(0, 4, (rows,))
     starts = np.concatenate([[0], np.cumsum(lengths)])
     count = int(starts[-1])
@@ -56,7 +58,7 @@ def sparse_rows(inputs: Inputs) -> Launch:
     out = products[starts[1:]] - products[starts[:-1]]
     return call(
         {"starts": starts.astype(np.int32), "columns": columns, "values": values, "x": x},
-        {"out": Close(out, np.float32, 1e-5, 1e-4)}, np.int32(rows), grid=97, block=64,
+        {"out": Close(out, np.float32, 1e-5, 1e-4)}, np.int32(rows), grid=485, block=128,
     )  # fmt: skip
 
 
@@ -77,7 +79,7 @@ def early_exits(inputs: Inputs) -> Launch:
 
 @wide("loops")
 def calls(inputs: Inputs) -> Launch:
-    width, height = 13 * 8 - 3, 7 * 4 - 1
+    width, height = 13 * 8 - 3, 19 * 4 - 1
     image = inputs.integers(0, 255, (height, width), np.uint8)
     out = np.zeros((height, width), np.uint8)
     for y in range(height):
@@ -85,4 +87,4 @@ def calls(inputs: Inputs) -> Launch:
             window = sorted(image[max(y - 1, 0) : y + 2, max(x - 1, 0) : x + 2].reshape(-1).tolist())
             n = x // 8 % 5
             out[y, x] = (window[(x + y) % len(window)] + comb(n, y // 4 % 3 % (n + 1))) & 0xFF
-    return call({"image": image}, {"out": exact(out, np.uint8)}, np.int32(width), np.int32(height), grid=(13, 7, 1), block=32)  # fmt: skip
+    return call({"image": image}, {"out": exact(out, np.uint8)}, np.int32(width), np.int32(height), grid=(13, 19, 1), block=32)  # fmt: skip

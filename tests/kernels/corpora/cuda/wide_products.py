@@ -59,7 +59,9 @@ def attention(inputs: Inputs) -> Launch:
 def wgmma_stages(inputs: Inputs) -> Launch:
     m, n, k = 5 * 64 - 20, 13 * 16 - 5, 328
     a, b = _halves(inputs, m, k), _halves(inputs, n, k)
-    maps = [Map(name, tensor_map(own, "FLOAT16", (64, side), "128B")) for name, own, side in (("a", a, 64), ("b", b, 16))]
+    maps = [
+        Map(name, tensor_map(own, "FLOAT16", (64, side), "128B")) for name, own, side in (("a", a, 64), ("b", b, 16))
+    ]
     return Launch(
         {"a": a, "b": b, "d": np.zeros((m, n), np.float16)}, (*maps, Pointer("d"), np.int32(m), np.int32(n), np.int32(k)),
         {"d": Close(_product(a, b), np.float16, 2**-10)}, (13, 5, 1), (128, 1, 1),

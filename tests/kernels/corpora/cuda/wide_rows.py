@@ -42,7 +42,7 @@ def rms_norm(inputs: Inputs) -> Launch:
 
 @wide("rows")
 def layer_norm(inputs: Inputs) -> Launch:
-    rows, columns = 259, 187
+    rows, columns = 385, 187
     x = windows(inputs.normal((997,)), 37 * np.arange(rows), columns) + np.float32(0.5)
     weight, bias = inputs.normal((columns,)), inputs.normal((columns,))
     v = x.astype(np.float64)
@@ -70,7 +70,7 @@ def softmax(inputs: Inputs) -> Launch:
 
 @wide("rows")
 def scan(inputs: Inputs) -> Launch:
-    rows, columns = 205, 600
+    rows, columns = 323, 600
     x = windows(inputs.integers(-9, 9, (997,), np.int8), 37 * np.arange(rows), columns)
     lengths = inputs.integers(1, columns // 64, (rows,)) * 64 - inputs.integers(0, 63, (rows,))
     inside = np.arange(columns) < lengths[:, None]
