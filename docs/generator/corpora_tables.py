@@ -1,4 +1,4 @@
-"""Tables of docs/corpora.md: the launches that a GPU recorded, tests/data/launches/corpora.xz; PTX of others, docs/measurements/third-party.json."""
+"""Tables of docs/corpora.md: the launches that a GPU recorded, corpora.xz and wide.xz of tests/data/launches; PTX of others, docs/measurements/third-party.json."""
 
 from __future__ import annotations
 
@@ -10,26 +10,28 @@ from typing import Any
 
 from generator.markdown import code, table
 
-LAUNCHES = Path(__file__).resolve().parent.parent.parent / "tests" / "data" / "launches" / "corpora.xz"
-
-THIRD_PARTY = LAUNCHES.parents[3] / "docs" / "measurements" / "third-party.json"
+ROOT = Path(__file__).resolve().parent.parent.parent
+LAUNCHES = tuple(ROOT / "tests" / "data" / "launches" / name for name in ("corpora.xz", "wide.xz"))
+THIRD_PARTY = ROOT / "docs" / "measurements" / "third-party.json"
 
 
 @cache
-def _recorded() -> dict[str, Any]:
-    """The line of JSON that the file begins with."""
-    return json.loads(lzma.decompress(LAUNCHES.read_bytes()).partition(b"\n")[0])
+def _recorded() -> tuple[dict[str, Any], ...]:
+    """The line of JSON that each file begins with."""
+    return tuple(json.loads(lzma.decompress(path.read_bytes()).partition(b"\n")[0]) for path in LAUNCHES)
 
 
 def launches() -> str:
     """Each case: the compiler, the targets that were recorded, grid and block, bytes of its buffers."""
-    index, sizes = _recorded()["launches"], _recorded()["sizes"]
     cases: dict[str, list[dict[str, Any]]] = {}
-    for own in index.values():
-        cases.setdefault(own["case"], []).append(own)
+    sizes_of: dict[str, list[int]] = {}
+    for file in _recorded():
+        for own in file["launches"].values():
+            cases.setdefault(own["case"], []).append(own)
+            sizes_of[own["case"]] = file["sizes"]
     rows = []
     for case, recorded in sorted(cases.items()):
-        own = recorded[0]
+        own, sizes = recorded[0], sizes_of[case]
         size = sum(sizes[own[name]["blob"]] for name in own if name.endswith("_before"))
         grid, block = (" x ".join(str(side) for side in own[name] if side > 1) or "1" for name in ("grid", "block"))
         name = case.removesuffix(f"_{own['target']}")
@@ -41,9 +43,9 @@ def launches() -> str:
 
 def total() -> str:
     """How many launches, of how many kernels, on which GPU."""
-    index = _recorded()["launches"]
-    gpus = sorted({f"{own['gpu']}, driver {own['driver']}, {own['assembler']}" for own in index.values()})
-    return f"{len(index)} launches of {len({own['case'] for own in index.values()})} cases: {'; '.join(gpus)}."
+    index = [own for file in _recorded() for own in file["launches"].values()]
+    gpus = sorted({f"{own['gpu']}, driver {own['driver']}, {own['assembler']}" for own in index})
+    return f"{len(index)} launches of {len({own['case'] for own in index})} cases: {'; '.join(gpus)}."
 
 
 def third_party() -> str:

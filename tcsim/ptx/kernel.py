@@ -60,8 +60,8 @@ class Run(Shown):
         None  # which were watched; None: each that ran; empty with check=False
     )
     processes: int = 1  # that ran the grid; 1: it ran in order
-    batch: int = 1  # the most blocks that ran at once (tcsim.ptx.machine.batch)
-    alone: str = ""  # why blocks ran one after the other; empty if they did not
+    batch: int = field(default=1, compare=False)  # the most blocks that ran at once (tcsim.ptx.machine.batch)
+    alone: str = field(default="", compare=False)  # why blocks ran one after the other; empty if they did not
     text: str = field(default="", repr=False)  # the module's PTX
     touched: Ledger | None = field(default=None, repr=False)  # global memory, if dependent grids may have started early
 
@@ -324,11 +324,19 @@ class Kernel(Shown):
         watcher = asked.observe or (
             partial(Checker, races=everyone, ledger=ledger, before=before) if asked.check else None
         )
+        alike = (
+            bool(checks)
+            and plain is None
+            and ledger is None
+            and everyone is None
+            and before is None
+            and not program.traced
+        )
         check_memory(self.function, chip, program.shared_bytes - SHARED_START, shape.dynamic_smem, program.local_bytes)
         params_segment = Segment(0, np.frombuffer(image, np.uint8))
         return Launch(
             program, memory, params_segment, shape, chip, asked.schedule, bool(asked.check), own, asked.progress, asked.cooperative,
-            (watcher,) if watcher else (), ledger, plain,
+            (watcher,) if watcher else (), alike, ledger, plain,
         )  # fmt: skip
 
 

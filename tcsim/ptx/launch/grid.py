@@ -5,18 +5,19 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 from types import TracebackType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from tcsim.ptx.check.rules.dependents import Ledger
+from tcsim.ptx.check.traces import Traces
 from tcsim.ptx.compile.compiled import SOURCE_NAME, Compiled
 from tcsim.ptx.hazards.hazard import Hazard
-from tcsim.ptx.launch.geometry import Geometry
+from tcsim.ptx.launch.geometry import Geometry, Shape
 from tcsim.ptx.machine.apart import MOST_BLOCKS, Apartness, ReadBefore
 from tcsim.ptx.machine.arrays import LANES
 from tcsim.ptx.machine.batch import Batch
@@ -36,6 +37,10 @@ Progress = Callable[[int, int, int], None]
 """What is called while a grid runs: with the clusters that have ended, those of the grid, and the instructions so far."""
 MOST_THREADS = 8192
 """Of the blocks of one rank in a batch: with more of them arrays leave the caches."""
+FIRST, FIRST_WATCHED, GROWTH = 8, 2, 8
+"""Clusters of the first batch, which shows whether batches are worth it, and how many times more the next one may have."""
+MOST_DIFFERENT = 4
+"""If, but for one, more than one in so many clusters of a batch does what none before it did, the others are watched one after the other."""
 MOST_BESIDE = 1024
 """Clusters that may run beside each other."""
 MOST_WATCHED = 8
@@ -61,6 +66,7 @@ class Launch:
     progress: Progress | None = None  # called while the grid runs in order
     cooperative: bool = False  # all clusters run beside each other
     observe: tuple[Callable[[Cluster], Observer], ...] = ()  # who watches each cluster
+    alike: bool = False  # whether it says the same of clusters that do the same (`tcsim.ptx.check.traces`)
     touched: Ledger | None = None  # what is kept for launches that depend on this one
     plain: Compiled | None = None  # the program of clusters that are not observed, where some are and some are not
 
@@ -93,7 +99,11 @@ class Grid:
         self.began = time.monotonic()
         self.next = 0  # number of the first cluster that has not started
         self.environment: dict[str, int] = {}  # special registers that the driver sets
+        self._size = FIRST_WATCHED if launch.alike else FIRST  # clusters that the next batch may have
         self.batch = 1  # the most blocks that ran at once as one batch
+        self._judged: dict[
+            int, tuple[list[tuple[int, int, int]], list[Hazard]]
+        ] = {}  # by what clusters do: one that was watched
         self.alone = ""  # why blocks ran one after the other; empty if all ran in batches
 
     def run(self) -> bool:
@@ -151,11 +161,14 @@ class Grid:
         """Run the next clusters that are not observed in batches, as long as that makes no difference; the others are left."""
         if self.alone:
             return
-        apart = Apartness(self.launch.memory, self.launch.limits.memory)
-        end = min(own for own in (*self.watched, self._numbers().stop) if own >= self.next)
-        while not self.alone and (count := min(self._batch_size(), end - self.next)) > 1:
+        launch, end = self.launch, self._numbers().stop
+        if launch.plain is not None:
+            end = min(own for own in (*self.watched, end) if own >= self.next)
+        apart, most = Apartness(launch.memory, launch.limits.memory), self._batch_size()
+        while not self.alone and (count := min(self._size, most, end - self.next)) > 1:
             try:
                 self._batched([self._blocks(self.next + own) for own in range(count)], apart)
+                self._size *= GROWTH
             except (Apart, Stop) as reason:
                 self.alone = f"{reason}"
 
@@ -165,7 +178,7 @@ class Grid:
         reasons = (
             (launch.cooperative, "a cooperative launch"),
             (isinstance(launch.schedule, int), "a random schedule"),
-            (len(self.watched) == launch.shape.clusters, "each cluster is observed"),
+            (not launch.alike and len(self.watched) == launch.shape.clusters, "each cluster is observed"),
             (launch.program.competes, "atomics whose order may show"),
             (self._batch_size() < 2, "no room for more than one"),
         )
@@ -190,10 +203,15 @@ class Grid:
             try:
                 apart.begin()
                 batch = Batch(self._setup(sums, self.plain), clusters, apart)
+                traces = Traces(batch) if launch.alike else None
+                if traces is not None:
+                    batch.events.subscribe(traces)
                 with stopped_by_exceptions():
                     batch.run(self._spend)
                 if not self.sums.take(sums):
                     raise Apart("atomics at an address that others had")
+                if traces is not None:
+                    self._judge(clusters, traces.sums.tolist(), apart)
                 break
             except ReadBefore:
                 self.instructions, sums = instructions, Sums()
@@ -207,8 +225,37 @@ class Grid:
         self.next += len(clusters)
         self.begun += len(clusters) * len(batch.blocks)
         self.ended += len(clusters)
+        self.observed += len(clusters) if launch.alike else 0
         for block in batch.blocks:
             self.inexact.update(block.inexact.counts)
+
+    def _judge(self, clusters: list[list[tuple[int, int, int]]], traces: list[int], apart: Apartness) -> None:
+        """Watch one of the clusters that do the same: what is wrong with it is wrong with all. Raises Apart."""
+        new, found = 0, list[Hazard]()
+        for indices, trace in zip(clusters, traces, strict=True):
+            if trace not in self._judged:
+                new += 1
+                with apart.before():
+                    self._judged[trace] = indices, self._watched(indices)
+            own, hazards = self._judged[trace]
+            rank = {index: place for place, index in enumerate(own)}
+            found += [
+                each if each.block is None else replace(each, block=indices[rank[cast(Shape, tuple(each.block))]])
+                for each in hazards
+            ]
+        if (new - 1) * MOST_DIFFERENT > len(clusters):
+            self.alone = "blocks do different things, and each has to be watched"
+        self.hazards += found
+
+    def _watched(self, indices: Sequence[tuple[int, int, int]]) -> list[Hazard]:
+        """What an observer finds in a cluster, which runs on memory that is put back."""
+        cluster = Cluster(self._setup(Sums(), self.launch.program), indices, self.launch.observe)
+        with stopped_by_exceptions():
+            if not cluster.run(lambda _: self._spend(0)):
+                raise Apart("a cluster waits for others")
+        for hear in cluster.events.ended:
+            hear(None)
+        return [hazard for observer in cluster.observers for hazard in observer.hazards()]
 
     def _start(self, active: list[Cluster]) -> bool:
         """Let the next cluster run beside others, if there is one and memory for it; if only that lacks, it is a hazard."""

@@ -7,6 +7,7 @@ which that does not hold is undone, and its blocks run one after the other.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -54,12 +55,17 @@ class _Marks:
         """Of the pages with marks."""
         return [slice(page << _PAGE, page + 1 << _PAGE) for page in self.before]
 
+    def restore(self) -> None:
+        """Put back what was there before."""
+        for place, data in zip(self.places, self.before.values(), strict=True):
+            self.segment.store[place] = data
+
     def end(self, undo: bool) -> None:
         """Forget all marks; undo: put back what was there before."""
-        for place, data in zip(self.places, self.before.values(), strict=True):
+        for place in self.places:
             self.written[place] = self.read[place] = 0
-            if undo:
-                self.segment.store[place] = data
+        if undo:
+            self.restore()
         self.pages[list(self.before)] = False
         self.before.clear()
 
@@ -116,6 +122,22 @@ class Apartness:
                     raise Apart("a block reduces what another one reads or writes")
                 marks.keep(index, unit)
                 marks.writers[unit][index] = mine
+
+    @contextmanager
+    def before(self) -> Iterator[None]:
+        """For a while memory is as it was before the batch, and what is done then is undone."""
+        after = [
+            (own.segment, [(place, own.segment.store[place].copy()) for place in own.places])
+            for own in self._marks.values()
+        ]
+        for own in self._marks.values():
+            own.restore()
+        try:
+            yield
+        finally:
+            for segment, pages in after:
+                for place, data in pages:
+                    segment.store[place] = data
 
     def begin(self) -> None:
         """A batch begins."""

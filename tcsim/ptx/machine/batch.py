@@ -71,6 +71,8 @@ class Batch:
         for block in self.blocks:
             block.threads.changed |= ended
             for fiber in block.fibers.waiting_for("cluster"):
+                for hear in self.events.passed:
+                    hear(block, "cluster", 0, fiber.mask & block.threads.per_thread(ended))
                 block.fibers.wake(fiber, ended)
 
     def wake(self, kind: str, address: int | None = None, block: int = 0) -> None:

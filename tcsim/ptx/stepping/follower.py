@@ -150,7 +150,9 @@ class SteppedGrid(Grid):
     """A grid whose clusters are followed."""
 
     def __init__(self, launch: Launch, log: Log, pause: Pause) -> None:
-        super().__init__(replace(launch, observe=(*launch.observe, lambda cluster: Follower(cluster, log, pause))))
+        super().__init__(
+            replace(launch, alike=False, observe=(*launch.observe, lambda cluster: Follower(cluster, log, pause)))
+        )
         self.log = log
         self.blocks: list[Block] = []  # of the clusters that run, and of the one that ended last
         self.indices: list[tuple[int, int, int]] = []  # by number: every block that began

@@ -17,8 +17,14 @@ from tests.kernels.corpora.pack import ROOT
 
 GIVEN = ROOT / "tests" / "data" / "launches"  # 19 launches, each an .npz file
 KEPT = GIVEN / "corpora.xz"  # those of the cases
+WIDE = GIVEN / "wide.xz"  # those of the cases of many blocks, which are called wide
 LAUNCHERS = GIVEN / "launchers.xz"  # those of `python -m tests.kernels.corpora.launchers`
 Fields = dict[str, Any]
+
+
+def kept_in(case: str) -> Path:
+    """The file that keeps a case's launches."""
+    return WIDE if "_wide_" in case else KEPT
 
 
 def name_of(case: str, target: str) -> str:

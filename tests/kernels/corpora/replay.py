@@ -68,8 +68,9 @@ def launches() -> Iterator[tuple[str, Recording]]:
     """Every recorded launch: those that were given, those of the cases, and those through each launcher."""
     for path in sorted(recording.GIVEN.glob("*.npz")):
         yield path.stem, read(path)
-    for name, fields in (recording.read() | recording.read(recording.LAUNCHERS)).items():
-        yield name, from_fields(fields, name)
+    for path in (recording.KEPT, recording.WIDE, recording.LAUNCHERS):
+        for name, fields in recording.read(path).items():
+            yield name, from_fields(fields, name)
 
 
 def replayed(

@@ -2,6 +2,19 @@
 
 from __future__ import annotations
 
-from tests.kernels.corpora.cuda import blocks, calls, clusters, copies, numbers, warps
+from tests.kernels.corpora.cuda import (
+    blocks,
+    calls,
+    clusters,
+    copies,
+    numbers,
+    warps,
+    wide_atomics,
+    wide_clusters,
+    wide_loops,
+    wide_products,
+    wide_rows,
+)
 
 MODULES = (blocks, calls, clusters, copies, numbers, warps)
+WIDE = (wide_atomics, wide_clusters, wide_loops, wide_products, wide_rows)  # of many blocks

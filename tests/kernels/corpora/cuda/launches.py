@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.kernels.corpora.case import Close, Source, case
+from tests.kernels.corpora.case import Array, Close, Source, case
 
 HOPPER = ("sm_90a",)
 U32 = 0xFFFFFFFF
@@ -30,6 +30,20 @@ def cuda(file: str, targets: tuple[str, ...] = ("sm_80", "sm_90a")) -> Callable[
         return case(source(file), make.__name__, targets)(make)
 
     return register
+
+
+def wide(file: str) -> Callable[[Any], Any]:
+    """Register a case of many blocks, `wide_` and the function's name, whose entry has the function's name."""
+
+    def register(make: Any) -> Any:
+        return case(source(f"wide_{file}"), make.__name__, HOPPER, f"wide_{make.__name__}")(make)
+
+    return register
+
+
+def windows(base: Array, starts: Array, length: int) -> Array:
+    """Pieces of a ring of numbers, one from each start: they differ, and take little room in a recording."""
+    return base[(starts[..., None] + np.arange(length)) % len(base)]
 
 
 def signed(x: int) -> int:

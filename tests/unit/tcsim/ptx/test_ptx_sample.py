@@ -92,7 +92,7 @@ def test_a_hazard_is_found_in_a_block_that_is_watched(block: int) -> None:
     names = [[(own.name, own.block, own.count) for own in run.hazards] for run in found]
     race = [("SMEM_RACE_RAW", (block, 0, 0), 1)]
     assert names == [race, race if block in SPREAD else [], []]
-    assert [run.batch for run in found] == [1, 8, 64]
+    assert found[1].batch == 8 and not found[1].alone
 
 
 ALIKE: dict[str, tuple[str, dict[str, Any], int]] = {
