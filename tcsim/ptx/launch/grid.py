@@ -44,8 +44,8 @@ MOST_DIFFERENT = 4
 MOST_BESIDE = 1024
 """Clusters that may run beside each other."""
 MOST_WATCHED = 8
-"""Clusters that are watched where not all are: the first and the last, whose tiles are often whole and cut off, and some between. A small one
-takes as long as about 30 that run in a batch (docs/hazards.md), so that more of them would cost what the others save."""
+"""Clusters that are watched where not all are: the first and the last, whose tiles are often whole and cut off, and some between. One
+takes as long as tens of small ones that run in a batch, so that more of them would cost what the others save."""
 WORKSPACE = b"\x08" + bytes(7)
 """What the driver provides to a cooperative launch, at the address in %envreg1 (high) and %envreg2: its size, and the word in which blocks
 count themselves at grid.sync. Source: cooperative_groups/details/driver_abi.h and sync.h of CUDA 13.0. A GPU's size was not measured."""
