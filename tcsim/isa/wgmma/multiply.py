@@ -68,6 +68,8 @@ class WarpgroupRow(SparseRow):
 class WarpgroupMultiply(MatrixProduct):
     """d = (scale_a a) (scale_b b) + c on 128 lanes: A from shared memory or registers, B from shared memory."""
 
+    batched = True
+
     row: WarpgroupRow
 
     @property

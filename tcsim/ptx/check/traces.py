@@ -18,7 +18,7 @@ from tcsim.model.effects import Access, Effects, GroupOp, Outcome, Pending, Reso
 from tcsim.ptx.check.rules.global_memory import reaches_global
 from tcsim.ptx.check.strength import order_of
 from tcsim.ptx.compile.families import Bound
-from tcsim.ptx.machine.arrays import Array
+from tcsim.ptx.machine.arrays import LANES, Array
 from tcsim.ptx.machine.batch import Batch
 from tcsim.ptx.machine.block import Block
 from tcsim.ptx.machine.faults import Apart
@@ -132,8 +132,8 @@ class Traces(Observer):
             fresh = first[new] == _NOWHERE
             first[new[fresh]] = own[places[fresh]]
             begin = first[whose]
-            # Alignment counts.
-            found[inside] = (own - begin) * 256 + (begin & 127) + _mixed(np.array([segment.address])).astype(np.int64)
+            # Words of 4 bytes and copies of 16 are told apart by where they begin.
+            found[inside] = (own - begin) * 256 + (begin & 15) + _mixed(np.array([segment.address])).astype(np.int64)
             left &= ~inside
         return found
 
@@ -149,7 +149,7 @@ class Traces(Observer):
                 own = of[outside] if np.ndim(of) else of
                 values[outside] = self._in_global(block, address[outside].astype(np.uint64), own)
             elif outside.any():
-                values[outside] = address[outside] & 127
+                values[outside] = address[outside] & 15
         found = _mixed(values)
         if at.mask is not None:
             mask = np.broadcast_to(at.mask, (*at.address.shape, at.size)).reshape(-1, at.size)
@@ -181,13 +181,18 @@ class Traces(Observer):
         self._plain(code, block, np.asarray(signal.count), threads)
 
     def _plain(self, code: np.uint64, block: Block, value: Any, threads: Array) -> None:
-        """A value that is of one cluster: numbers, and what is made of them."""
+        """A value: numbers, and what is made of them; of several clusters arrays with an entry for each warp, warpgroup or thread."""
         of = self._of(block, threads)
         if isinstance(value, np.ndarray) and value.dtype.kind in "iub":
+            code = code ^ _code(value.shape[1:])
             if np.ndim(of) and value.ndim:
-                raise Apart("an operand of several blocks that does not say of which each part is")
-            which = np.unique(of)
-            self._note(code ^ _code(value.shape), which, (_mixed(value.reshape(-1)) * _WEIGHTS.first(value.size)).sum())
+                each = len(threads) // len(value) if len(value) else 0
+                if each not in (1, LANES, 4 * LANES) or each * len(value) != len(threads):
+                    raise Apart("an operand of several blocks that does not say of which each part is")
+                rows = _mixed(value.reshape(len(value), -1))
+                self._rows(code, of[::each], (rows * _WEIGHTS.first(rows.shape[1])).sum(1))
+                return
+            self._note(code, np.unique(of), (_mixed(value.reshape(-1)) * _WEIGHTS.first(value.size)).sum())
         elif is_dataclass(value) and not isinstance(value, type):
             for own in fields(value):
                 self._plain(code ^ _code(own.name), block, getattr(value, own.name), threads)

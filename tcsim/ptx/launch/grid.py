@@ -37,10 +37,11 @@ Progress = Callable[[int, int, int], None]
 """What is called while a grid runs: with the clusters that have ended, those of the grid, and the instructions so far."""
 MOST_THREADS = 8192
 """Of the blocks of one rank in a batch: with more of them arrays leave the caches."""
-FIRST, FIRST_WATCHED, GROWTH = 8, 2, 8
+FIRST, FIRST_WATCHED, GROWTH = 8, 2, 4
 """Clusters of the first batch, which shows whether batches are worth it, and how many times more the next one may have."""
-MOST_DIFFERENT = 4
-"""If, but for one, more than one in so many clusters of a batch does what none before it did, the others are watched one after the other."""
+MOST_DIFFERENT, ONE_IN = 8, 4
+"""Clusters, each of which does what none before it did, after which the others are watched one after the other; of small grids one in so many of all, and
+of all that have run."""
 MOST_BESIDE = 1024
 """Clusters that may run beside each other."""
 MOST_WATCHED = 8
@@ -231,10 +232,9 @@ class Grid:
 
     def _judge(self, clusters: list[list[tuple[int, int, int]]], traces: list[int], apart: Apartness) -> None:
         """Watch one of the clusters that do the same: what is wrong with it is wrong with all. Raises Apart."""
-        new, found = 0, list[Hazard]()
+        found = list[Hazard]()
         for indices, trace in zip(clusters, traces, strict=True):
             if trace not in self._judged:
-                new += 1
                 with apart.before():
                     self._judged[trace] = indices, self._watched(indices)
             own, hazards = self._judged[trace]
@@ -243,7 +243,8 @@ class Grid:
                 each if each.block is None else replace(each, block=indices[rank[cast(Shape, tuple(each.block))]])
                 for each in hazards
             ]
-        if (new - 1) * MOST_DIFFERENT > len(clusters):
+        few = min(MOST_DIFFERENT, self.launch.shape.clusters // (2 * ONE_IN))
+        if len(self._judged) - 1 > max(few, (self.ended + len(clusters)) // ONE_IN):
             self.alone = "blocks do different things, and each has to be watched"
         self.hazards += found
 

@@ -24,8 +24,8 @@ from tcsim.ptx.machine.setup import Setup
 
 _LOOK = 512
 """Basic blocks after which it is looked at how many blocks of the batch execute each."""
-_LEAST = 6
-"""One in so many has to: else they have gone different ways, and run faster alone."""
+_WORTH = 1024
+"""Threads of the batch for which one block more has to execute each basic block: else they have gone different ways, and run faster alone."""
 
 
 class Batch:
@@ -111,7 +111,7 @@ class Batch:
         now, changed = block.turning, block.threads.changed
         self._steps, self._parts = self._steps + 1, self._parts + int(np.count_nonzero(now))
         if self._steps % _LOOK == 0:
-            if self._parts * _LEAST < _LOOK * len(now):
+            if self._parts < _LOOK * (1 + block.threads.count / _WORTH):
                 raise Apart("its blocks go different ways")
             self._parts = 0
         changed = changed & now

@@ -46,8 +46,14 @@ class Octets:
                 return block[access.thread.reshape(-1)]
             if access.thread is None and count == len(threads):
                 return block
-            if access.thread is None and len(lead) == 2 and lead[0] * LANES == len(threads):
-                return np.repeat(block[::LANES], lead[1])
+            each = len(threads) // lead[0] if lead and lead[0] else 0  # lanes, of instructions of warps and warpgroups
+            if (
+                access.thread is None
+                and len(lead) == 2
+                and each in (LANES, 4 * LANES)
+                and each * lead[0] == len(threads)
+            ):
+                return np.repeat(block[::each], lead[1])
         raise Apart("an access of several blocks that does not say of which each part is")
 
     def read(self, access: Access, threads: Array) -> Array:

@@ -78,7 +78,9 @@ class Queue:
             else mine
         )
         self.unwaited = [
-            own for own in self.unwaited if own.kind != kind or own.block is not block or not is_due(own).any()
+            own
+            for own in self.unwaited
+            if own.kind != kind or own.block is not block or not (which := is_due(own)).any() or self._keeps(own, which)
         ]
         if reads_only:
             for flight in due:
@@ -101,7 +103,18 @@ class Queue:
             return flight
         found = flight.part(which)
         self.flights.insert(self.flights.index(flight), found)
+        if flight in self.unwaited:
+            self.unwaited.append(found)
         return found
+
+    def _keeps(self, flight: Flight, which: Array) -> bool:
+        """Whether work that some threads have waited for is that of other blocks of the batch too: it is theirs from now on."""
+        blocks = np.zeros(flight.block.threads.batch, bool)
+        blocks[flight.block.threads.block_of(flight.threads[which])] = True
+        if blocks[flight.blocks].all():
+            return False
+        flight.part(blocks)
+        return True
 
     def fetch(self, flight: Flight) -> None:
         """Let work read what it reads. Raises Stop, at the instruction that issued it."""
@@ -128,8 +141,8 @@ class Queue:
         for flight in due:
             for earlier in mine[: mine.index(flight)]:
                 if earlier not in wanted and _shared(earlier, flight.threads):
-                    wanted.append(earlier)
-        todo = [own for own in mine if own in wanted]
+                    wanted.append(self.part(earlier, flight.threads))
+        todo = [own for own in self.flights if own in wanted]
         run: list[Flight] = []
         for flight in todo:
             if run and (self.events.delivered or not flight.continues(run[-1])):  # then each is told of

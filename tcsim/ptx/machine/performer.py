@@ -274,7 +274,7 @@ class Performer:
         ]:
             holds = not flight.bound.written.isdisjoint(numbers) and mask[flight.threads].any()
             if holds and flight in self.queue.flights:  # those before it may have completed with another
-                self.queue.finish(flight)
+                self.queue.finish(self.queue.part(flight, flight.threads[mask[flight.threads]]))
 
     def committed(self, kind: str) -> Array:
         """Of each thread: how many groups of a kind it has committed."""
@@ -327,7 +327,7 @@ class Performer:
 
     def look(self, flight: Flight) -> Look:
         """The machine as work in flight sees it."""
-        return Look(self, flight.threads, flight)
+        return Look(self, flight.asked if flight.bound.lanes > 1 else flight.threads, flight)
 
     def finish(self, flight: Flight, outcome: Outcome) -> None:
         """What work in flight comes to."""
@@ -335,7 +335,10 @@ class Performer:
             hear(flight, outcome)
         for name, numbers in flight.bound.results:
             if name in outcome.registers:
-                self.put(numbers, outcome.registers[name], flight.threads, self.threads.everyone)
+                values, threads = outcome.registers[name], flight.threads
+                if flight.only is not None:
+                    values = values.reshape(len(flight.asked), -1)[np.isin(flight.asked, threads)]
+                self.put(numbers, values, threads, self.threads.everyone)
         self.apply(outcome, flight.asked, flight.only)
         self.threads.change(flight.threads)
         for hear in self.events.delivered:
