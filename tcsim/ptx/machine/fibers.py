@@ -191,5 +191,17 @@ class Fibers:
         ready = tuple((block, fiber.mask.tobytes()) for block, fiber in sorted(self.ready.items()))
         return ready, tuple((fiber.block, fiber.mask.tobytes()) for fiber in self.waiting)
 
+    def state(self) -> tuple[Array, Array]:
+        """The same of each thread of a batch, as numbers: above 0 where it can run, with the turns of its fiber; below where it waits."""
+        where, turns = np.zeros((2, self.threads.count), np.int64)
+        for block, fiber in self.ready.items():
+            np.copyto(where, block + 1, where=fiber.mask)
+            np.copyto(turns, self.threads.per_thread(fiber.turns), where=fiber.mask)
+        before = np.zeros(self.threads.batch, np.int64)  # fibers of each block that have waited for longer
+        for fiber in self.waiting:
+            np.copyto(where, -1 - fiber.block - self.threads.per_thread(before << 32), where=fiber.mask)
+            before += self.threads.blocks_in(fiber.mask)
+        return where, turns
+
 
 _NEVER = np.iinfo(np.int64).max
