@@ -49,6 +49,7 @@ class Batch:
         self.phase, self.turns, self._idle = (np.zeros(count, np.int64) for _ in range(3))
         self.fair, self._kept = np.zeros((2, count), bool)
         self._seen: list[tuple[Array, Array, list[Array]]] = []  # of each rank: a state of the clusters of which one is kept
+        self._differed = 0  # a register that was not as it was before
         self._steps = self._parts = 0  # basic blocks, and how often a block executed one
         self.blocks: list[Block] = []
         for rank, indices in enumerate(zip(*clusters, strict=True)):
@@ -148,11 +149,7 @@ class Batch:
         same = which & self._kept
         for block, (where, turns), (former, least, registers) in zip(self.blocks, states, self._seen, strict=False):
             same = same & ~block.threads.blocks_in((where != former) | ((where > 0) & (turns <= least)))
-            for now, then in zip(block.registers, registers, strict=True):
-                if not same.any():
-                    break
-                rows = np.flatnonzero(same)
-                same[rows] = (self._rows(now)[rows] == self._rows(then)[rows]).all(1)
+            self._compare(same, block.registers, registers)
         keep = which & ~same & (~self._kept | (self._idle & (self._idle - 1) == 0))
         if keep.any():
             if not self._seen:
@@ -166,9 +163,17 @@ class Batch:
             self._kept = self._kept | keep
         return same
 
+    def _compare(self, same: Array, registers: list[Array], kept: list[Array]) -> None:
+        """Leave those clusters of some in which all registers are as they were: first the one that differed the last time."""
+        for number in (self._differed, *range(len(registers))) if registers else ():
+            if not same.any():
+                return
+            self._differed = number
+            same &= (self._rows(registers[number]) == self._rows(kept[number])).all(1)
+
     def _rows(self, values: Array) -> Array:
-        """The bytes of values of threads, by cluster."""
-        return values.view(np.uint8).reshape(len(self.phase), -1)
+        """The bits of values of threads, by cluster."""
+        return values.view(np.uint64).reshape(len(self.phase), -1)
 
     def _calm(self, which: Array) -> None:
         """Something changes in some clusters: spinning is not looked for."""
