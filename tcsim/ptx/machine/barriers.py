@@ -102,7 +102,11 @@ class Barriers:
         if not done.any():
             return
         released = self.threads.mask(True) if done.all() else self.threads.per_thread(done)
-        if waiting and waiting[0][1].reduce != "sync":
+        told, seen = np.zeros((2, self.threads.batch), bool)  # blocks whose first threads here reduce; with threads here
+        for fiber, waits in waiting:
+            there = self.threads.blocks_in(fiber.mask)
+            told, seen = told | (there & ~seen & (waits.reduce != "sync")), seen | there
+        if told.any():
             flags = np.zeros(self.threads.count, bool)
             for fiber, waits in waiting:
                 if waits.predicate is not None:
@@ -112,10 +116,11 @@ class Barriers:
                 "and": self._by_block(flags | ~present).all(1),
                 "or": self._by_block(flags).any(1),
             }
+            to = released & self.threads.per_thread(told)
             for fiber, waits in waiting:
                 if waits.into is not None:
                     result = self.threads.per_thread(each[waits.reduce])
-                    np.copyto(waits.into, result, where=fiber.mask & released, casting="unsafe")
+                    np.copyto(waits.into, result, where=fiber.mask & to, casting="unsafe")
         for hear in self.events.passed:
             hear(self.block, "cta", which, present & released)
         for fiber, _ in waiting:

@@ -47,8 +47,9 @@ class Batch:
         self.granted: dict[int, int] = {}
         # Of each cluster: the phase of its barrier, turns of loops that may wait, basic blocks since anything changed.
         self.phase, self.turns, self._idle = (np.zeros(count, np.int64) for _ in range(3))
-        self.fair = np.zeros(count, bool)
-        self._seen: list[tuple[Any, list[Array]]] | None = None
+        self.fair, self._kept = np.zeros((2, count), bool)
+        self._seen: list[tuple[Array, Array, list[Array]]] = []  # of each rank: a state of the clusters of which one is kept
+        self._differed = 0  # a register that was not as it was before
         self._steps = self._parts = 0  # basic blocks, and how often a block executed one
         self.blocks: list[Block] = []
         for rank, indices in enumerate(zip(*clusters, strict=True)):
@@ -102,7 +103,7 @@ class Batch:
                     self._stepped(block)
             if busy:
                 continue
-            self._meet()
+            self._meet(np.ones(len(self.phase), bool))
             if not self._go_on():
                 return
 
@@ -118,12 +119,11 @@ class Batch:
         self._idle += now
         if changed.any():
             block.threads.changed = block.threads.changed & ~changed
-            self._idle[changed] = 0
+            self._calm(changed)
+        idle = now & (self._idle >= IDLE)
+        if idle.any():
+            self._spin(idle)
         self.fair = self._idle >= IDLE
-        if self._idle.max() >= LONG_IDLE:
-            self._look()
-        elif self._seen is not None:
-            self._seen = None
         if self.turns.max() >= TURNS:
             due = self.turns >= TURNS
             if (due & ~self._working()).any() and self.turns.max() >= MANY_TURNS:
@@ -133,25 +133,62 @@ class Batch:
                 self._force(due)
                 self.turns[due] = 0
 
-    def _look(self) -> None:
-        """Nothing has changed for long: a cluster that is as it was before waits for ever, or for work in flight."""
-        if (self._working() & (self._idle >= LONG_IDLE)).any():
-            raise Apart("a block spins until work is done")
-        state = [(block.fibers.places(), block.registers) for block in self.blocks]
-        if self._seen is not None and all(
-            places == former and all(np.array_equal(*pair) for pair in zip(registers, kept, strict=True))
-            for (places, registers), (former, kept) in zip(state, self._seen, strict=True)
-        ):
+    def _spin(self, idle: Array) -> None:
+        """In some clusters nothing has changed for long: those that spin until work in flight is done get some of it done."""
+        working = self._working() & (self._idle >= LONG_IDLE)
+        spins = idle & (working | self._again(idle & ~working))
+        if not spins.any():
+            return
+        self._meet(spins)
+        if (spins & ~self._working()).any():
             raise Apart("a block spins")
-        if self._seen is None or int(self._idle.max()) & (int(self._idle.max()) - 1) == 0:
-            self._seen = [(places, [register.copy() for register in registers]) for places, registers in state]
+        self._force(spins)
+        self._calm(spins)
 
-    def _meet(self) -> None:
-        """Nothing is ready. Lanes that could meet at different instructions do so in a block that is alone."""
+    def _again(self, which: Array) -> Array:
+        """Which clusters of some are in a state that was there before; of the others one is kept now and then."""
+        states = [block.fibers.state() for block in self.blocks]
+        same = which & self._kept
+        for block, (where, turns), (former, least, registers) in zip(self.blocks, states, self._seen, strict=False):
+            same = same & ~block.threads.blocks_in((where != former) | ((where > 0) & (turns <= least)))
+            self._compare(same, block.registers, registers)
+        keep = which & ~same & (~self._kept | (self._idle & (self._idle - 1) == 0))
+        if keep.any():
+            if not self._seen:
+                self._seen = [
+                    (*(np.zeros_like(own) for own in state), [np.zeros_like(own) for own in block.registers])
+                    for block, state in zip(self.blocks, states, strict=True)
+                ]
+            for block, state, (where, turns, registers) in zip(self.blocks, states, self._seen, strict=True):
+                for now, then in zip((*state, *block.registers), (where, turns, *registers), strict=True):
+                    self._rows(then)[keep] = self._rows(now)[keep]
+            self._kept = self._kept | keep
+        return same
+
+    def _compare(self, same: Array, registers: list[Array], kept: list[Array]) -> None:
+        """Leave those clusters of some in which all registers are as they were: first the one that differed the last time."""
+        for number in (self._differed, *range(len(registers))) if registers else ():
+            if not same.any():
+                return
+            self._differed = number
+            same &= (self._rows(registers[number]) == self._rows(kept[number])).all(1)
+
+    def _rows(self, values: Array) -> Array:
+        """The bits of values of threads, by cluster."""
+        return values.view(np.uint64).reshape(len(self.phase), -1)
+
+    def _calm(self, which: Array) -> None:
+        """Something changes in some clusters: spinning is not looked for."""
+        self._idle[which] = 0
+        self._kept = self._kept & ~which
+
+    def _meet(self, which: Array) -> None:
+        """Nothing else can go on in some clusters. Lanes that could meet at different instructions do so in a block that is alone."""
         for block in self.blocks:
-            if block.fibers.waiting_for("collective"):
+            there = block.threads.per_thread(which)
+            if any((own.mask & there).any() for own in block.fibers.waiting_for("collective")):
                 raise Apart("lanes meet at different instructions")
-            warps = [own.mask.reshape(-1, LANES).any(1) for own in block.fibers.waiting_for("lanes")]
+            warps = [(own.mask & there).reshape(-1, LANES).any(1) for own in block.fibers.waiting_for("lanes")]
             if len(warps) > 1 and (np.sum(warps, axis=0) > 1).any():
                 raise Apart("lanes meet at different instructions")
 

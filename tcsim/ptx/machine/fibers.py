@@ -75,18 +75,17 @@ class Fibers:
 
     def add(self, mask: Array, block: int, turns: Any) -> None:
         """Threads at the same place execute together."""
-        other = self.ready.get(block)
-        if other is not None:
-            turns = self.most(mask, turns, 0)
+        other, turns = self.ready.get(block), self.most(mask, turns, 0)
+        first = mask if other is None else self._apart(mask, other.mask)  # those of blocks that have no others there
+        for own in self.waiting_for("lanes") if self.waiting and first is not None else ():
+            if own.block == block and (found := self._common(own.mask, first)) is not None:
+                self._leave(own, found)
+                mask = mask | (own.mask if found is True else found)
+        if other is None:
+            self.ready[block] = Fiber(mask, block, None, turns)
+        else:
             other.mask = other.mask | mask
             other.turns = self.most(other.mask, other.turns, turns)
-            return
-        fiber = Fiber(mask, block, None, self.most(mask, turns, 0))
-        for own in self.waiting_for("lanes") if self.waiting else ():
-            if own.block == block and (found := self._common(own.mask, mask)) is not None:
-                self._leave(own, found)
-                fiber.mask = fiber.mask | (own.mask if found is True else found)
-        self.ready[block] = fiber
 
     def put(self, mask: Array, wait: Wait, turns: Any) -> None:
         """Threads that wait."""
@@ -125,6 +124,11 @@ class Fibers:
         if not both.any():
             return None
         return True if both.sum() == blocks.sum() else mask & self.threads.per_thread(both)
+
+    def _apart(self, mask: Array, other: Array) -> Array | None:
+        """The threads of a mask whose blocks another mask has no threads of; None if there are none."""
+        blocks = self.threads.blocks_in(mask) & ~self.threads.blocks_in(other) if self.threads.batch > 1 else np.zeros(1, bool)
+        return mask & self.threads.per_thread(blocks) if blocks.any() else None
 
     def _leave(self, fiber: Fiber, which: Any) -> None:
         """Threads wait no more, all of a fiber (True) or those of a mask."""
@@ -190,6 +194,18 @@ class Fibers:
         """Where everything is, as something that can be compared."""
         ready = tuple((block, fiber.mask.tobytes()) for block, fiber in sorted(self.ready.items()))
         return ready, tuple((fiber.block, fiber.mask.tobytes()) for fiber in self.waiting)
+
+    def state(self) -> tuple[Array, Array]:
+        """The same of each thread of a batch, as numbers: above 0 where it can run, with the turns of its fiber; below where it waits."""
+        where, turns = np.zeros((2, self.threads.count), np.int64)
+        for block, fiber in self.ready.items():
+            np.copyto(where, block + 1, where=fiber.mask)
+            np.copyto(turns, self.threads.per_thread(fiber.turns), where=fiber.mask)
+        before = np.zeros(self.threads.batch, np.int64)  # fibers of each block that have waited for longer
+        for fiber in self.waiting:
+            np.copyto(where, -1 - fiber.block - self.threads.per_thread(before << 32), where=fiber.mask)
+            before += self.threads.blocks_in(fiber.mask)
+        return where, turns
 
 
 _NEVER = np.iinfo(np.int64).max

@@ -44,7 +44,7 @@ class Spaces:
         self.shared_stride = threads.shared_bytes if threads.batch == 1 else -(-threads.shared_bytes // 16) * 16
         self.shared = Segment(0, np.zeros(self.shared_stride * threads.batch, np.uint8))
         self.apart: Apartness | None = None  # of a batch: what keeps its blocks apart in global memory
-        self.local_bytes = local_bytes
+        self.local_bytes = np.full(threads.batch, local_bytes)  # of each thread, by block
         self.local_stride = (
             -(-max(local_bytes, 1) // 16) * 16
         )  # bytes from the local memory of one thread to the next one's
@@ -128,17 +128,17 @@ class Spaces:
             raise Stop(fault.name, fault.detail, int(threads[0])) from None
         parts: Parts = []
         for own, segment, offset in found:
-            base, extent = offset, segment.size
+            base, extents = offset, np.array([segment.size])
             if segment is self.local:
-                base, extent = offset + (threads[own] * self.local_stride).astype(np.uint64), self.local_bytes
-            if int(offset.max()) + size > extent:
-                lane = int(np.argmax(offset >= max(extent - size + 1, 0)))  # a sum could wrap around
-                kind = "SMEM" if space.startswith("shared") else "LOCAL" if segment is self.local else "PARAM"
-                raise Stop(
-                    f"{kind}_OUT_OF_RANGE",
-                    f"{size} bytes at {int(offset[lane]):#x} of {extent}",
-                    int(threads[own][lane]),
-                )
+                base, extents = offset + (threads[own] * self.local_stride).astype(np.uint64), self.local_bytes
+            if int(offset.max()) + size > extents.min():
+                extents = np.broadcast_to(extents if len(extents) == 1 else extents[threads[own] // self.threads.width], offset.shape)
+                beyond = offset >= np.maximum(extents - size + 1, 0).astype(np.uint64)  # a sum could wrap around
+                if beyond.any():
+                    lane = int(np.argmax(beyond))
+                    kind = "SMEM" if space.startswith("shared") else "LOCAL" if segment is self.local else "PARAM"
+                    said = f"{size} bytes at {int(offset[lane]):#x} of {extents[lane]}"
+                    raise Stop(f"{kind}_OUT_OF_RANGE", said, int(threads[own][lane]))
             parts.append((own, segment, base))
         return parts
 

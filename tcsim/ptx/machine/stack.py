@@ -27,7 +27,7 @@ class Stack:
 
     def __init__(self, threads: Threads, registers: list[Array], spaces: Spaces, limits: Limits) -> None:
         self.threads, self.registers, self.spaces, self.limits = threads, registers, spaces, limits
-        self.start = -(-spaces.local_bytes // 16) * 16  # in local memory: behind its variables
+        self.start = -(-int(spaces.local_bytes[0]) // 16) * 16  # in local memory: behind its variables
         self.calls = np.zeros(threads.count, np.int64)  # that a thread is in
         self.frames: dict[int, tuple[Array, list[list[Array]]]] = {}
         """Of a function: how deep each thread is, and by depth the registers that were saved."""
@@ -48,13 +48,13 @@ class Stack:
             thread = int(np.argmax(beyond))
             said = f"{int(top[thread]) - most + self.limits.stack} bytes of stack; the limit is {self.limits.stack}"
             raise Stop("STACK_OVERFLOW", said, thread, calls=int(self.calls[thread]))
-        needed, there = int(top[mask].max()) if mask.any() else 0, self.spaces.local_bytes
-        if needed > there:
-            self._grow(min(max(needed, 2 * there), most))
+        needed, there = np.where(mask, top, 0).reshape(self.threads.batch, -1).max(1).astype(np.int64), self.spaces.local_bytes
+        if (needed > there).any():
+            self._grow(np.where(needed > there, np.minimum(np.maximum(needed, 2 * there), most), there))
 
-    def _grow(self, size: int) -> None:
-        """Give every thread more local memory."""
-        spaces, stride = self.spaces, -(-size // 16) * 16
+    def _grow(self, sizes: Array) -> None:
+        """Give every thread more local memory: of each block some bytes."""
+        spaces, stride = self.spaces, -(-int(sizes.max()) // 16) * 16
         if stride * self.threads.count > self.limits.memory:
             said = f"{stride * self.threads.count} bytes of stacks; the limit is {self.limits.memory}"
             raise Stop("LIMIT", said, limit="memory")
@@ -62,7 +62,7 @@ class Stack:
         if spaces.local is not None:
             old = spaces.local.data.reshape(self.threads.count, spaces.local_stride)
             store[:, : old.shape[1]] = old
-        spaces.local, spaces.local_stride, spaces.local_bytes = Segment(0, store.reshape(-1)), stride, size
+        spaces.local, spaces.local_stride, spaces.local_bytes = Segment(0, store.reshape(-1)), stride, sizes
 
     def enter(self, w: Mask, number: int, registers: tuple[int, ...], base: Array, size: int) -> None:
         """Begin a frame: save the registers that an outer call of the function uses, and take memory for its variables."""
