@@ -80,11 +80,17 @@ class Program:
         self.registers += 1
         name = f"%r{self.registers}"
         if uniform == WARP:
-            self.lines.append(f"shr.u32 {name}, %r0, 5; add.u32 {name}, {name}, %r1; and.b32 {name}, {name}, {most - 1};")
+            self.lines.append(
+                f"shr.u32 {name}, %r0, 5; add.u32 {name}, {name}, %r1; and.b32 {name}, {name}, {most - 1};"
+            )
         elif uniform == CLUSTER:
-            self.lines.append(f"sub.u32 {name}, %r1, %r4; mul.lo.u32 {name}, {name}, 5; shr.u32 {name}, {name}, 1; and.b32 {name}, {name}, {most - 1};")
+            self.lines.append(
+                f"sub.u32 {name}, %r1, %r4; mul.lo.u32 {name}, {name}, 5; shr.u32 {name}, {name}, 1; and.b32 {name}, {name}, {most - 1};"
+            )
         else:
-            self.lines.append(f"mad.lo.u32 {name}, {self.value(uniform)}, {self.random.choice((1, 3, 5))}, {self.random.randrange(4)}; and.b32 {name}, {name}, {most - 1};")
+            self.lines.append(
+                f"mad.lo.u32 {name}, {self.value(uniform)}, {self.random.choice((1, 3, 5))}, {self.random.randrange(4)}; and.b32 {name}, {name}, {most - 1};"
+            )
         return name
 
     def _body(self, uniform: int, depth: int, count: int) -> None:
@@ -100,7 +106,9 @@ class Program:
         number = self.small(within, 4)
         self.registers += 1
         name = self.registers
-        self.add(f"setp.{self.random.choice(('eq', 'lt', 'ge'))}.u32 %p{name}, {number}, {self.random.randrange(1, 4)}; @%p{name} bra ELSE{name};")
+        self.add(
+            f"setp.{self.random.choice(('eq', 'lt', 'ge'))}.u32 %p{name}, {number}, {self.random.randrange(1, 4)}; @%p{name} bra ELSE{name};"
+        )
         self._body(within, depth + 1, self.random.randrange(1, 4))
         self.add(f"bra JOIN{name}; ELSE{name}:")
         self._body(within, depth + 1, self.random.randrange(3))
@@ -117,12 +125,22 @@ class Program:
 
     def _simple(self, uniform: int, depth: int) -> None:
         lines = list(ANYWHERE)
-        lines += WARPS * (uniform >= WARP) + BLOCKS * (uniform >= BLOCK) + CLUSTERS * (uniform >= CLUSTER and self.cluster > 1)
+        lines += (
+            WARPS * (uniform >= WARP)
+            + BLOCKS * (uniform >= BLOCK)
+            + CLUSTERS * (uniform >= CLUSTER and self.cluster > 1)
+        )
         if uniform >= BLOCK and self.threads > 32:
             lines += SEVERAL_WARPS
         if self.faults and self.random.randrange(6) == 0:
             lines = list(FAULTS)
-        self.add(self.random.choice(lines).replace("$t", self.target()).replace("$u", self.target()).replace("$T", f"{-(-self.threads // 32) * 32}").replace("$k", f"{self.random.randrange(8)}"))
+        self.add(
+            self.random.choice(lines)
+            .replace("$t", self.target())
+            .replace("$u", self.target())
+            .replace("$T", f"{-(-self.threads // 32) * 32}")
+            .replace("$k", f"{self.random.randrange(8)}")
+        )
 
 
 ANYWHERE = (

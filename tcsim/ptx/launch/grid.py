@@ -35,10 +35,12 @@ from tcsim.ptx.text.syntax import Instruction
 
 Progress = Callable[[int, int, int], None]
 """What is called while a grid runs: with the clusters that have ended, those of the grid, and the instructions so far."""
-MOST_THREADS = 8192
-"""Of the blocks of one rank in a batch: with more of them arrays leave the caches."""
-FIRST, FIRST_WATCHED, GROWTH = 8, 2, 4
-"""Clusters of the first batch, which shows whether batches are worth it, and how many times more the next one may have."""
+MOST_THREADS = 4096
+"""Of the blocks of one rank in a batch: with more of them registers leave the caches, and each costs more."""
+LEAST = 4
+"""Clusters of a grid that runs in batches: a batch costs something by itself."""
+FIRST_WATCHED, GROWTH = 2, 4
+"""Clusters of the first batch where all are watched, and how many times more the next one may have: they may all do different things."""
 MOST_DIFFERENT, ONE_IN = 8, 4
 """Clusters, each of which does what none before it did, after which the others are watched one after the other; of small grids one in so many of all, and
 of all that have run."""
@@ -100,7 +102,7 @@ class Grid:
         self.began = time.monotonic()
         self.next = 0  # number of the first cluster that has not started
         self.environment: dict[str, int] = {}  # special registers that the driver sets
-        self._size = FIRST_WATCHED if launch.alike else FIRST  # clusters that the next batch may have
+        self._size = FIRST_WATCHED if launch.alike else MOST_BLOCKS  # clusters that the next batch may have
         self.batch = 1  # the most blocks that ran at once as one batch
         self._judged: dict[
             int, tuple[list[tuple[int, int, int]], list[Hazard]]
@@ -181,7 +183,7 @@ class Grid:
             (isinstance(launch.schedule, int), "a random schedule"),
             (not launch.alike and len(self.watched) == launch.shape.clusters, "each cluster is observed"),
             (launch.program.competes, "atomics whose order may show"),
-            (self._batch_size() < 2, "no room for more than one"),
+            (min(self._batch_size(), len(self._numbers())) < LEAST, "too few blocks, or no room for more"),
         )
         return next((said for holds, said in reasons if holds), "")
 
@@ -203,7 +205,8 @@ class Grid:
         while True:
             try:
                 apart.begin()
-                batch = Batch(self._setup(sums, self.plain), clusters, apart)
+                trial = launch.alike and len(clusters) < MOST_DIFFERENT
+                batch = Batch(self._setup(sums, self.plain), clusters, apart, trial)
                 traces = Traces(batch) if launch.alike else None
                 if traces is not None:
                     batch.events.subscribe(traces)

@@ -102,7 +102,9 @@ class Barriers:
         if not done.any():
             return
         released = self.threads.mask(True) if done.all() else self.threads.per_thread(done)
-        told, seen = np.zeros((2, self.threads.batch), bool)  # blocks whose first threads here reduce; with threads here
+        told, seen = np.zeros(
+            (2, self.threads.batch), bool
+        )  # blocks whose first threads here reduce; with threads here
         for fiber, waits in waiting:
             there = self.threads.blocks_in(fiber.mask)
             told, seen = told | (there & ~seen & (waits.reduce != "sync")), seen | there

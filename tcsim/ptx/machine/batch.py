@@ -22,10 +22,11 @@ from tcsim.ptx.machine.flights import Flight
 from tcsim.ptx.machine.pending import Queue
 from tcsim.ptx.machine.setup import Setup
 
-_LOOK = 512
-"""Basic blocks after which it is looked at how many blocks of the batch execute each."""
-_WORTH = 1024
-"""Threads of the batch for which one block more has to execute each basic block: else they have gone different ways, and run faster alone."""
+_ALONE, _TOGETHER, _PARTED, _EACH, _MASKED = 10, 25, 50, 1.5, 1024
+"""What a basic block costs, in microseconds or so: in a block that is alone, in a batch, and more if its blocks have gone different ways; an
+instruction; and the threads for which an instruction costs as much again."""
+_MOST_LOST, _PART_LOST = 1000, 10
+"""What a batch may cost more than its blocks would alone before it is given up: so much, and one in so many of what these cost."""
 
 
 class Batch:
@@ -34,9 +35,10 @@ class Batch:
     fair: Array  # of each cluster: whether every fiber gets a turn
 
     def __init__(
-        self, setup: Setup, clusters: Sequence[Sequence[tuple[int, int, int]]], apart: Apartness
+        self, setup: Setup, clusters: Sequence[Sequence[tuple[int, int, int]]], apart: Apartness, trial: bool = False
     ) -> None:  # fmt: skip
-        """clusters: of each the blocks in the grid, by rank."""
+        """clusters: of each the blocks in the grid, by rank. trial: what it costs does not matter."""
+        self.trial = trial
         count = len(clusters)
         self.cancel: Callable[[], tuple[int, int, int] | None] = lambda: None
         self.others, self.events, self.arch = True, Events(), setup.arch
@@ -48,9 +50,11 @@ class Batch:
         # Of each cluster: the phase of its barrier, turns of loops that may wait, basic blocks since anything changed.
         self.phase, self.turns, self._idle = (np.zeros(count, np.int64) for _ in range(3))
         self.fair, self._kept = np.zeros((2, count), bool)
-        self._seen: list[tuple[Array, Array, list[Array]]] = []  # of each rank: a state of the clusters of which one is kept
+        self._seen: list[
+            tuple[Array, Array, list[Array]]
+        ] = []  # of each rank: a state of the clusters of which one is kept
         self._differed = 0  # a register that was not as it was before
-        self._steps = self._parts = 0  # basic blocks, and how often a block executed one
+        self._won = self._alone = 0.0  # what it costs less than its blocks would alone, and what these would
         self.blocks: list[Block] = []
         for rank, indices in enumerate(zip(*clusters, strict=True)):
             self.blocks.append(Block(setup, indices, rank, self))
@@ -110,11 +114,12 @@ class Batch:
     def _stepped(self, block: Block) -> None:
         """Some blocks have executed a basic block."""
         now, changed = block.turning, block.threads.changed
-        self._steps, self._parts = self._steps + 1, self._parts + int(np.count_nonzero(now))
-        if self._steps % _LOOK == 0:
-            if self._parts < _LOOK * (1 + block.threads.count / _WORTH):
-                raise Apart("its blocks go different ways")
-            self._parts = 0
+        size = _EACH * block.program.size_of(block.place)
+        alone = int(np.count_nonzero(now)) * (_ALONE + size)
+        self._won += alone - _TOGETHER - _PARTED * bool(block.fibers.ready) - size * (1 + block.threads.count / _MASKED)
+        self._alone += alone
+        if self._won < -_MOST_LOST - self._alone / _PART_LOST and not self.trial:
+            raise Apart("its blocks go different ways")
         changed = changed & now
         self._idle += now
         if changed.any():

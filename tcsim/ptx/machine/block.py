@@ -49,6 +49,7 @@ class Block:
         self.index = indices[0]
         self.number = 0  # in the order in which blocks began
         self.sleeps = 0
+        self.place = program.entry  # the basic block that was executed last
         self.turning: Any = 1  # of a batch: whether it is each block's turn
         self.executing: Any = 1  # of a batch: whether each block executes a basic block now
         size = setup.shared_bytes
@@ -139,7 +140,7 @@ class Block:
         fiber = self.fibers.choose(self.cluster.fair, self.performer.queue.random, among)
         if fiber is None:
             return False
-        mask, turns, parts = fiber.mask, fiber.turns, 1
+        mask, turns, parts, self.place = fiber.mask, fiber.turns, 1, fiber.block
         if self.threads.batch > 1:
             self.turning = self.executing = self.threads.blocks_in(mask)
             parts = int(np.count_nonzero(self.turning))

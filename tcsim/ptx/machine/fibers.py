@@ -127,7 +127,11 @@ class Fibers:
 
     def _apart(self, mask: Array, other: Array) -> Array | None:
         """The threads of a mask whose blocks another mask has no threads of; None if there are none."""
-        blocks = self.threads.blocks_in(mask) & ~self.threads.blocks_in(other) if self.threads.batch > 1 else np.zeros(1, bool)
+        blocks = (
+            self.threads.blocks_in(mask) & ~self.threads.blocks_in(other)
+            if self.threads.batch > 1
+            else np.zeros(1, bool)
+        )
         return mask & self.threads.per_thread(blocks) if blocks.any() else None
 
     def _leave(self, fiber: Fiber, which: Any) -> None:

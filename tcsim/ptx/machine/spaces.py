@@ -132,7 +132,9 @@ class Spaces:
             if segment is self.local:
                 base, extents = offset + (threads[own] * self.local_stride).astype(np.uint64), self.local_bytes
             if int(offset.max()) + size > extents.min():
-                extents = np.broadcast_to(extents if len(extents) == 1 else extents[threads[own] // self.threads.width], offset.shape)
+                extents = np.broadcast_to(
+                    extents if len(extents) == 1 else extents[threads[own] // self.threads.width], offset.shape
+                )
                 beyond = offset >= np.maximum(extents - size + 1, 0).astype(np.uint64)  # a sum could wrap around
                 if beyond.any():
                     lane = int(np.argmax(beyond))
