@@ -22,10 +22,8 @@ from tcsim.ptx.machine.flights import Flight
 from tcsim.ptx.machine.pending import Queue
 from tcsim.ptx.machine.setup import Setup
 
-_LOOK = 512
-"""Basic blocks after which it is looked at how many blocks of the batch execute each."""
-_LEAST = 6
-"""One in so many has to: else they have gone different ways, and run faster alone."""
+_PRICE = 3
+"""A basic block of a batch takes about as long as so many of blocks alone."""
 
 
 class Batch:
@@ -50,7 +48,7 @@ class Batch:
         self.fair, self._kept = np.zeros((2, count), bool)
         self._seen: list[tuple[Array, Array, list[Array]]] = []  # of each rank: a state of the clusters of which one is kept
         self._differed = 0  # a register that was not as it was before
-        self._steps = self._parts = 0  # basic blocks, and how often a block executed one
+        self._done = self._lost = 0  # basic blocks of each block; those that could have been done alone in the time, where few went together
         self.blocks: list[Block] = []
         for rank, indices in enumerate(zip(*clusters, strict=True)):
             self.blocks.append(Block(setup, indices, rank, self))
@@ -108,11 +106,10 @@ class Batch:
     def _stepped(self, block: Block) -> None:
         """Some blocks have executed a basic block."""
         now, changed = block.turning, block.threads.changed
-        self._steps, self._parts = self._steps + 1, self._parts + int(np.count_nonzero(now))
-        if self._steps % _LOOK == 0:
-            if self._parts * _LEAST < _LOOK * len(now):
-                raise Apart("its blocks go different ways")
-            self._parts = 0
+        together = int(np.count_nonzero(now))
+        self._done, self._lost = self._done + together, self._lost + max(_PRICE - together, 0)
+        if self._lost > self._done:  # to begin again costs less than has been lost
+            raise Apart("its blocks go different ways")
         changed = changed & now
         self._idle += now
         if changed.any():
@@ -145,31 +142,37 @@ class Batch:
 
     def _again(self, which: Array) -> Array:
         """Which clusters of some are in a state that was there before; of the others one is kept now and then."""
-        states = [block.fibers.state() for block in self.blocks]
         same = which & self._kept
-        for block, (where, turns), (former, least, registers) in zip(self.blocks, states, self._seen, strict=False):
-            same = same & ~block.threads.blocks_in((where != former) | ((where > 0) & (turns <= least)))
+        for block, (*_, registers) in zip(self.blocks, self._seen, strict=False):
             self._compare(same, block.registers, registers)
-        keep = which & ~same & (~self._kept | (self._idle & (self._idle - 1) == 0))
-        if keep.any():
-            if not self._seen:
-                self._seen = [
-                    (*(np.zeros_like(own) for own in state), [np.zeros_like(own) for own in block.registers])
-                    for block, state in zip(self.blocks, states, strict=True)
-                ]
-            for block, state, (where, turns, registers) in zip(self.blocks, states, self._seen, strict=True):
-                for now, then in zip((*state, *block.registers), (where, turns, *registers), strict=True):
-                    self._rows(then)[keep] = self._rows(now)[keep]
-            self._kept = self._kept | keep
+        keep = which & (~self._kept | (self._idle & (self._idle - 1) == 0))
+        if not (same | keep).any():
+            return same
+        states = [block.fibers.state() for block in self.blocks]
+        for block, (where, turns), (former, least, _) in zip(self.blocks, states, self._seen, strict=False):
+            same &= ~block.threads.blocks_in((where != former) | ((where > 0) & (turns <= least)))
+        keep &= ~same
+        if not self._seen:
+            self._seen = [
+                (*(np.zeros_like(own) for own in state), [np.zeros_like(own) for own in block.registers])
+                for block, state in zip(self.blocks, states, strict=True)
+            ]
+        for block, state, (where, turns, registers) in zip(self.blocks, states, self._seen, strict=True):
+            for now, then in zip((*state, *block.registers), (where, turns, *registers), strict=True):
+                self._rows(then)[keep] = self._rows(now)[keep]
+        self._kept = self._kept | keep
         return same
 
     def _compare(self, same: Array, registers: list[Array], kept: list[Array]) -> None:
         """Leave those clusters of some in which all registers are as they were: first the one that differed the last time."""
-        for number in (self._differed, *range(len(registers))) if registers else ():
-            if not same.any():
+        rows = np.flatnonzero(same)
+        for number in (min(self._differed, len(registers) - 1), *range(len(registers))) if registers else ():
+            if not len(rows):
                 return
             self._differed = number
-            same &= (self._rows(registers[number]) == self._rows(kept[number])).all(1)
+            rows = rows[(self._rows(registers[number])[rows] == self._rows(kept[number])[rows]).all(1)]
+            same[:] = False
+            same[rows] = True
 
     def _rows(self, values: Array) -> Array:
         """The bits of values of threads, by cluster."""
