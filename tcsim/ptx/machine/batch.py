@@ -152,31 +152,37 @@ class Batch:
 
     def _again(self, which: Array) -> Array:
         """Which clusters of some are in a state that was there before; of the others one is kept now and then."""
-        states = [block.fibers.state() for block in self.blocks]
         same = which & self._kept
-        for block, (where, turns), (former, least, registers) in zip(self.blocks, states, self._seen, strict=False):
-            same = same & ~block.threads.blocks_in((where != former) | ((where > 0) & (turns <= least)))
+        for block, (*_, registers) in zip(self.blocks, self._seen, strict=False):
             self._compare(same, block.registers, registers)
-        keep = which & ~same & (~self._kept | (self._idle & (self._idle - 1) == 0))
-        if keep.any():
-            if not self._seen:
-                self._seen = [
-                    (*(np.zeros_like(own) for own in state), [np.zeros_like(own) for own in block.registers])
-                    for block, state in zip(self.blocks, states, strict=True)
-                ]
-            for block, state, (where, turns, registers) in zip(self.blocks, states, self._seen, strict=True):
-                for now, then in zip((*state, *block.registers), (where, turns, *registers), strict=True):
-                    self._rows(then)[keep] = self._rows(now)[keep]
-            self._kept = self._kept | keep
+        keep = which & (~self._kept | (self._idle & (self._idle - 1) == 0))
+        if not (same | keep).any():
+            return same
+        states = [block.fibers.state() for block in self.blocks]
+        for block, (where, turns), (former, least, _) in zip(self.blocks, states, self._seen, strict=False):
+            same &= ~block.threads.blocks_in((where != former) | ((where > 0) & (turns <= least)))
+        keep &= ~same
+        if not self._seen:
+            self._seen = [
+                (*(np.zeros_like(own) for own in state), [np.zeros_like(own) for own in block.registers])
+                for block, state in zip(self.blocks, states, strict=True)
+            ]
+        for block, state, (where, turns, registers) in zip(self.blocks, states, self._seen, strict=True):
+            for now, then in zip((*state, *block.registers), (where, turns, *registers), strict=True):
+                self._rows(then)[keep] = self._rows(now)[keep]
+        self._kept = self._kept | keep
         return same
 
     def _compare(self, same: Array, registers: list[Array], kept: list[Array]) -> None:
         """Leave those clusters of some in which all registers are as they were: first the one that differed the last time."""
-        for number in (self._differed, *range(len(registers))) if registers else ():
-            if not same.any():
+        rows = np.flatnonzero(same)
+        for number in (min(self._differed, len(registers) - 1), *range(len(registers))) if registers else ():
+            if not len(rows):
                 return
             self._differed = number
-            same &= (self._rows(registers[number]) == self._rows(kept[number])).all(1)
+            rows = rows[(self._rows(registers[number])[rows] == self._rows(kept[number])[rows]).all(1)]
+            same[:] = False
+            same[rows] = True
 
     def _rows(self, values: Array) -> Array:
         """The bits of values of threads, by cluster."""
