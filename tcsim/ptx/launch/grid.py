@@ -215,7 +215,7 @@ class Grid:
                 if not self.sums.take(sums):
                     raise Apart("atomics at an address that others had")
                 if traces is not None:
-                    self._judge(clusters, traces.sums.tolist(), apart)
+                    self._judge(clusters, traces.digest.sums.tolist(), apart)
                 break
             except ReadBefore:
                 self.instructions, sums = instructions, Sums()

@@ -164,8 +164,8 @@ class Batch:
         keep &= ~same
         if not self._seen:
             self._seen = [
-                (*(np.zeros_like(own) for own in state), [np.zeros_like(own) for own in block.registers])
-                for block, state in zip(self.blocks, states, strict=True)
+                (np.zeros_like(where), np.zeros_like(turns), [np.zeros_like(own) for own in block.registers])
+                for block, (where, turns) in zip(self.blocks, states, strict=True)
             ]
         for block, state, (where, turns, registers) in zip(self.blocks, states, self._seen, strict=True):
             for now, then in zip((*state, *block.registers), (where, turns, *registers), strict=True):

@@ -115,7 +115,7 @@ class Fibers:
             self.waiting.remove(fiber)
         self.add(mask, fiber.block, self.most(mask, turns, self.floor))
 
-    def _common(self, mask: Array, other: Array) -> Any:
+    def _common(self, mask: Array, other: Any) -> Any:
         """The threads of a mask whose blocks another mask has threads of: True if it is all of them, None if there are none."""
         if self.threads.batch == 1:
             return True

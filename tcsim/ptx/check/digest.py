@@ -1,0 +1,217 @@
+"""A number for each cluster of a batch that says what it did: equal where they did the same."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+
+from tcsim.memory.windows import SHARED_WINDOW
+from tcsim.model.effects import Access, Outcome, Pending, Resource, Signal
+from tcsim.ptx.check.rules.global_memory import reaches_global
+from tcsim.ptx.machine.arrays import LANES, Array
+from tcsim.ptx.machine.batch import Batch
+from tcsim.ptx.machine.block import Block
+from tcsim.ptx.machine.faults import Apart
+
+_RANDOM = np.random.default_rng()
+_EVERY = (1 << 64) - 1
+_ODD = tuple(np.uint64(int(own) | 1) for own in _RANDOM.integers(0, 1 << 63, 3, np.uint64))
+_NOTHING = np.uint64(0)
+_NOWHERE = np.iinfo(np.int64).min
+
+
+class _Weights:
+    """Random odd numbers, as many as are needed."""
+
+    def __init__(self) -> None:
+        self._all = _RANDOM.integers(0, 1 << 63, 1024, np.uint64) << np.uint64(1) | np.uint64(1)
+
+    def first(self, count: int) -> Array:
+        """The first of them."""
+        while count > len(self._all):
+            more = _RANDOM.integers(0, 1 << 63, len(self._all), np.uint64) << np.uint64(1) | np.uint64(1)
+            self._all = np.concatenate([self._all, more])
+        return self._all[:count]
+
+
+_WEIGHTS = _Weights()
+
+
+def mixed(values: Array) -> Array:
+    """64 bits each, so that every bit depends on every bit."""
+    found = values.astype(np.uint64)
+    found = (found ^ found >> np.uint64(33)) * _ODD[0]
+    return np.asarray((found ^ found >> np.uint64(29)) * _ODD[1])
+
+
+def code_of(*words: Any) -> np.uint64:
+    """Words as one number; the same only in one process."""
+    return np.uint64(hash(words) & _EVERY)
+
+
+class Digest:
+    """One number for each cluster of a batch, of all that it is told."""
+
+    def __init__(self, cluster: Batch) -> None:
+        self.blocks, self.count = cluster.blocks, len(cluster.phase)
+        self.width = self.blocks[0].threads.width
+        self.sums = np.zeros(self.count, np.uint64)
+        self.touched = np.zeros(self.count, bool)  # whether each has accessed global memory since anything else
+        self.reaches_global = reaches_global(self.blocks[0].program)  # whether the check looks at addresses there
+        self._first: dict[int, Array] = {}  # by segment: where each cluster has accessed it first
+
+    def note(self, code: np.uint64, which: Any, values: Any = _NOTHING) -> None:
+        """Some clusters did something; values: one for each of them."""
+        own = self.sums[which] + self.touched[which]
+        self.touched[which] = False
+        self.sums[which] = (own ^ own >> np.uint64(31)) * _ODD[2] + (values ^ code) * _ODD[0]
+
+    def rows(self, code: np.uint64, of: Any, values: Array) -> None:
+        """Something with values, each of one cluster, or all of one."""
+        if not len(values):
+            return
+        each = mixed(values)
+        if not np.ndim(of):
+            self.note(code, of, (each * _WEIGHTS.first(len(values))).sum() + np.uint64(len(values)))
+            return
+        if (of[1:] < of[:-1]).any():
+            order = np.argsort(of, kind="stable")
+            of, each = of[order], each[order]
+        starts = np.concatenate([[0], np.flatnonzero(of[1:] != of[:-1]) + 1])
+        counts = np.diff(np.append(starts, len(of)))
+        place = np.arange(len(of)) - np.repeat(starts, counts)
+        sums = np.add.reduceat(each * _WEIGHTS.first(int(counts.max()))[place], starts)
+        self.note(code, of[starts], sums + counts.astype(np.uint64))
+
+    def mask(self, code: np.uint64, block: Block, mask: Array) -> None:
+        """Threads of a mask did something."""
+        bits = mask.view(np.uint64).reshape(self.count, -1)
+        which = np.flatnonzero(bits.any(1))
+        self.note(code, which, (bits[which] * _WEIGHTS.first(bits.shape[1])).sum(1))
+
+    def of(self, block: Block, threads: Array) -> Any:
+        """Of which clusters threads are: one number, or one for each."""
+        return block.threads.block_of(threads) if len(threads) else 0
+
+    def in_global(self, block: Block, addresses: Array, of: Any) -> Array:
+        """Addresses in global memory, from the first that each cluster has accessed in the segment on."""
+        found, memory = np.zeros(len(addresses), np.int64), block.spaces.memory
+        left, of = np.ones(len(addresses), bool), np.broadcast_to(of, addresses.shape)
+        while left.any():
+            at = int(np.argmax(left))
+            segment = memory.segment(int(addresses[at]))
+            if segment is None:
+                raise Apart("an access where nothing is mapped")
+            inside = left & (addresses >= np.uint64(segment.address)) & (addresses < np.uint64(segment.end))
+            if not inside[at]:
+                raise Apart("an access where nothing is mapped")
+            first = self._first.setdefault(segment.address, np.full(self.count, _NOWHERE))
+            own, whose = addresses[inside].astype(np.int64), of[inside]
+            new, places = np.unique(whose, return_index=True)
+            fresh = first[new] == _NOWHERE
+            first[new[fresh]] = own[places[fresh]]
+            begin = first[whose]
+            # Words of 4 bytes and copies of 16 are told apart by where they begin.
+            found[inside] = (own - begin) * 256 + (begin & 15) + mixed(np.array([segment.address])).astype(np.int64)
+            left &= ~inside
+        return found
+
+    def access(self, code: np.uint64, block: Block, at: Access, threads: Array) -> None:
+        """An access of an instruction of some threads."""
+        of = block.octets.block_of(at, threads)
+        address, cta = block.octets.places(at)
+        values = address.astype(np.int64)
+        if at.space in ("global", "generic"):
+            outside = np.ones(len(values), bool)
+            if at.space == "generic":
+                outside = address.astype(np.uint64) < np.uint64(SHARED_WINDOW)
+            if outside.any() and self.reaches_global:
+                own = of[outside] if np.ndim(of) else of
+                values[outside] = self.in_global(block, address[outside].astype(np.uint64), own)
+            elif outside.any():
+                values[outside] = address[outside] & 15
+        found = mixed(values)
+        if at.mask is not None:
+            mask = np.broadcast_to(at.mask, (*at.address.shape, at.size)).reshape(-1, at.size)
+            mask = (
+                np.broadcast_to(mask, (len(found), at.size))
+                if len(mask) == len(found)
+                else np.tile(mask, (len(found) // len(mask), 1))
+            )
+            found = found + (mask * _WEIGHTS.first(at.size)).sum(1)
+        if cta is not None:
+            found = found + mixed(np.broadcast_to(cta, address.shape))
+        words = (at.space, at.size, at.proxy, at.sem, at.scope, at.operand, at.thread is None)
+        self.rows(code ^ code_of(*words), of, found)
+        if at.thread is not None and np.ndim(at.thread):
+            self.rows(
+                code,
+                of if np.ndim(of) and len(of) == at.thread.size else self.of(block, threads[:1]),
+                at.thread.reshape(-1),
+            )
+        if at.tile is not None:
+            self.plain(code, block, at.tile, threads)
+        if at.cells is not None:
+            self.plain(code, block, at.cells, threads)
+
+    def signal(self, code: np.uint64, block: Block, signal: Signal, threads: Array) -> None:
+        """A signal."""
+        code = code ^ code_of(signal.kind, signal.layout, signal.no_complete, signal.copied)
+        for at in block.octets.copies(signal.at):
+            self.access(code, block, at, threads)
+        self.plain(code, block, np.asarray(signal.count), threads)
+
+    def plain(self, code: np.uint64, block: Block, value: Any, threads: Array) -> None:
+        """A value: numbers, and what is made of them; of several clusters arrays with an entry for each warp, warpgroup or thread."""
+        of = self.of(block, threads)
+        if isinstance(value, np.ndarray) and value.dtype.kind in "iub":
+            code = code ^ code_of(value.shape[1:])
+            if np.ndim(of) and value.ndim:
+                each = len(threads) // len(value) if len(value) else 0
+                if each not in (1, LANES, 4 * LANES) or each * len(value) != len(threads):
+                    raise Apart("an operand of several blocks that does not say of which each part is")
+                rows = mixed(value.reshape(len(value), -1))
+                self.rows(code, of[::each], (rows * _WEIGHTS.first(rows.shape[1])).sum(1))
+                return
+            self.note(code, np.unique(of), (mixed(value.reshape(-1)) * _WEIGHTS.first(value.size)).sum())
+        elif is_dataclass(value) and not isinstance(value, type):
+            for own in fields(value):
+                self.plain(code ^ code_of(own.name), block, getattr(value, own.name), threads)
+        elif isinstance(value, (tuple, list)):
+            for place, own in enumerate(value):
+                self.plain(code ^ code_of(place), block, own, threads)
+        elif isinstance(value, (int, str, bool, np.integer, np.bool_, type(None))):
+            self.note(code ^ code_of(value), np.unique(of))
+        elif not callable(value):
+            self.note(code ^ code_of(type(value).__name__, str(value)), np.unique(of))
+
+    def who(self, code: np.uint64, block: Block, threads: Array, mask: Array | None = None) -> None:
+        """Some threads, and which of them a mask has."""
+        of = self.of(block, threads)
+        values = threads - of * self.width
+        self.rows(code, of, values if mask is None else values * 2 + mask[threads])
+
+    def outcome(self, code: np.uint64, block: Block, outcome: Outcome, threads: Array) -> None:
+        """What is changed."""
+        for write in outcome.writes:
+            self.access(code ^ code_of(write.combine is None), block, write.at, threads)
+        for at in outcome.undefined:
+            self.access(code, block, at, threads)
+        for signal in outcome.signals:
+            self.signal(code, block, signal, threads)
+
+    def resource(self, code: np.uint64, block: Block, own: Resource, threads: Array) -> None:
+        """What a block takes or gives back."""
+        self.plain(code, block, (own.kind, own.cta, own.delta, own.address, own.pair, own.exclusive), threads)
+
+    def pending(self, code: np.uint64, block: Block, pending: Pending, threads: Array) -> None:
+        """Work that begins."""
+        for kind, all in (("reads", pending.reads), ("writes", pending.writes)):
+            for at in all:
+                self.access(code ^ code_of(kind), block, at, threads)
+        for signal in pending.tells:
+            self.signal(code, block, signal, threads)
+        if pending.adds is not None:
+            self.plain(code, block, np.asarray(pending.adds), threads)
