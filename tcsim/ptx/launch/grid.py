@@ -183,7 +183,7 @@ class Grid:
             (isinstance(launch.schedule, int), "a random schedule"),
             (not launch.alike and len(self.watched) == launch.shape.clusters, "each cluster is observed"),
             (launch.program.competes, "atomics whose order may show"),
-            (min(self._batch_size(), len(self._numbers())) < LEAST, "too few blocks, or no room for more"),
+            (len(self._numbers()) < LEAST or self._batch_size() < 2, "too few blocks, or no room for more"),
         )
         return next((said for holds, said in reasons if holds), "")
 
@@ -232,6 +232,7 @@ class Grid:
         self.observed += len(clusters) if launch.alike else 0
         for block in batch.blocks:
             self.inexact.update(block.inexact.counts)
+        self._spend(0)
 
     def _judge(self, clusters: list[list[tuple[int, int, int]]], traces: list[int], apart: Apartness) -> None:
         """Watch one of the clusters that do the same: what is wrong with it is wrong with all. Raises Apart."""
