@@ -17,15 +17,7 @@ from tcsim.ptx.text.syntax import Function, Instruction, Module, Variable
 
 SHARED_START = 1024
 """Where a block's first shared variable lies: the first KiB belongs to the system since sm_90."""
-UFUNCS: dict[Any, str] = {
-    np.add: "add",
-    np.subtract: "subtract",
-    np.bitwise_and: "bitwise_and",
-    np.bitwise_or: "bitwise_or",
-    np.bitwise_xor: "bitwise_xor",
-}
-"""Functions that can write into a register at once, by their names in generated source."""
-NAMES: dict[str, Any] = {"np": np, "copyto": np.copyto, **{name: ufunc for ufunc, name in UFUNCS.items()}}
+NAMES: dict[str, Any] = {"np": np, "copyto": np.copyto}
 """What generated source may call besides the machine and its constants."""
 _CONSTANT = re.compile(r"k\d+")
 SOURCE_NAME = "<ptx>"

@@ -8,7 +8,6 @@ from tcsim.isa.scalar.table import CONTAINERS, Scalar
 from tcsim.isa.scalar.versions import version_of
 from tcsim.model.emit import Line, machine
 from tcsim.ptx.compile import contractions
-from tcsim.ptx.compile.compiled import UFUNCS
 from tcsim.ptx.compile.writer import Writer
 from tcsim.ptx.text.syntax import Immediate, Instruction, Negated, Operand, Pair, Register
 
@@ -27,9 +26,6 @@ def statement(writer: Writer, item: Instruction) -> Line | None:
         _source(writer, found, place, operand, type)
         for place, (operand, type) in enumerate(zip(given, found.sources, strict=True))
     ]
-    name = UFUNCS.get(found.compute)
-    if name and isinstance(first, Register) and CONTAINERS[writer.type_of(first)] == CONTAINERS[found.results[0]]:
-        return Line(f"{name}({', '.join(sources)}, out={writer.register(first)}, where=w)")
     if not any(isinstance(operand, (Register, Negated)) for operand in given):  # functions take arrays
         sources = [
             source if place in found.immediates else f"np.asarray({source})" for place, source in enumerate(sources)
