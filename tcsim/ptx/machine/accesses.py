@@ -147,7 +147,7 @@ class Accesses:
         for own, segment, offset in parts:
             for hear in self.events.accessed:
                 hear(self.block, "atomic", segment, offset, size * item.count, threads[own])
-        if self._reduces(item, told) and self._reduced(item, self.threads.each(sources[0][0]), threads, parts):
+        if self._reduces(item, space, told) and self._reduced(item, self.threads.each(sources[0][0]), threads, parts):
             return [np.zeros(count, container)]
         results = []
         for place, operands in enumerate(sources):
@@ -184,9 +184,10 @@ class Accesses:
         own = (threads // self.threads.width).astype(np.uint64) << np.uint64(32)
         return places | (own if space else np.where(places >= np.uint64(SHARED_WINDOW), own, np.uint64(0)))
 
-    def _reduces(self, item: Atomic, told: bool) -> bool:
-        """Whether an atomic tells nobody what was there, and leaves the same in every order."""
-        if told or self.inexact.tells_order or self.events.loaded or self.events.stored:
+    def _reduces(self, item: Atomic, space: str, told: bool) -> bool:
+        """Whether an atomic tells nobody what was there, and leaves the same in every order, and no other tells it of the same memory."""
+        others = self.inexact.tells_order and (space != "global" or self.inexact.competes)
+        if told or others or self.events.loaded or self.events.stored:
             return False
         return item.count == 1 and item.operation in _REDUCTIONS and item.type in _REDUCED
 

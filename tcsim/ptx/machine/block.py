@@ -60,7 +60,7 @@ class Block:
         self.fibers = Fibers(threads, program.entry)
         self.spaces = Spaces(threads, setup.memory, setup.params, program.local_bytes, cluster.blocks)
         origins = cluster.blocks[0].threads.indices if rank else indices
-        self.inexact = Inexact(threads, origins, program.tells_order, setup.sums)
+        self.inexact = Inexact(threads, origins, program.tells_order, program.competes, setup.sums)
         self.accesses = Accesses(self, threads, self.spaces, self.inexact, events)
         self.warps = Warps(self, threads, self.fibers, self.inexact, events)
         self.octets = Octets(self, threads, self.spaces, self.inexact, events)

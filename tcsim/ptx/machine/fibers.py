@@ -77,8 +77,8 @@ class Fibers:
         """Threads at the same place execute together."""
         other, turns = self.ready.get(block), self.most(mask, turns, 0)
         first = mask if other is None else self._apart(mask, other.mask)  # those of blocks that have no others there
-        for own in self.waiting_for("lanes") if self.waiting and first is not None else ():
-            if own.block == block and (found := self._common(own.mask, first)) is not None:
+        for own in self.waiting_for("lanes") if self.waiting else ():
+            if first is not None and own.block == block and (found := self._common(own.mask, first)) is not None:
                 self._leave(own, found)
                 mask = mask | (own.mask if found is True else found)
         if other is None:

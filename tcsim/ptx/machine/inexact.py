@@ -21,9 +21,9 @@ class Inexact:
     """The account of a block, or of a batch. origins: the first block of the cluster of each, whose shared memory an atomic may change."""
 
     def __init__(
-        self, threads: Threads, origins: Sequence[tuple[int, int, int]], tells_order: bool, sums: Sums
+        self, threads: Threads, origins: Sequence[tuple[int, int, int]], tells_order: bool, competes: bool, sums: Sums
     ) -> None:
-        self.threads, self.origins, self.tells_order = threads, origins, tells_order
+        self.threads, self.origins, self.tells_order, self.competes = threads, origins, tells_order, competes
         self.sums = sums  # of a launch: floating-point sums in memory
         self.counts: Counter[str] = Counter()  # by instruction: the threads that executed it
 

@@ -247,7 +247,10 @@ def of(name: str) -> tuple[str, dict[str, Any]]:
     case = KERNELS[name]
     body, options, before = (case, {}, "") if isinstance(case, str) else (*case, "")[:3]
     target = ".version 8.8\n.target sm_90a\n.address_size 64"
-    return f"{target}\n{before}\n.visible .entry k(.param .u64 out) .maxntid 128 .minnctapersm 1\n{{{HEAD}    {body}\n    ret;\n}}\n", options
+    return (
+        f"{target}\n{before}\n.visible .entry k(.param .u64 out) .maxntid 128 .minnctapersm 1\n{{{HEAD}    {body}\n    ret;\n}}\n",
+        options,
+    )
 
 
 @pytest.mark.parametrize("name", KERNELS)
