@@ -37,8 +37,7 @@ class RegisterFile:
     def gather(self, numbers: Numbers, threads: Array | None) -> Array:
         """The registers (..., threads, n) of numbers (..., n) of one width, of some threads or all."""
         matrix = self.matrix[int(numbers.flat[0])]
-        span = _span(threads)
-        found = matrix[self.row[numbers][..., None], threads] if span is None else matrix[self.row[numbers], span]
+        found = matrix[self.row[numbers]] if threads is None else matrix[self.row[numbers][..., None], threads]
         return np.ascontiguousarray(found.swapaxes(-1, -2))
 
     def scatter(self, numbers: Numbers, threads: Array | None, values: Array) -> None:
@@ -50,21 +49,7 @@ class RegisterFile:
             numbers, values = numbers[kept], values[..., kept]
         matrix = self.matrix[int(numbers.flat[0])]
         flipped = values.swapaxes(-1, -2).astype(matrix.dtype, copy=False)
-        span = _span(threads)
-        if span is None:
-            matrix[self.row[numbers][..., None], threads] = flipped
+        if threads is None:
+            matrix[self.row[numbers]] = flipped
         else:
-            matrix[self.row[numbers], span] = flipped
-
-
-def _span(threads: Array | None) -> slice | None:
-    """All threads, or some that follow one another, as a slice: registers are then copied in runs; None of others.
-
-    >>> _span(np.array([4, 5, 6])), _span(np.array([4, 6, 5])), _span(np.array([4, 6]))
-    (slice(4, 7, None), None, None)
-    """
-    if threads is None:
-        return slice(None)
-    if not len(threads) or threads[-1] - threads[0] + 1 != len(threads) or (threads[1:] <= threads[:-1]).any():
-        return None
-    return slice(int(threads[0]), int(threads[-1]) + 1)
+            matrix[self.row[numbers][..., None], threads] = flipped
