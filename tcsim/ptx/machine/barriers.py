@@ -9,7 +9,7 @@ import numpy as np
 from tcsim.ptx.machine.arrays import LANES, Array, Mask
 from tcsim.ptx.machine.events import Events
 from tcsim.ptx.machine.faults import Stop
-from tcsim.ptx.machine.fibers import Fibers, Moves, Wait
+from tcsim.ptx.machine.fibers import Fiber, Fibers, Moves, Wait
 from tcsim.ptx.machine.threads import Threads
 from tcsim.ptx.machine.view import ClusterView
 from tcsim.ptx.machine.warps import Warps
@@ -88,6 +88,21 @@ class Barriers:
         per = np.where(self.threads.alive, counts, never).reshape(self.threads.batch, -1, LANES).min(2)
         return np.where(per < never, per, 0).sum(1)
 
+    def _reduce(self, waiting: list[tuple[Fiber, Wait]], present: Array, released: Array) -> None:
+        """Tell threads that are released what their block's predicates come to, if those that came first ask for it."""
+        flags, told, seen = np.zeros(self.threads.count, bool), *np.zeros((2, self.threads.batch), bool)
+        for fiber, waits in waiting:
+            there = self.threads.blocks_in(fiber.mask)
+            told, seen = told | (there & ~seen & (waits.reduce != "sync")), seen | there
+            if waits.predicate is not None:
+                flags |= fiber.mask & waits.predicate
+        one, every = self._by_block(flags), self._by_block(flags | ~present)
+        each = {"popc": one.sum(1), "and": every.all(1), "or": one.any(1)}
+        for fiber, waits in waiting:
+            if waits.into is not None:
+                result, to = self.threads.per_thread(each[waits.reduce]), released & self.threads.per_thread(told)
+                np.copyto(waits.into, result, where=fiber.mask & to, casting="unsafe")
+
     def _complete(self, which: int) -> None:
         """Release a barrier's threads where all have arrived."""
         waiting = [
@@ -96,33 +111,15 @@ class Barriers:
         present = np.zeros(self.threads.count, bool)
         for fiber, _ in waiting:
             present |= fiber.mask
-        used, alive = self.counts[which], self.threads.alive.reshape(self.threads.batch, -1, LANES).any(2).sum(1)
+        used = self.counts[which]
         counts = present + self.arrived[which] if which in self.arrived else present.astype(np.int64)
-        done = (used >= 0) & (self._warps_of(counts) >= np.where(used > 0, used // LANES, alive))
+        wanted = used // LANES if used.all() else np.where(used, used // LANES, self._warps_of(self.threads.alive))
+        done = (used >= 0) & (self._warps_of(counts) >= wanted)
         if not done.any():
             return
         released = self.threads.mask(True) if done.all() else self.threads.per_thread(done)
-        told, seen = np.zeros(
-            (2, self.threads.batch), bool
-        )  # blocks whose first threads here reduce; with threads here
-        for fiber, waits in waiting:
-            there = self.threads.blocks_in(fiber.mask)
-            told, seen = told | (there & ~seen & (waits.reduce != "sync")), seen | there
-        if told.any():
-            flags = np.zeros(self.threads.count, bool)
-            for fiber, waits in waiting:
-                if waits.predicate is not None:
-                    flags |= fiber.mask & waits.predicate
-            each = {
-                "popc": self._by_block(flags).sum(1),
-                "and": self._by_block(flags | ~present).all(1),
-                "or": self._by_block(flags).any(1),
-            }
-            to = released & self.threads.per_thread(told)
-            for fiber, waits in waiting:
-                if waits.into is not None:
-                    result = self.threads.per_thread(each[waits.reduce])
-                    np.copyto(waits.into, result, where=fiber.mask & to, casting="unsafe")
+        if any(waits.reduce != "sync" for _, waits in waiting):
+            self._reduce(waiting, present, released)
         for hear in self.events.passed:
             hear(self.block, "cta", which, present & released)
         for fiber, _ in waiting:

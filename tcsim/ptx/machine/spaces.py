@@ -128,17 +128,16 @@ class Spaces:
             raise Stop(fault.name, fault.detail, int(threads[0])) from None
         parts: Parts = []
         for own, segment, offset in found:
-            base, extents = offset, np.array([segment.size])
+            base, least = offset, segment.size
             if segment is self.local:
-                base, extents = offset + (threads[own] * self.local_stride).astype(np.uint64), self.local_bytes
-            if int(offset.max()) + size > extents.min():
-                extents = np.broadcast_to(
-                    extents if len(extents) == 1 else extents[threads[own] // self.threads.width], offset.shape
-                )
+                base, least = offset + (threads[own] * self.local_stride).astype(np.uint64), int(self.local_bytes.min())
+            if int(offset.max()) + size > least:
+                local = segment is self.local
+                extents = self.local_bytes[threads[own] // self.threads.width] if local else np.full(len(offset), least)
                 beyond = offset >= np.maximum(extents - size + 1, 0).astype(np.uint64)  # a sum could wrap around
                 if beyond.any():
                     lane = int(np.argmax(beyond))
-                    kind = "SMEM" if space.startswith("shared") else "LOCAL" if segment is self.local else "PARAM"
+                    kind = "SMEM" if space.startswith("shared") else "LOCAL" if local else "PARAM"
                     said = f"{size} bytes at {int(offset[lane]):#x} of {extents[lane]}"
                     raise Stop(f"{kind}_OUT_OF_RANGE", said, int(threads[own][lane]))
             parts.append((own, segment, base))
