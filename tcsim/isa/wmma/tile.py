@@ -31,6 +31,7 @@ class MisalignedStrideError(AddressError):
 class FragmentMove(TileInstruction):
     """A fragment moved between registers and a tile in memory. A *line* of the tile is a row or a column, contiguous."""
 
+    batched = True
     way: ClassVar[str]  # what happens to the lines: "read from" memory or "written to" it
 
     @property

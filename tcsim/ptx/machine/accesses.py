@@ -163,13 +163,13 @@ class Accesses:
                 before = self.load(space, places, size, mask, False)
                 before = before if before.ndim == 1 else before.view(container)[:, 0]
                 old[now] = before[now]
-                after, changed = combine(before, *given), np.copy(self.threads.changed)
+                after, changed = combine(before, *given), self.threads.has_changed()
                 left_there = np.broadcast_to(after, before.shape)[now]
                 self.inexact.took_turns(
                     item, space, places[now], now, before[now], left_there, [own[now] for own in given], needed
                 )
                 self.store(space, places, after, size, mask, False)
-                self.threads.changed = bool(changed) if self.threads.batch == 1 else changed
+                self.threads.changed = changed
                 which = left_there != before[now] if left_there.ndim == 1 else (left_there != before[now]).any(1)
                 if which.any():
                     self.threads.change(now[which])

@@ -64,6 +64,10 @@ class Threads:
         """A value of each block as one of each of its threads; one that is for all as it is."""
         return np.repeat(values, self.width) if np.ndim(values) else values
 
+    def has_changed(self) -> Any:
+        """Whether something has changed so far; in a batch of each block."""
+        return self.changed if self.batch == 1 else self.changed.copy()
+
     def change(self, who: Any = None) -> None:
         """Memory, or who waits, has changed in the blocks of a mask or of some threads; None: in all."""
         if self.batch == 1:
