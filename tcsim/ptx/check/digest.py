@@ -54,6 +54,11 @@ def code_of(*words: Any) -> np.uint64:
     return np.uint64(hash(words) & _EVERY)
 
 
+def halves(value: int) -> tuple[int, int]:
+    """A number as two of which no others have the same hashes: those of large ones and of negative ones are no matter of chance."""
+    return value >> 32, value & 0xFFFF_FFFF
+
+
 class Digest:
     """One number for each cluster of a batch, of all that it is told."""
 
@@ -199,7 +204,7 @@ class Digest:
             for place, own in enumerate(value):
                 self.plain(code ^ code_of(place), block, own, threads)
         elif isinstance(value, (int, np.integer, np.bool_)):
-            self.note(code, np.unique(of), mixed(np.array([int(value) & _EVERY], np.uint64))[0])
+            self.note(code ^ code_of(*halves(int(value))), np.unique(of))
         elif not callable(value):
             self.note(code ^ code_of(type(value).__name__, str(value)), np.unique(of))
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tcsim.model.effects import Effects, GroupOp, Outcome, Resource, Signal
-from tcsim.ptx.check.digest import Digest, code_of, mixed
+from tcsim.ptx.check.digest import Digest, code_of, halves, mixed
 from tcsim.ptx.check.strength import order_of
 from tcsim.ptx.compile.families import Bound
 from tcsim.ptx.machine.arrays import Array
@@ -129,8 +129,7 @@ class Traces(Observer):
         self, block: Block, signal: Signal, key: int, count: int, before: int, after: int, threads: Array
     ) -> None:
         """An mbarrier changed."""
-        halves = (own >> shift & 0xFFFF_FFFF for own in (before, after) for shift in (0, 32))
-        code = self._here(block, "signalled", signal.kind, key, count, *halves)
+        code = self._here(block, "signalled", signal.kind, key, count, *halves(before), *halves(after))
         self.digest.who(code, block, threads)
 
     def arrived(self, block: Block, scope: str, number: int, mask: Array) -> None:
