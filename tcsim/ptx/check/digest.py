@@ -66,7 +66,8 @@ class Digest:
         self.blocks, self.count = cluster.blocks, len(cluster.phase)
         self.width = self.blocks[0].threads.width
         self.sums = np.zeros(self.count, np.uint64)
-        self.touched = np.zeros(self.count, np.uint64)  # the ranks of which blocks have accessed global memory since anything else, as bits
+        # Of each the ranks whose blocks have accessed global memory since anything else, as bits.
+        self.touched = np.zeros(self.count, np.uint64)
         # Whether the check looks at addresses in global memory: of all accesses there, or of those of work alone.
         self.reaches_global = reaches_global(self.blocks[0].program)
         self.places_work = self.reaches_global or reads_tiles(self.blocks[0].program)
