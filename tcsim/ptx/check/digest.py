@@ -7,8 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from tcsim.isa.copies import MAP_BOUNDARY
 from tcsim.memory.windows import SHARED_WINDOW
 from tcsim.model.effects import Access, Outcome, Pending, Resource, Signal
+from tcsim.ptx.check.lanes import as_bits
+from tcsim.ptx.check.layout.layout import reads_tiles
 from tcsim.ptx.check.rules.global_memory import reaches_global
 from tcsim.ptx.machine.arrays import LANES, Array
 from tcsim.ptx.machine.batch import Batch
@@ -51,6 +54,11 @@ def code_of(*words: Any) -> np.uint64:
     return np.uint64(hash(words) & _EVERY)
 
 
+def halves(value: int) -> tuple[int, int]:
+    """A number as two of which no others have the same hashes: those of large ones and of negative ones are no matter of chance."""
+    return value >> 32, value & 0xFFFF_FFFF
+
+
 class Digest:
     """One number for each cluster of a batch, of all that it is told."""
 
@@ -58,14 +66,17 @@ class Digest:
         self.blocks, self.count = cluster.blocks, len(cluster.phase)
         self.width = self.blocks[0].threads.width
         self.sums = np.zeros(self.count, np.uint64)
-        self.touched = np.zeros(self.count, bool)  # whether each has accessed global memory since anything else
-        self.reaches_global = reaches_global(self.blocks[0].program)  # whether the check looks at addresses there
+        # Of each the ranks whose blocks have accessed global memory since anything else, as bits.
+        self.touched = np.zeros(self.count, np.uint64)
+        # Whether the check looks at addresses in global memory: of all accesses there, or of those of work alone.
+        self.reaches_global = reaches_global(self.blocks[0].program)
+        self.places_work = self.reaches_global or reads_tiles(self.blocks[0].program)
         self._first: dict[int, Array] = {}  # by segment: where each cluster has accessed it first
 
     def note(self, code: np.uint64, which: Any, values: Any = _NOTHING) -> None:
         """Some clusters did something; values: one for each of them."""
         own = self.sums[which] + self.touched[which]
-        self.touched[which] = False
+        self.touched[which] = 0
         self.sums[which] = (own ^ own >> np.uint64(31)) * _ODD[2] + (values ^ code) * _ODD[0]
 
     def rows(self, code: np.uint64, of: Any, values: Array) -> None:
@@ -87,9 +98,9 @@ class Digest:
 
     def mask(self, code: np.uint64, block: Block, mask: Array) -> None:
         """Threads of a mask did something."""
-        bits = mask.view(np.uint64).reshape(self.count, -1)
+        bits = as_bits(mask).reshape(self.count, -1)
         which = np.flatnonzero(bits.any(1))
-        self.note(code, which, (bits[which] * _WEIGHTS.first(bits.shape[1])).sum(1))
+        self.note(code, which, (mixed(bits[which]) * _WEIGHTS.first(bits.shape[1])).sum(1))
 
     def of(self, block: Block, threads: Array) -> Any:
         """Of which clusters threads are: one number, or one for each."""
@@ -127,7 +138,7 @@ class Digest:
             outside = np.ones(len(values), bool)
             if at.space == "generic":
                 outside = address.astype(np.uint64) < np.uint64(SHARED_WINDOW)
-            if outside.any() and self.reaches_global:
+            if outside.any() and self.places_work:
                 own = of[outside] if np.ndim(of) else of
                 values[outside] = self.in_global(block, address[outside].astype(np.uint64), own)
             elif outside.any():
@@ -143,8 +154,10 @@ class Digest:
             found = found + (mask * _WEIGHTS.first(at.size)).sum(1)
         if cta is not None:
             found = found + mixed(np.broadcast_to(cta, address.shape))
-        words = (at.space, at.size, at.proxy, at.sem, at.scope, at.operand, at.thread is None)
+        words = (at.space, at.size, at.proxy, at.sem, at.scope, at.operand, at.thread is None, at.mask is None)
         self.rows(code ^ code_of(*words), of, found)
+        if at.proxy == "tensormap" and (off := address & MAP_BOUNDARY - 1).any():
+            self.rows(code, of, off)
         if at.thread is not None and np.ndim(at.thread):
             self.rows(
                 code,
@@ -162,6 +175,15 @@ class Digest:
         for at in block.octets.copies(signal.at):
             self.access(code, block, at, threads)
         self.plain(code, block, np.asarray(signal.count), threads)
+
+    def placed(self, code: np.uint64, block: Block, pending: Pending, data: Any, threads: Array) -> None:
+        """Where a copy of a box puts what it has read, and what it fills in: told by where random bytes go."""
+        if not isinstance(data, np.ndarray):
+            return
+        octets = _WEIGHTS.first(-(-data.size // 8)).view(np.uint8)[: data.size].reshape(data.shape)
+        for write in pending.finish(octets).writes:
+            words = np.pad(write.data.reshape(-1), (0, -write.data.size % 8)).view(np.uint64)
+            self.note(code, self.of(block, threads), (mixed(words) * _WEIGHTS.first(len(words))).sum())
 
     def plain(self, code: np.uint64, block: Block, value: Any, threads: Array) -> None:
         """A value: numbers, and what is made of them; of several clusters arrays with an entry for each warp, warpgroup or thread."""
@@ -182,8 +204,8 @@ class Digest:
         elif isinstance(value, (tuple, list)):
             for place, own in enumerate(value):
                 self.plain(code ^ code_of(place), block, own, threads)
-        elif isinstance(value, (int, str, bool, np.integer, np.bool_, type(None))):
-            self.note(code ^ code_of(value), np.unique(of))
+        elif isinstance(value, (int, np.integer, np.bool_)):
+            self.note(code ^ code_of(*halves(int(value))), np.unique(of))
         elif not callable(value):
             self.note(code ^ code_of(type(value).__name__, str(value)), np.unique(of))
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tcsim.model.effects import Effects, GroupOp, Outcome, Resource, Signal
-from tcsim.ptx.check.digest import Digest, code_of, mixed
+from tcsim.ptx.check.digest import Digest, code_of, halves, mixed
 from tcsim.ptx.check.strength import order_of
 from tcsim.ptx.compile.families import Bound
 from tcsim.ptx.machine.arrays import Array
@@ -55,7 +55,7 @@ class Traces(Observer):
                 else np.zeros(len(own), np.int64)
             )
         else:  # of which the check sees only that there was one since the last barrier
-            self.digest.touched[of] = True
+            self.digest.touched[of] |= np.uint64(1 << block.rank)
             return
         self.digest.rows(self._here(block, "accessed", kind, rank, size), of, values + (own << 40))
 
@@ -91,8 +91,11 @@ class Traces(Observer):
         self._flight("fetching", flight)
 
     def landing(self, flight: Flight) -> None:
-        """It writes."""
+        """It writes. Of a copy of a box the map says what goes where."""
         self._flight("landing", flight)
+        if "tensor_map" in flight.bound.form:
+            code = code_of("placed", flight.block.rank)
+            self.digest.placed(code, flight.block, flight.pending, flight.data, flight.threads)
 
     def _flight(self, event: str, flight: Flight) -> None:
         self.digest.who(code_of(event, id(flight.bound), flight.block.rank), flight.block, flight.threads)
@@ -126,7 +129,7 @@ class Traces(Observer):
         self, block: Block, signal: Signal, key: int, count: int, before: int, after: int, threads: Array
     ) -> None:
         """An mbarrier changed."""
-        code = self._here(block, "signalled", signal.kind, key, count, before, after)
+        code = self._here(block, "signalled", signal.kind, key, count, *halves(before), *halves(after))
         self.digest.who(code, block, threads)
 
     def arrived(self, block: Block, scope: str, number: int, mask: Array) -> None:

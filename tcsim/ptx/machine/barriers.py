@@ -148,7 +148,7 @@ class Barriers:
         if twice.any():
             raise Stop("CLUSTER_BARRIER_TWICE", "barrier.cluster.arrive twice in one phase", int(np.argmax(twice)))
         np.copyto(self.cluster_phase, phase + 1, where=mask)
-        for hear in self.events.arrived:
+        for hear in self.events.arrived if mask.any() else ():
             hear(self.block, "cluster", 0, mask)
         self.cluster.settle()
 

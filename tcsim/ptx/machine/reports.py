@@ -36,8 +36,9 @@ class Reports:
 
     def fenced(self, w: Mask) -> None:
         """membar."""
-        for hear in self.events.fenced:
-            hear(self.block, self.threads.mask(w))
+        mask = self.threads.mask(w)
+        for hear in self.events.fenced if mask.any() else ():
+            hear(self.block, mask)
 
     def touched(self, reads: frozenset[int], writes: frozenset[int], w: Mask) -> None:
         """Registers that work in flight may hold."""
