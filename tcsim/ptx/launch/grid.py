@@ -205,7 +205,7 @@ class Grid:
         while True:
             try:
                 apart.begin()
-                trial = launch.alike and len(clusters) < MOST_DIFFERENT
+                trial = launch.alike and len(clusters) <= MOST_DIFFERENT
                 batch = Batch(self._setup(sums, self.plain), clusters, apart, trial)
                 traces = Traces(batch) if launch.alike else None
                 if traces is not None:

@@ -259,7 +259,7 @@ def test_as_one_after_the_other(name: str) -> None:
     compare(source, options, (3 * options.get("cluster", 1), 64))
 
 
-@pytest.mark.parametrize("number", range(12))
+@pytest.mark.parametrize("number", range(10))
 def test_random_kernels(number: int) -> None:
     """Control that parts at random, in blocks of 1 to 96 threads and clusters of 1 to 4, some with faults."""
     random = Random(number)
