@@ -170,9 +170,22 @@ class Block:
             else:
                 self.fibers.add(own, where, turns + self.sleeps)
         if type(found) is not int:
+            self._again(fiber.block, found)
             self.barriers.settle()
         self.sleeps = 0
         return True
+
+    def _again(self, place: int, found: Moves) -> None:
+        """Blocks of a batch whose lanes have all come execute a basic block again, because others of the batch wait: they count it once."""
+        waits = [own for own, where in found if isinstance(where, Wait) and where.kind == "lanes"]
+        if self.threads.batch == 1 or not waits:
+            return
+        again = np.zeros(self.threads.batch, bool)
+        for own, where in found:
+            again |= self.threads.blocks_in(own) & (where == place)
+        for own in waits:
+            again &= ~self.threads.blocks_in(own)
+        self.threads.executed -= self.program.size_of(place) * int(np.count_nonzero(again))
 
     def execute(self, block: int, mask: Array, **instead: Any) -> Any:
         """Run a basic block's source, with other parts in place of some; an exception ends the launch."""
