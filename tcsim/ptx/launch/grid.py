@@ -243,6 +243,8 @@ class Grid:
                     self._judged[trace] = indices, self._watched(indices)
             own, hazards = self._judged[trace]
             rank = {index: place for place, index in enumerate(own)}
+            if any(each.block is not None and tuple(each.block) not in rank for each in hazards):
+                raise Apart("what is wrong with a cluster is said of another")
             found += [
                 each if each.block is None else replace(each, block=indices[rank[cast(Shape, tuple(each.block))]])
                 for each in hazards

@@ -75,7 +75,8 @@ class Fibers:
 
     def add(self, mask: Array, block: int, turns: Any) -> None:
         """Threads at the same place execute together."""
-        other, turns = self.ready.get(block), self.most(mask, turns, 0)
+        other = self.ready.get(block)
+        turns = turns if self.threads.batch == 1 else self.most(mask, turns, 0)
         first = mask if other is None else self._apart(mask, other.mask)  # those of blocks that have no others there
         for own in self.waiting_for("lanes") if self.waiting else ():
             if first is not None and own.block == block and (found := self._common(own.mask, first)) is not None:
