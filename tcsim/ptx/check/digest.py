@@ -16,7 +16,7 @@ from tcsim.ptx.check.rules.global_memory import reaches_global
 from tcsim.ptx.machine.arrays import LANES, Array
 from tcsim.ptx.machine.batch import Batch
 from tcsim.ptx.machine.block import Block
-from tcsim.ptx.machine.faults import Apart
+from tcsim.ptx.machine.faults import Unbatchable
 
 _RANDOM = np.random.default_rng()
 _EVERY = (1 << 64) - 1
@@ -114,10 +114,10 @@ class Digest:
             at = int(np.argmax(left))
             segment = memory.segment(int(addresses[at]))
             if segment is None:
-                raise Apart("an access where nothing is mapped")
+                raise Unbatchable("an access where nothing is mapped")
             inside = left & (addresses >= np.uint64(segment.address)) & (addresses < np.uint64(segment.end))
             if not inside[at]:
-                raise Apart("an access where nothing is mapped")
+                raise Unbatchable("an access where nothing is mapped")
             first = self._first.setdefault(segment.address, np.full(self.count, _NOWHERE))
             own, whose = addresses[inside].astype(np.int64), of[inside]
             new, places = np.unique(whose, return_index=True)
@@ -193,7 +193,7 @@ class Digest:
             if np.ndim(of) and value.ndim:
                 each = len(threads) // len(value) if len(value) else 0
                 if each not in (1, LANES, 4 * LANES) or each * len(value) != len(threads):
-                    raise Apart("an operand of several blocks that does not say of which each part is")
+                    raise Unbatchable("an operand of several blocks that does not say of which each part is")
                 rows = mixed(value.reshape(len(value), -1))
                 self.rows(code, of[::each], (rows * _WEIGHTS.first(rows.shape[1])).sum(1))
                 return

@@ -18,13 +18,13 @@ from tcsim.ptx.check.traces import Traces
 from tcsim.ptx.compile.compiled import SOURCE_NAME, Compiled
 from tcsim.ptx.hazards.hazard import Hazard
 from tcsim.ptx.launch.geometry import Geometry, Shape
-from tcsim.ptx.machine.apart import MOST_BLOCKS, Apartness, ReadBefore
 from tcsim.ptx.machine.arrays import LANES
 from tcsim.ptx.machine.batch import Batch
 from tcsim.ptx.machine.block import Block
 from tcsim.ptx.machine.cluster import SHIFT, SHORT_SHIFT, Cluster
 from tcsim.ptx.machine.deadlock import deadlock
-from tcsim.ptx.machine.faults import Apart, Stop, stopped_by_exceptions
+from tcsim.ptx.machine.faults import Stop, Unbatchable, stopped_by_exceptions
+from tcsim.ptx.machine.independence import MOST_BLOCKS, Independence, ReadBefore
 from tcsim.ptx.machine.ledger import Sums
 from tcsim.ptx.machine.limits import Limits
 from tcsim.ptx.machine.memory import Memory, Segment
@@ -167,12 +167,12 @@ class Grid:
         launch, end = self.launch, self._numbers().stop
         if launch.plain is not None:
             end = min(own for own in (*self.watched, end) if own >= self.next)
-        apart, most = Apartness(launch.memory, launch.limits.memory), self._batch_size()
+        independence, most = Independence(launch.memory, launch.limits.memory), self._batch_size()
         while not self.alone and (count := min(self._size, most, end - self.next)) > 1:
             try:
-                self._batched([self._blocks(self.next + own) for own in range(count)], apart)
+                self._batched([self._blocks(self.next + own) for own in range(count)], independence)
                 self._size *= GROWTH
-            except (Apart, Stop) as reason:
+            except (Unbatchable, Stop) as reason:
                 self.alone = f"{reason}"
 
     def _unbatched(self) -> str:
@@ -199,32 +199,32 @@ class Grid:
             len(self._numbers()),
         )
 
-    def _batched(self, clusters: list[list[tuple[int, int, int]]], apart: Apartness) -> None:
-        """Run some clusters as one. Raises Apart, or Stop, if they have to run one after the other: then nothing has happened."""
+    def _batched(self, clusters: list[list[tuple[int, int, int]]], independence: Independence) -> None:
+        """Run some clusters as one. Raises Unbatchable, or Stop, if they have to run one after the other: then nothing has happened."""
         instructions, sums, launch = self.instructions, Sums(), self.launch
         while True:
             try:
-                apart.begin()
+                independence.begin()
                 trial = launch.alike and len(clusters) <= MOST_DIFFERENT
-                batch = Batch(self._setup(sums, self.plain), clusters, apart, trial)
+                batch = Batch(self._setup(sums, self.plain), clusters, independence, trial)
                 traces = Traces(batch) if launch.alike else None
                 if traces is not None:
                     batch.events.subscribe(traces)
                 with stopped_by_exceptions():
                     batch.run(self._spend)
                 if not self.sums.take(sums):
-                    raise Apart("atomics at an address that others had")
+                    raise Unbatchable("atomics at an address that others had")
                 if traces is not None:
-                    self._judge(clusters, traces.digest.sums.tolist(), apart)
+                    self._judge(clusters, traces.digest.sums.tolist(), independence)
                 break
             except ReadBefore:
                 self.instructions, sums = instructions, Sums()
-                apart.end(undo=True)
-            except (Apart, Stop):
+                independence.end(undo=True)
+            except (Unbatchable, Stop):
                 self.instructions = instructions
-                apart.end(undo=True)
+                independence.end(undo=True)
                 raise
-        apart.end(undo=False)
+        independence.end(undo=False)
         self.batch = max(self.batch, len(clusters) * prod(launch.shape.cluster))
         self.next += len(clusters)
         self.begun += len(clusters) * len(batch.blocks)
@@ -234,17 +234,17 @@ class Grid:
             self.inexact.update(block.inexact.counts)
         self._spend(0)
 
-    def _judge(self, clusters: list[list[tuple[int, int, int]]], traces: list[int], apart: Apartness) -> None:
-        """Watch one of the clusters that do the same: what is wrong with it is wrong with all. Raises Apart."""
+    def _judge(self, clusters: list[list[tuple[int, int, int]]], traces: list[int], independence: Independence) -> None:
+        """Watch one of the clusters that do the same: what is wrong with it is wrong with all. Raises Unbatchable."""
         found = list[Hazard]()
         for indices, trace in zip(clusters, traces, strict=True):
             if trace not in self._judged:
-                with apart.before():
+                with independence.before():
                     self._judged[trace] = indices, self._watched(indices)
             own, hazards = self._judged[trace]
             rank = {index: place for place, index in enumerate(own)}
             if any(each.block is not None and tuple(each.block) not in rank for each in hazards):
-                raise Apart("what is wrong with a cluster is said of another")
+                raise Unbatchable("what is wrong with a cluster is said of another")
             found += [
                 each if each.block is None else replace(each, block=indices[rank[cast(Shape, tuple(each.block))]])
                 for each in hazards
@@ -259,7 +259,7 @@ class Grid:
         cluster = Cluster(self._setup(Sums(), self.launch.program), indices, self.launch.observe)
         with stopped_by_exceptions():
             if not cluster.run(lambda _: self._spend(0)):
-                raise Apart("a cluster waits for others")
+                raise Unbatchable("a cluster waits for others")
         for hear in cluster.events.ended:
             hear(None)
         return [hazard for observer in cluster.observers for hazard in observer.hazards()]

@@ -1,7 +1,7 @@
 """A batch: several clusters of a grid that run as one, each exactly as it would alone.
 
 Each block of the batch goes its own way from basic block to basic block; those that are at the same place are executed together. Whatever
-would end a cluster otherwise than by its last thread, or let it wait for others of the grid, raises `Apart`: then nothing of the batch counts,
+would end a cluster otherwise than by its last thread, or let it wait for others of the grid, raises `Unbatchable`: then nothing of the batch counts,
 and its clusters run one after the other.
 """
 
@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from tcsim.ptx.machine.apart import Apartness
 from tcsim.ptx.machine.arrays import LANES, Array
 from tcsim.ptx.machine.block import Block
 from tcsim.ptx.machine.cluster import IDLE, LONG_IDLE, MANY_TURNS, TURN, TURNS
 from tcsim.ptx.machine.events import Events
-from tcsim.ptx.machine.faults import Apart
+from tcsim.ptx.machine.faults import Unbatchable
 from tcsim.ptx.machine.flights import Flight
+from tcsim.ptx.machine.independence import Independence
 from tcsim.ptx.machine.pending import Queue
 from tcsim.ptx.machine.setup import Setup
 
@@ -35,7 +35,7 @@ class Batch:
     fair: Array  # of each cluster: whether every fiber gets a turn
 
     def __init__(
-        self, setup: Setup, clusters: Sequence[Sequence[tuple[int, int, int]]], apart: Apartness, trial: bool = False
+        self, setup: Setup, clusters: Sequence[Sequence[tuple[int, int, int]]], independence: Independence, trial: bool = False
     ) -> None:  # fmt: skip
         """clusters: of each the blocks in the grid, by rank. trial: what it costs does not matter."""
         self.trial = trial
@@ -58,7 +58,7 @@ class Batch:
         self.blocks: list[Block] = []
         for rank, indices in enumerate(zip(*clusters, strict=True)):
             self.blocks.append(Block(setup, indices, rank, self))
-            self.blocks[-1].spaces.apart = apart
+            self.blocks[-1].spaces.independence = independence
 
     # --- as the blocks see it
 
@@ -91,7 +91,7 @@ class Batch:
     # --- running
 
     def run(self, spend: Callable[[int], None]) -> None:
-        """Run until all threads have exited. `spend` is called with the number of instructions executed. Raises Apart, and Stop."""
+        """Run until all threads have exited. `spend` is called with the number of instructions executed. Raises Unbatchable, and Stop."""
         while True:
             busy = False
             for block in self.blocks:
@@ -119,7 +119,7 @@ class Batch:
         self._won += alone - _TOGETHER - _PARTED * bool(block.fibers.ready) - size * (1 + block.threads.count / _MASKED)
         self._alone += alone
         if self._won < -_MOST_LOST - self._alone / _PART_LOST and not self.trial:
-            raise Apart("its blocks go different ways")
+            raise Unbatchable("its blocks go different ways")
         changed = changed & now
         self._idle += now
         if changed.any():
@@ -132,7 +132,7 @@ class Batch:
         if self.turns.max() >= TURNS:
             due = self.turns >= TURNS
             if (due & ~self._working()).any() and self.turns.max() >= MANY_TURNS:
-                raise Apart("a block waits for others of the grid")
+                raise Unbatchable("a block waits for others of the grid")
             due &= self._working()
             if due.any():
                 self._force(due)
@@ -146,7 +146,7 @@ class Batch:
             return
         self._meet(spins)
         if (spins & ~self._working()).any():
-            raise Apart("a block spins")
+            raise Unbatchable("a block spins")
         self._force(spins)
         self._calm(spins)
 
@@ -198,10 +198,10 @@ class Batch:
         for block in self.blocks:
             there = block.threads.per_thread(which)
             if any((own.mask & there).any() for own in block.fibers.waiting_for("collective")):
-                raise Apart("lanes meet at different instructions")
+                raise Unbatchable("lanes meet at different instructions")
             warps = [(own.mask & there).reshape(-1, LANES).any(1) for own in block.fibers.waiting_for("lanes")]
             if len(warps) > 1 and (np.sum(warps, axis=0) > 1).any():
-                raise Apart("lanes meet at different instructions")
+                raise Unbatchable("lanes meet at different instructions")
 
     def _live(self) -> Array:
         """Which clusters have threads left."""
@@ -230,7 +230,7 @@ class Batch:
         return found
 
     def _force(self, which: Array) -> None:
-        """Complete one piece of work of each of some clusters: first what no thread can wait for but at an mbarrier. Raises Apart where one has none."""
+        """Complete one piece of work of each of some clusters: first what no thread can wait for but at an mbarrier. Raises Unbatchable where one has none."""
         first: dict[int, Flight] = {}
         signalling: dict[int, Flight] = {}
         for flight in self.queue.flights:
@@ -242,7 +242,7 @@ class Batch:
         chosen: dict[int, tuple[Flight, list[int]]] = {}
         for number in np.flatnonzero(which).tolist():
             if number not in first:
-                raise Apart("a deadlock")
+                raise Unbatchable("a deadlock")
             due = signalling.get(number, first[number])
             chosen.setdefault(id(due), (due, []))[1].append(number)
         for flight, numbers in chosen.values():

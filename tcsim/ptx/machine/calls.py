@@ -10,7 +10,7 @@ import numpy as np
 from tcsim.ptx.compile.calls import PROVIDED
 from tcsim.ptx.machine.accesses import Accesses
 from tcsim.ptx.machine.arrays import Array, Mask
-from tcsim.ptx.machine.faults import Apart, Stop
+from tcsim.ptx.machine.faults import Stop, Unbatchable
 from tcsim.ptx.machine.fibers import Moves
 from tcsim.ptx.machine.limits import Limits
 from tcsim.ptx.machine.memory import Memory
@@ -74,7 +74,7 @@ class Calls:
     def native(self, w: Mask, name: str, places: tuple[int, ...], result: int, site: int) -> int:
         """Call a function of the driver, thread after thread."""
         if self.threads.batch > 1:
-            raise Apart(f"{name} is called")
+            raise Unbatchable(f"{name} is called")
         function, (sizes, returned) = NATIVE[name], PROVIDED[name]
         for thread in np.nonzero(self.threads.mask(w))[0].tolist():
             mask = self.threads.alone(thread)

@@ -21,7 +21,7 @@ class Stop(Exception):
         self.name, self.detail, self.thread, self.line, self.more = name, detail, thread, line, more
 
 
-class Apart(Exception):
+class Unbatchable(Exception):
     """The blocks of a batch cannot run as one: they run one after the other. Never raised to the caller; it says why."""
 
 

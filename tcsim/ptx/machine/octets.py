@@ -10,7 +10,7 @@ import numpy as np
 from tcsim.model.effects import EVERY_CTA, Access, Write, turns
 from tcsim.ptx.machine.arrays import LANES, TYPED, Array
 from tcsim.ptx.machine.events import Events
-from tcsim.ptx.machine.faults import Apart
+from tcsim.ptx.machine.faults import Unbatchable
 from tcsim.ptx.machine.inexact import Inexact
 from tcsim.ptx.machine.spaces import Spaces
 from tcsim.ptx.machine.threads import RANK_SHIFT, Threads
@@ -54,7 +54,7 @@ class Octets:
                 and each * lead[0] == len(threads)
             ):
                 return np.repeat(block[::each], lead[1])
-        raise Apart("an access of several blocks that does not say of which each part is")
+        raise Unbatchable("an access of several blocks that does not say of which each part is")
 
     def read(self, access: Access, threads: Array) -> Array:
         """The bytes of an access of an instruction of some threads, for effects: uint8 (..., accesses, size)."""

@@ -6,7 +6,7 @@ from tcsim.isa.clusterlaunchcontrol import encode_response
 from tcsim.isa.setmaxnreg import RegisterPool
 from tcsim.model.effects import Resource
 from tcsim.ptx.machine.arrays import Array
-from tcsim.ptx.machine.faults import Apart
+from tcsim.ptx.machine.faults import Unbatchable
 from tcsim.ptx.machine.inexact import Inexact
 from tcsim.ptx.machine.spaces import Spaces
 from tcsim.ptx.machine.tensor_memory import Columns
@@ -32,7 +32,7 @@ class Resources:
             return self._columns(resource, block)
         if resource.kind == "launch":  # who comes first is the machine's own
             if self.threads.batch > 1:
-                raise Apart("blocks cancel others")
+                raise Unbatchable("blocks cancel others")
             self.inexact.counts["clusterlaunchcontrol.try_cancel"] += self.cluster.others
             return encode_response(self.cluster.cancel())
         return 0
@@ -59,7 +59,7 @@ class Resources:
         if not resource.pair:
             return columns.take(Columns.fitting([columns], count, alone), count)
         if self.threads.batch > 1:
-            raise Apart("pairs of blocks take columns of Tensor Memory together")
+            raise Unbatchable("pairs of blocks take columns of Tensor Memory together")
         cluster, rank, other = self.cluster, self.threads.rank, self.threads.rank ^ 1
         if rank in cluster.granted:
             return cluster.granted.pop(rank)

@@ -8,9 +8,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from tcsim.memory.windows import CONST_WINDOW, LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
-from tcsim.ptx.machine.apart import Apartness
 from tcsim.ptx.machine.arrays import Array
-from tcsim.ptx.machine.faults import Apart, Stop
+from tcsim.ptx.machine.faults import Stop, Unbatchable
+from tcsim.ptx.machine.independence import Independence
 from tcsim.ptx.machine.memory import Memory, MemoryFault, Segment
 from tcsim.ptx.machine.polling import Polled
 from tcsim.ptx.machine.tensor_memory import Columns
@@ -43,7 +43,7 @@ class Spaces:
         # Bytes from the shared memory of one block to the next one's.
         self.shared_stride = threads.shared_bytes if threads.batch == 1 else -(-threads.shared_bytes // 16) * 16
         self.shared = Segment(0, np.zeros(self.shared_stride * threads.batch, np.uint8))
-        self.apart: Apartness | None = None  # of a batch: what keeps its blocks apart in global memory
+        self.independence: Independence | None = None  # of a batch: of its blocks in global memory
         self.local_bytes = np.full(threads.batch, local_bytes)  # of each thread, by block
         self.local_stride = (
             -(-max(local_bytes, 1) // 16) * 16
@@ -98,7 +98,7 @@ class Spaces:
         offset, rank = addresses & 0xFFFFFF, addresses >> RANK_SHIFT
         if self.threads.batch > 1:
             if int(offset.view(np.int64).max()) + size > self.threads.shared_bytes:
-                raise Apart("an access beyond shared memory")
+                raise Unbatchable("an access beyond shared memory")
             offset = offset + np.asarray(block * self.shared_stride).astype(offset.dtype)
         if not np.count_nonzero(rank != first):
             return [(slice(None), self.of(first).shared, offset)]
@@ -213,8 +213,8 @@ class Spaces:
         if segment is not None:
             found: Array = segment.views[unit][segment.index(at, unit)]
             return found
-        if self.apart is not None:
-            self.apart.read(at, unit, block)
+        if self.independence is not None:
+            self.independence.read(at, unit, block)
         if self.polled is not None:
             self.polled.note(at)
         try:
@@ -230,15 +230,15 @@ class Spaces:
         """Put values of `unit` bytes, of accesses of `size` bytes, at offsets in a part: in turns, of several at one place the last stays."""
         if segment is not None:
             if segment is self.params and self.threads.batch > 1:
-                raise Apart("a store to parameters")
+                raise Unbatchable("a store to parameters")
             segment.views[unit][segment.index(at[turns], unit)] = values[turns]
             return
         lane = self.memory.unmapped(at, unit)
         if lane is not None:
             said = f"{size} bytes at {int(at[lane]):#x}: nothing is mapped there"
             raise Stop("GMEM_UNMAPPED", said, None if threads is None else int(threads[lane]))
-        if self.apart is not None:
-            self.apart.write(at, unit, block)
+        if self.independence is not None:
+            self.independence.write(at, unit, block)
         self.memory.scatter(at[turns], values[turns], unit)
         if self.memory.watches:
             self.memory.watches.see(at)
@@ -253,11 +253,11 @@ class Spaces:
     def reducing(self, segment: Segment | None, at: Array, unit: int, kind: int) -> None:
         """Values are about to be changed by reductions of one kind."""
         if segment is self.params and self.threads.batch > 1:
-            raise Apart("a store to parameters")
+            raise Unbatchable("a store to parameters")
         if segment is not None:
             return
-        if self.apart is not None:
-            self.apart.reduce(at, unit, kind)
+        if self.independence is not None:
+            self.independence.reduce(at, unit, kind)
         self.memory.change(at, unit)
         if self.polled is not None:
             self.polled.note(at)

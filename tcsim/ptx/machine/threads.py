@@ -10,7 +10,7 @@ import numpy as np
 from tcsim.core.arguments import spread
 from tcsim.ptx.compile.compiled import SHARED_START
 from tcsim.ptx.machine.arrays import LANES, TYPED, Array, Mask
-from tcsim.ptx.machine.faults import Apart, Stop
+from tcsim.ptx.machine.faults import Stop, Unbatchable
 
 RANK_SHIFT = 24
 """Where the rank of a block begins in an address of shared memory of its cluster."""
@@ -114,7 +114,7 @@ class Threads:
         """The value of a special register for each thread."""
         if name in ("clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi"):
             if self.batch > 1:
-                raise Apart(f"%{name}: instructions are counted for each block")
+                raise Unbatchable(f"%{name}: instructions are counted for each block")
             self.timed = True
             return np.uint64(self.executed)
         found = self._special.get(name)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tcsim.ptx.machine.arrays import TYPED, Array
-from tcsim.ptx.machine.faults import Apart
+from tcsim.ptx.machine.faults import Unbatchable
 from tcsim.ptx.machine.memory import Memory, Segment, views_of
 
 MOST_BLOCKS = 230
@@ -27,7 +27,7 @@ _MARKS: dict[int, Array] = {
 """A mark in each byte of a value, by the bytes of the value."""
 
 
-class ReadBefore(Apart):
+class ReadBefore(Unbatchable):
     """A segment is written that was read without being followed: it is from now on, and the batch begins again."""
 
 
@@ -70,7 +70,7 @@ class _Marks:
         self.before.clear()
 
 
-class Apartness:
+class Independence:
     """What the blocks of each batch of a launch read and write in global memory. Of segments that are only read nothing is kept.
 
     most: bytes of segments that may be followed.
@@ -82,7 +82,7 @@ class Apartness:
         self._read: set[int] = set()  # segments that the batch has read and that are not followed
 
     def read(self, addresses: Array, size: int, block: Any) -> None:
-        """Values of some bytes are read. block: of the batch, one for all or one for each. Raises Apart."""
+        """Values of some bytes are read. block: of the batch, one for all or one for each. Raises Unbatchable."""
         for segment, own, of in self._parts(addresses, size, block):
             marks = self._marks.get(segment.address)
             if marks is None:
@@ -91,7 +91,7 @@ class Apartness:
             for index, unit in _units(segment.index(own, size), size):
                 mine = _MARKS[unit][of + 1]
                 if _others(marks.writers[unit][index], mine):
-                    raise Apart("a block reads what another one writes")
+                    raise Unbatchable("a block reads what another one writes")
                 marks.keep(index, unit)
                 seen = marks.readers[unit][index]
                 several = (seen != 0) & (seen != mine)
@@ -100,17 +100,17 @@ class Apartness:
                 marks.readers[unit][index] = mine
 
     def write(self, addresses: Array, size: int, block: Any) -> None:
-        """Values of some bytes are about to be written. Raises Apart."""
+        """Values of some bytes are about to be written. Raises Unbatchable."""
         for segment, own, of in self._parts(addresses, size, block):
             marks = self._marks.get(segment.address) or self._follow(segment)
             for index, unit in _units(segment.index(own, size), size):
                 mine = _MARKS[unit][of + 1]
                 if _others(marks.writers[unit][index], mine) or _others(marks.readers[unit][index], mine):
-                    raise Apart("a block writes what another one reads or writes")
+                    raise Unbatchable("a block writes what another one reads or writes")
                 marks.keep(index, unit)
                 marks.writers[unit][index] = mine
                 if np.ndim(mine) and (marks.writers[unit][index] != mine).any():
-                    raise Apart("two blocks write the same")
+                    raise Unbatchable("two blocks write the same")
 
     def reduce(self, addresses: Array, size: int, kind: int) -> None:
         """The same of reductions of one kind, whose order is not seen: all blocks may do them."""
@@ -119,7 +119,7 @@ class Apartness:
             for index, unit in _units(segment.index(own, size), size):
                 mine = _MARKS[unit][MOST_BLOCKS + 1 + kind]
                 if _others(marks.writers[unit][index], mine) or marks.readers[unit][index].any():
-                    raise Apart("a block reduces what another one reads or writes")
+                    raise Unbatchable("a block reduces what another one reads or writes")
                 marks.keep(index, unit)
                 marks.writers[unit][index] = mine
 
@@ -154,7 +154,7 @@ class Apartness:
 
     def _follow(self, segment: Segment) -> _Marks:
         if 3 * (segment.size + sum(own.segment.size for own in self._marks.values())) > self.most:
-            raise Apart("there is no memory for the marks of what is written")
+            raise Unbatchable("there is no memory for the marks of what is written")
         found = self._marks[segment.address] = _Marks(segment)
         if segment.address in self._read:
             raise ReadBefore("what was read is written")
