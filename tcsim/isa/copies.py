@@ -103,6 +103,11 @@ class CopyRow(Row):
     alignment: int = 16  # of the addresses of a bulk copy, in bytes
 
     @property
+    def combines(self) -> bool:
+        """Reductions."""
+        return self.reduction is not None
+
+    @property
     def outward(self) -> bool:
         """Whether it reads shared memory."""
         return self.has("source") and self.forms[0]["source"].space.startswith("shared")

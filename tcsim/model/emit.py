@@ -36,8 +36,8 @@ class Emitter(Protocol):
     index: int  # in the function's body, of the instruction that is written
     block: int  # the number of its basic block
     watched: bool  # whether an observer is attached
-    competes: bool  # whether that may be the order of blocks, outside of shared memory: sums that are rounded too
     tells_order: bool  # whether atomics tell or leave what may depend on the order of threads
+    competes: bool  # whether blocks may see in which order they come: by atomics outside of shared memory
 
     @property
     def following(self) -> int:

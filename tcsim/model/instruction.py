@@ -35,15 +35,15 @@ class Instruction(Shown):
     ((16, 8, 8), ('sm_90', 'sm_90a'), 1, 'measured')
     """
 
-    batched: ClassVar[bool] = (
-        False  # whether its accesses say which thread each is of, so that it can be asked for several blocks at once
-    )
+    # Whether its accesses say which thread each is of, so that it can be asked for several blocks at once.
+    batched: ClassVar[bool] = False
     changes_nothing: ClassVar[bool] = False  # whether all that it does is to order what others do
     cuts: ClassVar[bool] = False  # whether the assembler begins a basic block behind it
     heard: ClassVar[bool] = True  # whether a thread may wait for what another one does with it
     moves: ClassVar[bool] = (
         False  # whether elements of its registers go elsewhere as they are, to memory or to other lanes
     )
+    reads_tiles: ClassVar[bool] = False  # whether it reads operands in shared memory through matrix descriptors
     multiplies: ClassVar[bool] = False  # whether `execute` and `matmul` multiply matrices, and take `engine=`
 
     row: Row

@@ -73,6 +73,11 @@ class Row:
     lands_later: bool = False  # whether the registers that it writes come after it, and what reads them waits for them
     warps_apart: bool = False  # of a warpgroup's: whether its warps may each execute an instruction of their own
 
+    @property
+    def combines(self) -> bool:
+        """Whether it changes memory by what is there: it adds to it, or takes a minimum with it."""
+        return False
+
     def __post_init__(self) -> None:
         put = partial(object.__setattr__, self)  # the dataclass is frozen
         if not self.forms:

@@ -56,9 +56,8 @@ class Run(Shown):
     arch: str = ""
     kernel: str = ""
     blocks: int = 0  # of the grid
-    checked: tuple[tuple[int, int, int], ...] | None = (
-        None  # which were watched; None: each that ran; empty with check=False
-    )
+    # Which blocks were watched; None: each that ran; empty with check=False.
+    checked: tuple[tuple[int, int, int], ...] | None = None
     processes: int = 1  # that ran the grid; 1: it ran in order
     batch: int = field(default=1, compare=False)  # the most blocks that ran at once (tcsim.ptx.machine.batch)
     alone: str = field(default="", compare=False)  # why blocks ran one after the other; empty if they did not

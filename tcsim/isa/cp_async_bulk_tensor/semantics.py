@@ -43,6 +43,11 @@ class TensorCopyRow(Row):
     pair: bool = False  # .cta_group::2: of a multicast, each pair of CTAs signals one barrier
 
     @property
+    def combines(self) -> bool:
+        """Reductions."""
+        return bool(self.op)
+
+    @property
     def coordinates(self) -> int:
         """How many coordinates the instruction takes."""
         return self.forms[0]["tensor_map"].count

@@ -30,6 +30,11 @@ class MultimemRow(Row):
     pending: bool = False  # .async: it lands later
 
     @property
+    def combines(self) -> bool:
+        """Reductions."""
+        return self.reduction is not None
+
+    @property
     def element(self) -> str:
         """The type of one number: "f16" of "f16x2"."""
         return self.type.split("x")[0]

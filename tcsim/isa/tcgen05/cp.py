@@ -130,6 +130,7 @@ def source_tile(descriptors: npt.NDArray[np.uint64], rows: int, row_bytes: int, 
 class CopyToTensorMemory(Instruction):
     """tcgen05.cp: a tile of shared memory to Tensor Memory, decompressed and multicast on the way."""
 
+    reads_tiles = True
     row: CopyRow
 
     def lanes(self, address: int) -> npt.NDArray[np.int64]:

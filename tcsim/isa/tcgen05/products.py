@@ -47,6 +47,7 @@ class TensorMemoryProduct(Instruction):
     """
 
     multiplies: ClassVar[bool] = True
+    reads_tiles: ClassVar[bool] = True
     row: MultiplyRow
 
     def descriptor(self, idesc: int | InstructionDescriptor) -> InstructionDescriptor:

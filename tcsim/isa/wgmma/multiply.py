@@ -69,7 +69,7 @@ class WarpgroupMultiply(MatrixProduct):
     """d = (scale_a a) (scale_b b) + c on 128 lanes: A from shared memory or registers, B from shared memory."""
 
     batched = True
-
+    reads_tiles = True
     row: WarpgroupRow
 
     @property

@@ -11,8 +11,8 @@ from tcsim.isa.copies import MAP_BOUNDARY
 from tcsim.memory.windows import SHARED_WINDOW
 from tcsim.model.effects import Access, Outcome, Pending, Resource, Signal
 from tcsim.ptx.check.lanes import as_bits
-from tcsim.ptx.check.layout.layout import reads_tiles
 from tcsim.ptx.check.rules.global_memory import reaches_global
+from tcsim.ptx.compile.ordinary import reads_tiles
 from tcsim.ptx.machine.arrays import LANES, Array
 from tcsim.ptx.machine.batch import Batch
 from tcsim.ptx.machine.block import Block
@@ -20,6 +20,7 @@ from tcsim.ptx.machine.faults import Unbatchable
 
 _RANDOM = np.random.default_rng()
 _EVERY = (1 << 64) - 1
+_KEY = int(_RANDOM.integers(0, 1 << 60))
 _ODD = tuple(np.uint64(int(own) | 1) for own in _RANDOM.integers(0, 1 << 63, 3, np.uint64))
 _NOTHING = np.uint64(0)
 _NOWHERE = np.iinfo(np.int64).min
@@ -51,16 +52,16 @@ def mixed(values: Array) -> Array:
 
 def code_of(*words: Any) -> np.uint64:
     """Words as one number; the same only in one process."""
-    return np.uint64(hash(words) & _EVERY)
+    return np.uint64(hash((_KEY, *words)) & _EVERY)
 
 
 def halves(value: int) -> tuple[int, int]:
-    """A number as two of which no others have the same hashes: those of large ones and of negative ones are no matter of chance."""
+    """A number as two small ones: Python gives large or negative numbers the hashes of others."""
     return value >> 32, value & 0xFFFF_FFFF
 
 
 class Digest:
-    """One number for each cluster of a batch, of all that it is told."""
+    """A number for each cluster of a batch: it depends on everything that the digest is told of the cluster, and on the order."""
 
     def __init__(self, cluster: Batch) -> None:
         self.blocks, self.count = cluster.blocks, len(cluster.phase)
@@ -69,8 +70,9 @@ class Digest:
         # Of each the ranks whose blocks have accessed global memory since anything else, as bits.
         self.touched = np.zeros(self.count, np.uint64)
         # Whether the check looks at addresses in global memory: of all accesses there, or of those of work alone.
-        self.reaches_global = reaches_global(self.blocks[0].program)
-        self.places_work = self.reaches_global or reads_tiles(self.blocks[0].program)
+        program = self.blocks[0].program
+        self.reaches_global = reaches_global(program)
+        self.places_work = self.reaches_global or any(map(reads_tiles, program.opcodes))
         self._first: dict[int, Array] = {}  # by segment: where each cluster has accessed it first
 
     def note(self, code: np.uint64, which: Any, values: Any = _NOTHING) -> None:
@@ -146,12 +148,7 @@ class Digest:
         found = mixed(values)
         if at.mask is not None:
             mask = np.broadcast_to(at.mask, (*at.address.shape, at.size)).reshape(-1, at.size)
-            mask = (
-                np.broadcast_to(mask, (len(found), at.size))
-                if len(mask) == len(found)
-                else np.tile(mask, (len(found) // len(mask), 1))
-            )
-            found = found + (mask * _WEIGHTS.first(at.size)).sum(1)
+            found = found + (np.resize(mask, (len(found), at.size)) * _WEIGHTS.first(at.size)).sum(1)
         if cta is not None:
             found = found + mixed(np.broadcast_to(cta, address.shape))
         words = (at.space, at.size, at.proxy, at.sem, at.scope, at.operand, at.thread is None, at.mask is None)
@@ -159,11 +156,8 @@ class Digest:
         if at.proxy == "tensormap" and (off := address & MAP_BOUNDARY - 1).any():
             self.rows(code, of, off)
         if at.thread is not None and np.ndim(at.thread):
-            self.rows(
-                code,
-                of if np.ndim(of) and len(of) == at.thread.size else self.of(block, threads[:1]),
-                at.thread.reshape(-1),
-            )
+            whose = of if np.ndim(of) and len(of) == at.thread.size else self.of(block, threads[:1])
+            self.rows(code, whose, at.thread.reshape(-1))
         if at.tile is not None:
             self.plain(code, block, at.tile, threads)
         if at.cells is not None:

@@ -2,8 +2,8 @@
 
 The check judges by what it hears (`tcsim.ptx.machine.events`), and by nothing else. So two clusters of which it would hear the same need not both be
 watched. Of what is heard everything counts but what data are, and where in a segment of global memory a cluster begins: the check compares
-addresses there with each other, never with a number. It is kept as one number of 64 bits for each cluster, made with random weights, so that no
-kernel can be written whose clusters are mistaken for each other.
+addresses there with each other, never with a number. It is kept as one number of 64 bits for each cluster, made with weights that each process
+draws anew: two clusters that differ have the same number only by chance.
 """
 
 from __future__ import annotations

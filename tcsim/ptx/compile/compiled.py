@@ -92,10 +92,8 @@ class Compiled:
     shared_names: list[tuple[int, int, int, str]] = field(
         repr=False, default_factory=list
     )  # of static shared variables: where, bytes, bytes of an element, name
-    competes: bool = (
-        False  # whether that may be the order of blocks, outside of shared memory: sums that are rounded too
-    )
     tells_order: bool = False  # whether atomics tell or leave what may depend on the order of threads
+    competes: bool = False  # whether blocks may see in which order they come: by atomics outside of shared memory
     carried: Mapping[int, tuple[int, int]] = field(
         repr=False, default_factory=dict
     )  # by register: its rows (`tcsim.ptx.compile.carried`)
@@ -131,6 +129,11 @@ class Compiled:
         program = cls(**kept, names=names)
         program.add(sources, code)
         return program
+
+    @property
+    def opcodes(self) -> set[str]:
+        """Those of its instructions."""
+        return {item.opcode for lines in self.lines for item in lines if item is not None}
 
     @property
     def source(self) -> str:

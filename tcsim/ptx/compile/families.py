@@ -171,7 +171,7 @@ def _line(writer: Writer, item: Instruction, model: Model, form: Form, operands:
     if model.changes_nothing and not writer.context.watched:
         writer.head = head  # nothing is fetched for it
         return Line("pass")
-    writer.competes |= bool(model.row.family.startswith("cp.reduce") or model.row.family.startswith("multimem"))
+    writer.competes |= model.row.combines
     lanes = lanes_of(model.row)
     bound = Bound(model, form, tuple(results), lanes, item, tuple(sources), model.inexact)
     call = f"{writer.constant(bound)}, {{{', '.join(given)}}}, w"

@@ -13,6 +13,7 @@ from tcsim.core.errors import InstructionError
 from tcsim.isa.ordinary.catalog import of_stem
 from tcsim.isa.ordinary.table import Ordinary
 from tcsim.isa.scalar.catalog import scalar
+from tcsim.model.instruction import Instruction as Model
 from tcsim.model.row import Row
 from tcsim.model.statement import Instruction
 
@@ -37,8 +38,25 @@ def moves(opcode: str) -> bool:
     >>> moves("movmatrix.sync.aligned.m8n8.trans.b16"), moves("mov.b32")
     (True, False)
     """
+    model = _model(opcode)
+    return model is not None and model.moves
+
+
+@cache
+def reads_tiles(opcode: str) -> bool:
+    """Whether an instruction of the catalog reads operands in shared memory through matrix descriptors.
+
+    >>> reads_tiles("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16"), reads_tiles("wgmma.fence.sync.aligned")
+    (True, False)
+    """
+    model = _model(opcode)
+    return model is not None and model.reads_tiles
+
+
+def _model(opcode: str) -> Model | None:
+    """An instruction of the catalog, on the first arch that has it."""
     row = row_of(opcode)
-    return row is not None and not row.dropped and catalog.instruction(row.mnemonic, row.first_arch.name).moves
+    return None if row is None or row.dropped else catalog.instruction(row.mnemonic, row.first_arch.name)
 
 
 def computes(item: Instruction) -> bool:

@@ -24,9 +24,9 @@ from tcsim.ptx.machine.block import Block
 from tcsim.ptx.machine.cluster import SHIFT, SHORT_SHIFT, Cluster
 from tcsim.ptx.machine.deadlock import deadlock
 from tcsim.ptx.machine.faults import Stop, Unbatchable, stopped_by_exceptions
-from tcsim.ptx.machine.independence import MOST_BLOCKS, Independence, ReadBefore
+from tcsim.ptx.machine.independence import Independence, ReadBefore
 from tcsim.ptx.machine.ledger import Sums
-from tcsim.ptx.machine.limits import Limits
+from tcsim.ptx.machine.limits import MOST_BATCHED, Limits
 from tcsim.ptx.machine.memory import Memory, Segment
 from tcsim.ptx.machine.observer import Observer
 from tcsim.ptx.machine.pending import is_early
@@ -42,8 +42,8 @@ LEAST = 4
 FIRST_WATCHED, GROWTH = 2, 4
 """Clusters of the first batch where all are watched, and how many times more the next one may have: they may all do different things."""
 MOST_DIFFERENT, ONE_IN = 8, 4
-"""Clusters, each of which does what none before it did, after which the others are watched one after the other; of small grids one in so many of all, and
-of all that have run."""
+"""Under the check batches stop when more than 8 clusters, and more than one in four of those that have run, had to be watched; in grids of fewer
+than 64 clusters when more than one in eight of the whole grid had to be."""
 MOST_BESIDE = 1024
 """Clusters that may run beside each other."""
 MOST_WATCHED = 8
@@ -102,11 +102,10 @@ class Grid:
         self.began = time.monotonic()
         self.next = 0  # number of the first cluster that has not started
         self.environment: dict[str, int] = {}  # special registers that the driver sets
-        self._size = FIRST_WATCHED if launch.alike else MOST_BLOCKS  # clusters that the next batch may have
+        self._size = FIRST_WATCHED if launch.alike else MOST_BATCHED  # clusters that the next batch may have
         self.batch = 1  # the most blocks that ran at once as one batch
-        self._judged: dict[
-            int, tuple[list[tuple[int, int, int]], list[Hazard]]
-        ] = {}  # by what clusters do: one that was watched
+        # By the digest of clusters: the one that was watched, and what was wrong with it.
+        self._judged: dict[int, tuple[list[Shape], list[Hazard]]] = {}
         self.alone = ""  # why blocks ran one after the other; empty if all ran in batches
 
     def run(self) -> bool:
@@ -172,8 +171,10 @@ class Grid:
             try:
                 self._batched([self._blocks(self.next + own) for own in range(count)], independence)
                 self._size *= GROWTH
-            except (Unbatchable, Stop) as reason:
+            except Unbatchable as reason:
                 self.alone = f"{reason}"
+            except Stop as stop:
+                self.alone = f"a block ends with {stop.name}"
 
     def _unbatched(self) -> str:
         """Why clusters run one after the other from the beginning; empty if they need not."""
@@ -193,7 +194,7 @@ class Grid:
         threads = -(-prod(shape.block) // LANES) * LANES
         return min(
             limits.batch // prod(shape.cluster),
-            MOST_BLOCKS,
+            MOST_BATCHED,
             MOST_THREADS // threads,
             limits.memory // self._bytes(),
             len(self._numbers()),

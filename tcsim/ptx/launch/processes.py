@@ -77,9 +77,10 @@ def run(launch: Launch) -> tuple[Grid, bool, int]:
     grid, count = Grid(launch), _count(launch)
     if count > 1:
         results = _in_processes(launch, grid.began, count)
-        if results is not None:
+        if results is not None and all(grid.sums.take(own.sums) for own in results):
             _merge(grid, results)
             return grid, True, count
+        grid = Grid(launch)
     return grid, grid.run(), 1
 
 
@@ -185,7 +186,6 @@ def _merge(grid: Grid, results: list[Result]) -> None:
         grid.instructions += own.instructions
         grid.hazards += own.hazards
         grid.inexact.update(own.inexact)
-        grid.sums.take(own.sums)  # no two ranges add to the same address
         grid.batch, grid.alone = max(grid.batch, own.batch), grid.alone or own.alone
         grid.output += own.output
         grid.checked += own.checked

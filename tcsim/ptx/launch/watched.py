@@ -84,7 +84,7 @@ class Watched(Memory):
         vars(self).update(vars(memory))
         self._reads = reads
         self._writes: dict[int, Marks] = {}
-        self.writes_later = False  # whether what is written is told of by `wrote`
+        self.writes_later = False  # while a batch runs: what it has written is known from `wrote`, when it has ended
 
     def gather(self, addresses: Addresses, size: int) -> np.ndarray[Any, Any]:
         """As of any memory; what is read is marked."""

@@ -138,7 +138,7 @@ class Accesses:
     def atomic(
         self, space: str, addresses: Array, item: Atomic, sources: Any, w: Mask, needed: int, told: bool
     ) -> list[Array]:  # fmt: skip
-        """Atomics, thread after thread; the old values of each element. needed: the bits of them that something depends on in any case. told: whether they are read."""
+        """Atomics, thread after thread; the old values of each element. told: whether these are read. needed: the bits by which the order may show."""
         container = CONTAINERS[item.type]
         size, combine = container.itemsize, self._combination(item, space, addresses)
         count, threads = self.threads.count, self.threads.numbers if w is True else np.nonzero(w)[0]
@@ -196,12 +196,11 @@ class Accesses:
         container = CONTAINERS[item.type]
         size, function = container.itemsize, _REDUCTIONS[item.operation]
         type = np.dtype(f"i{size}") if item.type[0] == "s" else container
-        kind = 2 * (2 * list(_REDUCTIONS).index(item.operation) + (item.type[0] == "s")) + (size == 8)
         places = [self.spaces.values(segment, offset, size) for _, segment, offset in parts]
         if None in places:
             return False
         for (own, segment, offset), place in zip(parts, places, strict=True):
-            self.spaces.reducing(segment, offset, size, kind)
+            self.spaces.reducing(segment, offset, size, item.mnemonic)
             view, index = cast(tuple[Array, Array], place)
             before, given, who = view[index].view(type), values[threads[own]].view(type), threads[own]
             changed = function(before, given) != before

@@ -22,11 +22,14 @@ from tcsim.ptx.machine.independence import Independence
 from tcsim.ptx.machine.pending import Queue
 from tcsim.ptx.machine.setup import Setup
 
-_ALONE, _TOGETHER, _PARTED, _EACH, _MASKED = 10, 25, 50, 1.5, 1024
-"""What a basic block costs, in microseconds or so: in a block that is alone, in a batch, and more if its blocks have gone different ways; an
-instruction; and the threads for which an instruction costs as much again."""
+# An estimate of time, in microseconds, as measured on 2 CPU cores; it decides only when a batch is given up.
+_ALONE = 10  # to execute a basic block in a block that runs alone, its instructions apart
+_TOGETHER = 25  # the same in a batch
+_PARTED = 50  # more in a batch whose blocks are at different places
+_EACH = 1.5  # for an instruction
+_MASKED = 1024  # threads of a batch for which an instruction takes as long again
 _MOST_LOST, _PART_LOST = 1000, 10
-"""What a batch may cost more than its blocks would alone before it is given up: so much, and one in so many of what these cost."""
+"""A batch is given up once it has taken longer than its blocks would have taken alone, by this time and by one part in ten of theirs."""
 
 
 class Batch:
@@ -37,7 +40,7 @@ class Batch:
     def __init__(
         self, setup: Setup, clusters: Sequence[Sequence[tuple[int, int, int]]], independence: Independence, trial: bool = False
     ) -> None:  # fmt: skip
-        """clusters: of each the blocks in the grid, by rank. trial: what it costs does not matter."""
+        """clusters: of each the blocks in the grid, by rank. trial: it is not given up for the time that it takes."""
         self.trial = trial
         count = len(clusters)
         self.cancel: Callable[[], tuple[int, int, int] | None] = lambda: None
@@ -50,11 +53,10 @@ class Batch:
         # Of each cluster: the phase of its barrier, turns of loops that may wait, basic blocks since anything changed.
         self.phase, self.turns, self._idle = (np.zeros(count, np.int64) for _ in range(3))
         self.fair, self._kept = np.zeros((2, count), bool)
-        self._seen: list[
-            tuple[Array, Array, list[Array]]
-        ] = []  # of each rank: a state of the clusters of which one is kept
+        # Of each rank a state of the clusters of which one is kept: where threads are, turns, registers.
+        self._seen: list[tuple[Array, Array, list[Array]]] = []
         self._differed = 0  # a register that was not as it was before
-        self._won = self._alone = 0.0  # what it costs less than its blocks would alone, and what these would
+        self._won = self._alone = 0.0  # time that the batch has saved, and that its blocks would have taken alone
         self.blocks: list[Block] = []
         for rank, indices in enumerate(zip(*clusters, strict=True)):
             self.blocks.append(Block(setup, indices, rank, self))

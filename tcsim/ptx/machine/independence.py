@@ -14,11 +14,13 @@ import numpy as np
 
 from tcsim.ptx.machine.arrays import TYPED, Array
 from tcsim.ptx.machine.faults import Unbatchable
+from tcsim.ptx.machine.limits import MOST_BATCHED
 from tcsim.ptx.machine.memory import Memory, Segment, views_of
 
-MOST_BLOCKS = 230
-"""Of a batch: a mark is a byte, and reductions and several readers have marks too."""
-_SEVERAL = 255
+_SEVERAL = 255  # the mark of what several blocks have read
+_REDUCTIONS = range(
+    MOST_BATCHED + 1, _SEVERAL
+)  # those of what reductions have changed, one for each operation and type
 _PAGE = 12  # bits of an offset that are kept together
 _MARKS: dict[int, Array] = {
     size: np.array([int.from_bytes(bytes([mark]) * size, "little") for mark in range(256)], type)
@@ -79,6 +81,7 @@ class Independence:
     def __init__(self, memory: Memory, most: int) -> None:
         self.memory, self.most = memory, most
         self._marks: dict[int, _Marks] = {}  # by address, of segments that are written
+        self._kinds: dict[str, int] = {}  # of reductions
         self._read: set[int] = set()  # segments that the batch has read and that are not followed
 
     def read(self, addresses: Array, size: int, block: Any) -> None:
@@ -112,12 +115,15 @@ class Independence:
                 if np.ndim(mine) and (marks.writers[unit][index] != mine).any():
                     raise Unbatchable("two blocks write the same")
 
-    def reduce(self, addresses: Array, size: int, kind: int) -> None:
-        """The same of reductions of one kind, whose order is not seen: all blocks may do them."""
+    def reduce(self, addresses: Array, size: int, kind: str) -> None:
+        """The same of reductions of one operation and type, whose order is not seen: all blocks may do them."""
+        number = self._kinds.setdefault(kind, len(self._kinds))
+        if number >= len(_REDUCTIONS):
+            raise Unbatchable("there are too many kinds of reductions")
         for segment, own, _ in self._parts(addresses, size, 0):
             marks = self._marks.get(segment.address) or self._follow(segment)
             for index, unit in _units(segment.index(own, size), size):
-                mine = _MARKS[unit][MOST_BLOCKS + 1 + kind]
+                mine = _MARKS[unit][_REDUCTIONS[number]]
                 if _others(marks.writers[unit][index], mine) or marks.readers[unit][index].any():
                     raise Unbatchable("a block reduces what another one reads or writes")
                 marks.keep(index, unit)

@@ -8,6 +8,9 @@ from types import MappingProxyType
 from tcsim.core.errors import OperandError, shortened
 from tcsim.core.targets import ARCHS, Arch, nearest_known
 
+MOST_BATCHED = 230
+"""Blocks of one rank in a batch: each has a mark of one byte (`tcsim.ptx.machine.independence`), where reductions and several readers have some too."""
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -29,9 +32,8 @@ class Limits:
     heap: int = 8 << 20  # bytes that malloc gives out, as by default on a GPU
     characters: int = 64 << 20  # of a module's text
     nesting: int = 64  # blocks in braces that stand in each other
-    batch: int = (
-        230  # blocks that may run as one batch, at most 230; the results are the same (tcsim.ptx.machine.batch)
-    )
+    # Blocks that may run as one batch, at most as many as by default; the results are the same (tcsim.ptx.machine.batch).
+    batch: int = MOST_BATCHED
     processes: int = 1  # that may run a grid, at most 64; the results are the same (tcsim.ptx.launch.processes)
 
     def __post_init__(self) -> None:

@@ -81,7 +81,7 @@ class Memory:
         self._next = FIRST_ALLOCATION
         self._placed: dict[int, tuple[Any, dict[str, int]]] = {}  # by module, which is kept alive
         self.watches = Watches()  # what clusters poll
-        self.writes_later = False
+        self.writes_later = False  # whether those who keep account of writes hear of them when a batch has ended
         self.heap: dict[int, int] = {}  # what malloc gave and free did not take: bytes by address
 
     def map(self, address: int, data: Any) -> None:
@@ -277,7 +277,7 @@ class Memory:
         """Values are read and written in place, at addresses in one segment."""
 
     def wrote(self, segment: Segment, place: slice, which: npt.NDArray[np.bool_]) -> None:
-        """Some bytes of a place in a segment's store were written: told after a batch of blocks, if `writes_later`."""
+        """A batch that has ended wrote some of the bytes at a place in a segment's store."""
 
     def covering(self, addresses: Addresses, size: int) -> Segment | None:
         """The one segment that holds all accesses, or None if there are several."""

@@ -250,8 +250,8 @@ class Spaces:
         own = self.memory.covering(at, unit) if segment is None else segment
         return None if own is None else (own.views[unit], own.index(at, unit))
 
-    def reducing(self, segment: Segment | None, at: Array, unit: int, kind: int) -> None:
-        """Values are about to be changed by reductions of one kind."""
+    def reducing(self, segment: Segment | None, at: Array, unit: int, kind: str) -> None:
+        """Values are about to be changed by reductions of one operation and type."""
         if segment is self.params and self.threads.batch > 1:
             raise Unbatchable("a store to parameters")
         if segment is not None:

@@ -48,10 +48,8 @@ class Stack:
             thread = int(np.argmax(beyond))
             said = f"{int(top[thread]) - most + self.limits.stack} bytes of stack; the limit is {self.limits.stack}"
             raise Stop("STACK_OVERFLOW", said, thread, calls=int(self.calls[thread]))
-        needed, there = (
-            np.where(mask, top, 0).reshape(self.threads.batch, -1).max(1).astype(np.int64),
-            self.spaces.local_bytes,
-        )
+        needed = np.where(mask, top, 0).reshape(self.threads.batch, -1).max(1).astype(np.int64)
+        there = self.spaces.local_bytes
         if (needed > there).any():
             self._grow(np.where(needed > there, np.minimum(np.maximum(needed, 2 * there), most), there))
 

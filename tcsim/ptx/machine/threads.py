@@ -34,7 +34,7 @@ class Threads:
         self.batch = len(indices)  # blocks
         self.count = self.batch * self.width
         self.indices, self.rank, self.cluster_shape, self.shared_bytes = indices, rank, cluster, shared_bytes
-        self.executed = 0  # instructions, of each block
+        self.executed = 0  # instructions, of all blocks together
         self.changed: Any = False  # whether memory, or who waits, has changed; of a batch: in which blocks
         self.timed = False  # whether threads have looked at the time since memory changed
         self.carry = np.zeros(self.count, bool)

@@ -24,19 +24,9 @@ from tcsim.ptx.check.layout.origins import Origins
 from tcsim.ptx.check.layout.sums import Sums
 from tcsim.ptx.check.layout.tiles import View, paired
 from tcsim.ptx.check.state import Issue, Site, State, Touch
-from tcsim.ptx.compile.compiled import Compiled
 from tcsim.ptx.machine.arrays import Array
 from tcsim.ptx.machine.faults import Stop
 from tcsim.ptx.machine.flights import Flight
-
-
-def reads_tiles(program: Compiled) -> bool:
-    """Whether a program has instructions that read operands through matrix descriptors: where these came from is looked at."""
-    return any(
-        item is not None and item.opcode.startswith(("wgmma.mma_async", "tcgen05.mma", "tcgen05.cp"))
-        for lines in program.lines
-        for item in lines
-    )
 
 
 class Layout:

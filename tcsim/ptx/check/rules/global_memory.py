@@ -40,7 +40,7 @@ _OF_COPIES = ((Prior.WRITTEN, Lack.ORDER), (Prior.WRITTEN, Lack.FENCE), (Prior.L
 
 def reaches_global(program: Compiled) -> bool:
     """Whether a program has work in global memory through the async proxy: bulk and tensor copies."""
-    return any(map(_reaches, {item.opcode for lines in program.lines for item in lines if item is not None}))
+    return any(map(_reaches, program.opcodes))
 
 
 @cache
@@ -54,7 +54,7 @@ def _reaches(opcode: str) -> bool:
 def _combines(opcode: str) -> bool:
     """Whether a copy is a reduction: it combines each element with the one that is there, at once."""
     row = row_of(opcode)
-    return bool(row is not None and (getattr(row, "op", "") or getattr(row, "reduction", None)))
+    return row is not None and row.combines
 
 
 class GlobalMemory:

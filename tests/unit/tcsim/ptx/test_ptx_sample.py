@@ -111,7 +111,7 @@ ALIKE: dict[str, tuple[str, dict[str, Any], int]] = {
     "two processes": (kernel(OWN), {"limits": Limits(processes=2)}, 8),
     "a watched block waits for one that is not": (kernel(FLAG), {"grid": 16}, 2),
 }  # fmt: skip
-"""By what is told apart: the kernel, the launch, and the most blocks of a batch."""
+"""Launches by what is special about them: the kernel, its options, and how many blocks the largest batch has."""
 
 
 @pytest.mark.parametrize("name", ALIKE)
