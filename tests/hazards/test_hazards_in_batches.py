@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
@@ -31,19 +30,19 @@ WHICH = {
 }
 """The clusters that a mistake is in."""
 CONTENT = np.tile(np.arange(ROOM // 4, dtype=np.uint32), CLUSTERS)
-COMPARED = Counter[str]()
+WATCHED: list[Sequence[tuple[int, int, int]]] = []
+"""The clusters that were watched in place of others."""
 
 
 @pytest.fixture(autouse=True)
 def _watched(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Count the clusters that are watched in place of others."""
     watched = Grid._watched
 
-    def counted(grid: Grid, indices: Sequence[tuple[int, int, int]]) -> Any:
-        COMPARED["watched"] += 1
+    def noted(grid: Grid, indices: Sequence[tuple[int, int, int]]) -> Any:
+        WATCHED.append(indices)
         return watched(grid, indices)
 
-    monkeypatch.setattr(Grid, "_watched", counted)
+    monkeypatch.setattr(Grid, "_watched", noted)
 
 
 def told(module: Any, size: int, schedule: str, kernel: Kernel, content: Any = CONTENT) -> tuple[Run, dict[str, Any]]:
@@ -59,19 +58,22 @@ def told(module: Any, size: int, schedule: str, kernel: Kernel, content: Any = C
     return run, {"bytes": bytes_, "instructions": run.instructions, "inexact": run.inexact, "hazards": run.hazards}
 
 
-def compare(kernel: Kernel, source: str, schedules: Sequence[str] = ("late", "early"), content: Any = CONTENT) -> Run:
-    """A launch in batches, which tells what it tells block by block."""
+def compare(
+    kernel: Kernel,
+    source: str,
+    schedules: Sequence[str] = ("late", "early"),
+    content: Any = CONTENT,
+    alone: bool = False,
+) -> Run:
+    """A launch in batches, which tells what it tells block by block; alone: one of which no batch counts."""
     module = parse(source)
     for schedule in schedules:
-        _, alone = told(module, 1, schedule, kernel, content)
-        before = COMPARED["watched"]
+        _, expected = told(module, 1, schedule, kernel, content)
+        WATCHED.clear()
         run, found = told(module, 64, schedule, kernel, content)
-        assert found == alone, [str(own) for own in (*alone["hazards"], *found["hazards"])]
-        COMPARED["launches"] += 1
-        COMPARED["with hazards"] += bool(run.hazards)
-        if run.batch > 1:
-            COMPARED["in batches"] += 1
-            COMPARED["not watched"] += CLUSTERS - (COMPARED["watched"] - before)
+        assert found == expected, [str(own) for own in (*expected["hazards"], *found["hazards"])]
+        assert alone or (run.batch > 1 and len(WATCHED) < CLUSTERS)
+        assert run.batch == 1 or not alone
     return run
 
 
@@ -103,6 +105,10 @@ KERNELS = (
     *kernels_tiles.KERNELS,
 )
 PLANTED = [(own, defect) for own in KERNELS for defect in own.defects] + [(bug.kernel, bug.mark) for bug in BUGS]
+ALONE = frozenset((
+    "columns-TMEM_DEADLOCK", "roles-BARRIER_PHASE_ALIAS", "places-TMA_MISALIGNED.2", "pair-TMEM_AFTER_RELINQUISH", "store-B12",
+))  # fmt: skip
+"""Mistakes of which no batch counts: a deadlock or a fault, Tensor Memory of pairs, blocks that depend on each other."""
 AGAIN = ("B25",)
 """Whose mistake is in lines with a label."""
 SHARE = [
@@ -117,7 +123,8 @@ SHARE = [
 )
 def test_a_mistake_of_some_clusters(kernel: Kernel, defect: str, which: str) -> None:
     source = blended(kernel.source, kernel.without(defect), WHICH[which])
-    compare(kernel, source, (("late", "early")[len(defect) % 2],))
+    run = compare(kernel, source, (("late", "early")[len(defect) % 2],), alone=f"{kernel.name}-{defect}" in ALONE)
+    assert run.hazards
 
 
 # --- what one block does otherwise
@@ -220,15 +227,8 @@ def test_where_copies_for_a_product_come_from(defect: str, which: str) -> None:
 def test_each_thread_has_a_digest_of_its_own() -> None:
     """Of masks with one thread each, none is like another."""
     threads = 1024
-    block = cast(Any, SimpleNamespace(program=SimpleNamespace(lines=()), threads=SimpleNamespace(width=threads)))
+    block = cast(Any, SimpleNamespace(program=SimpleNamespace(opcodes=()), threads=SimpleNamespace(width=threads)))
     masks = np.eye(threads, dtype=bool)
     digest = Digest(cast(Any, SimpleNamespace(blocks=[block], phase=np.zeros(threads))))
     digest.mask(code_of("mask"), block, masks.reshape(-1))
     assert len(set(digest.sums.tolist())) == threads
-
-
-def test_what_was_compared() -> None:
-    """The tests above have compared what they say, where they all ran."""
-    if COMPARED["launches"] >= len(SHARE) + len(CASES):
-        assert COMPARED["in batches"] > 70 and COMPARED["with hazards"] > 60, COMPARED
-        assert COMPARED["not watched"] > 600, COMPARED

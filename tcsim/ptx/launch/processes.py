@@ -77,10 +77,11 @@ def run(launch: Launch) -> tuple[Grid, bool, int]:
     grid, count = Grid(launch), _count(launch)
     if count > 1:
         results = _in_processes(launch, grid.began, count)
-        if results is not None and all(grid.sums.take(own.sums) for own in results):
+        sums = Sums()
+        if results is not None and all(sums.take(own.sums) for own in results):
+            grid.sums = sums
             _merge(grid, results)
             return grid, True, count
-        grid = Grid(launch)
     return grid, grid.run(), 1
 
 
