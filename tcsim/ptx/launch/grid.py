@@ -39,8 +39,9 @@ MOST_THREADS = 4096
 """Of the blocks of one rank in a batch: with more of them registers leave the caches, and each costs more."""
 LEAST = 4
 """Clusters of a grid that runs in batches: a batch costs something by itself."""
-FIRST_WATCHED, GROWTH = 2, 4
-"""Clusters of the first batch where all are watched, and how many times more the next one may have: they may all do different things."""
+FIRST_WATCHED, GROWTH, GROWTH_ALIKE = 2, 4, 32
+"""Clusters of the first batch under the check, and how many times more the next one may have: they may all do different things; less likely
+where all so far have done the same."""
 MOST_DIFFERENT, ONE_IN = 8, 4
 """Under the check batches stop when more than 8 clusters, and more than one in four of those that have run, had to be watched; in grids of fewer
 than 64 clusters when more than one in eight of the whole grid had to be."""
@@ -170,7 +171,7 @@ class Grid:
         while not self.alone and (count := min(self._size, most, end - self.next)) > 1:
             try:
                 self._batched([self._blocks(self.next + own) for own in range(count)], independence)
-                self._size *= GROWTH
+                self._size *= GROWTH if len(self._judged) > 1 else GROWTH_ALIKE
             except Unbatchable as reason:
                 self.alone = f"{reason}"
             except Stop as stop:
