@@ -173,7 +173,7 @@ class Accesses:
                 which = left_there != before[now] if left_there.ndim == 1 else (left_there != before[now]).any(1)
                 if which.any():
                     self.threads.change(now[which])
-                left = np.setdiff1d(left, now, assume_unique=True)
+                left = left[~mask[left]]
             results.append(old)
         return results
 

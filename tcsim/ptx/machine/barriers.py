@@ -112,9 +112,12 @@ class Barriers:
         for fiber, _ in waiting:
             present |= fiber.mask
         used = self.counts[which]
-        counts = present + self.arrived[which] if which in self.arrived else present.astype(np.int64)
-        wanted = used // LANES if used.all() else np.where(used, used // LANES, self._warps_of(self.threads.alive))
-        done = (used >= 0) & (self._warps_of(counts) >= wanted)
+        if which not in self.arrived and not used.any():  # for all threads, and all of them wait
+            done = ~self.threads.blocks_in(self.threads.alive & ~present)
+        else:
+            counts = present + self.arrived.get(which, 0)
+            wanted = used // LANES if used.all() else np.where(used, used // LANES, self._warps_of(self.threads.alive))
+            done = (used >= 0) & (self._warps_of(counts) >= wanted)
         if not done.any():
             return
         released = self.threads.mask(True) if done.all() else self.threads.per_thread(done)
