@@ -63,31 +63,31 @@ _fma, _rint, _trunc, _floor = (
 
 
 @_njit
-def fma(a, b, c):
+def fma(a: Any, b: Any, c: Any) -> Any:
     """As `operations.fma`."""
     return _fma(a, b, c)
 
 
 @_njit
-def bits(x):
+def bits(x: Any) -> Any:
     """As `operations.bits`."""
     return np.int64(bits32(x))
 
 
 @_njit
-def number(code):
+def number(code: Any) -> Any:
     """As `operations.number`."""
     return f32_of(np.int32(code))
 
 
 @_njit
-def select(condition, a, b):
+def select(condition: Any, a: Any, b: Any) -> Any:
     """As `operations.select`."""
     return a if condition else b
 
 
 @_njit
-def _directed(a, b, toward_zero):
+def _directed(a: Any, b: Any, toward_zero: Any) -> Any:
     total = a + b
     near = np.float32(total)
     part = total - a
@@ -101,49 +101,49 @@ def _directed(a, b, toward_zero):
 
 
 @_njit
-def fma_down(a, b, c):
+def fma_down(a: Any, b: Any, c: Any) -> Any:
     """As `operations.fma_down`."""
     return _directed(np.float64(a) * np.float64(b), np.float64(c), False)
 
 
 @_njit
-def fma_to_zero(a, b, c):
+def fma_to_zero(a: Any, b: Any, c: Any) -> Any:
     """As `operations.fma_to_zero`."""
     return _directed(np.float64(a) * np.float64(b), np.float64(c), True)
 
 
 @_njit
-def add_to_zero(a, b):
+def add_to_zero(a: Any, b: Any) -> Any:
     """As `operations.add_to_zero`."""
     return _directed(np.float64(a), np.float64(b), True)
 
 
 @_njit
-def clipped(x):
+def clipped(x: Any) -> Any:
     """As `operations.clipped`."""
     return (x if x < _ONE else _ONE) if x > _ZERO else _ZERO
 
 
 @_njit
-def nearest(x):
+def nearest(x: Any) -> Any:
     """As `operations.nearest`."""
     return _rint(x)
 
 
 @_njit
-def whole(x):
+def whole(x: Any) -> Any:
     """As `operations.whole`."""
     return _trunc(x)
 
 
 @_njit
-def below(x):
+def below(x: Any) -> Any:
     """As `operations.below`."""
     return _floor(x)
 
 
 @_njit
-def integer(x):
+def integer(x: Any) -> Any:
     """As `operations.integer`."""
     if x != x:
         return np.int64(0)
@@ -151,49 +151,49 @@ def integer(x):
 
 
 @_njit
-def single(x):
+def single(x: Any) -> Any:
     """As `operations.single`."""
     return np.float32(x)
 
 
 @_njit
-def scaled_double(x, scale):
+def scaled_double(x: Any, scale: Any) -> Any:
     """As `operations.scaled_double`."""
     return np.float32(np.float64(x) * scale)
 
 
 @_njit
-def magnitude(x):
+def magnitude(x: Any) -> Any:
     """As `operations.magnitude`."""
     return abs(x)
 
 
 @_njit
-def with_sign(size, sign):
+def with_sign(size: Any, sign: Any) -> Any:
     """As `operations.with_sign`."""
     return f32_of(np.int32(bits32(size) & np.int32(0x7FFFFFFF) | bits32(sign) & np.int32(-0x80000000)))
 
 
 @_njit
-def root(x):
+def root(x: Any) -> Any:
     """As `operations.root`."""
     return np.sqrt(x)
 
 
 @_njit
-def quotient(a, b):
+def quotient(a: Any, b: Any) -> Any:
     """As `operations.quotient`."""
     return np.float32(a / b)
 
 
 @_njit
-def remainder_of_whole(x, y):
+def remainder_of_whole(x: Any, y: Any) -> Any:
     """As `operations.remainder_of_whole`."""
     return np.float32(np.fmod(np.float64(x), np.float64(y)))
 
 
 @_njit
-def remainder_of_nearest(x, y):
+def remainder_of_nearest(x: Any, y: Any) -> Any:
     """As `operations.remainder_of_nearest`."""
     size = abs(np.float64(y))
     rest = np.fmod(abs(np.float64(x)), size + size)
@@ -205,12 +205,12 @@ def remainder_of_nearest(x, y):
 
 
 @_njit
-def _sum(table, row, x, a0, a1, a2, bias):
+def _sum(table: Any, row: Any, x: Any, a0: Any, a1: Any, a2: Any, bias: Any) -> Any:
     return (table[row, 0] << a0) + (table[row, 1] * x << a1) + (np.int64(_SQUARES[x]) << a2) * table[row, 2] + bias
 
 
 @_njit
-def _packed(significand, exponent):
+def _packed(significand: Any, exponent: Any) -> Any:
     """As `tcsim.arithmetic.mufu` packs: below 2**-126 zero."""
     carried = significand >> 24
     biased = exponent + 127 + carried
@@ -222,7 +222,7 @@ def _packed(significand, exponent):
 
 
 @_njit
-def ex2(x):
+def ex2(x: Any) -> Any:
     """As `operations.ex2`."""
     code = bits(x)
     exponent, mantissa = code >> 23 & 255, code & 0x7FFFFF
@@ -245,7 +245,7 @@ def ex2(x):
 
 
 @_njit
-def rcp(x):
+def rcp(x: Any) -> Any:
     """As `operations.rcp`."""
     code = bits(x)
     sign = code & 0x80000000
@@ -259,7 +259,7 @@ def rcp(x):
 
 
 @_njit
-def rsqrt(x):
+def rsqrt(x: Any) -> Any:
     """As `operations.rsqrt`."""
     code = bits(x)
     exponent, mantissa = code >> 23 & 255, code & 0x7FFFFF
@@ -277,7 +277,7 @@ def rsqrt(x):
 
 
 @_njit
-def lg2(x):
+def lg2(x: Any) -> Any:
     """As `operations.lg2`."""
     code = bits(x)
     exponent, mantissa = code >> 23 & 255, code & 0x7FFFFF
@@ -302,7 +302,7 @@ def lg2(x):
 
 
 @_njit
-def horner(x, coefficients):
+def horner(x: Any, coefficients: Any) -> Any:
     """As `operations.horner`."""
     total = _fma(coefficients[0], x, coefficients[1])
     for i in range(2, len(coefficients)):
@@ -311,7 +311,7 @@ def horner(x, coefficients):
 
 
 @_njit
-def seldom(condition, function, otherwise, *operands):
+def seldom(condition: Any, function: Any, otherwise: Any, *operands: Any) -> Any:
     """As `operations.seldom`."""
     return function(*operands) if condition else otherwise
 
@@ -342,7 +342,7 @@ def loop(function: FunctionType, operands: int) -> Callable[..., None]:
     if operands == 1:
 
         @numba.njit(nogil=True, error_model="numpy")
-        def unary(out, first, last, x):
+        def unary(out: Any, first: Any, last: Any, x: Any) -> None:
             for i in range(first, last):
                 y = one(x[i])
                 out[i] = np.int32(0x7FFFFFFF) if y != y else bits32(y)
@@ -350,7 +350,7 @@ def loop(function: FunctionType, operands: int) -> Callable[..., None]:
         return unary
 
     @numba.njit(nogil=True, error_model="numpy")
-    def binary(out, first, last, x, y):
+    def binary(out: Any, first: Any, last: Any, x: Any, y: Any) -> None:
         for i in range(first, last):
             z = one(x[i], y[i])
             out[i] = np.int32(0x7FFFFFFF) if z != z else bits32(z)
