@@ -68,8 +68,8 @@ class Tensor:
 
     @property
     def skipped(self) -> int:
-        """The elements between an aligned address and the first one."""
-        return viewed(self.shape, self.view)[2]
+        """The elements between an aligned address and the first one of `array`."""
+        return viewed(self.shape, self.view)[2] + (self.view == "slice")
 
 
 def _tensors(case: Case) -> Iterator[Tensor]:

@@ -49,7 +49,7 @@ def division(it: Iteration, accumulators: int, vector: int, multiprocessors: int
     """The division for an iteration; `accumulators` and `vector` are the kernel's (vt0 and the elements of one load).
 
     >>> from tcsim.aten.iteration import iteration
-    >>> division(iteration((8, 1000), (1000, 1), (1,), 4), 4, 4)
+    >>> division(iteration((8, 1000), (1000, 1), (1,)), 4, 4)
     Division(width=64, height=8, blocks=1, x_reduces=True, y_reduces=False, vector=4, outputs=1, accumulators=4)
     """
     inputs, outputs = it.inputs, it.outputs

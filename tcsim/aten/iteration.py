@@ -17,7 +17,6 @@ class Iteration:
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     reduced: int
-    itemsize: int
     offset: int  # elements from a 16-byte boundary to the first one
 
     @property
@@ -31,14 +30,19 @@ class Iteration:
         return prod(self.shape[self.reduced :])
 
 
-def iteration(shape: tuple[int, ...], strides: tuple[int, ...], axes: tuple[int, ...], itemsize: int, offset: int = 0) -> Iteration:
-    """The order for an input of `shape` and `strides` (in elements), reduced over `axes` (none negative).
+@dataclass(frozen=True)
+class Arranged:
+    """A reduction's input: its iteration; its elements (outputs, inputs), each row in the order in which it is met; where each row starts; the result's shape."""
 
-    >>> iteration((4, 5, 6), (30, 6, 1), (1, 2), 4)
-    Iteration(shape=(30, 4), strides=(1, 30), reduced=1, itemsize=4, offset=0)
-    """
-    kept = [1 if d in axes else n for d, n in enumerate(shape)]
-    out = [0 if d in axes else prod(kept[d + 1 :]) for d in range(len(shape))]
+    iteration: Iteration
+    rows: npt.NDArray[Any]
+    starts: npt.NDArray[np.int64]
+    shape: tuple[int, ...]
+
+
+def ordered(shape: tuple[int, ...], strides: tuple[int, ...], axes: tuple[int, ...]) -> list[int]:
+    """The dimensions from the innermost one on: reduced ones first, each kind by stride (the result's, then the input's)."""
+    out = _strides_of_result(shape, axes)
     order = list(range(len(shape)))[::-1]
 
     def swap(a: int, b: int) -> int:
@@ -62,24 +66,40 @@ def iteration(shape: tuple[int, ...], strides: tuple[int, ...], axes: tuple[int,
                 at = before
             elif comparison < 0:
                 break
-    dims = [[shape[d], out[d], strides[d]] for d in order]
-    joined: list[list[int]] = dims[:1]
-    for size, o, s in dims[1:]:
-        last = joined[-1]
-        if 1 in (last[0], size) or (last[0] * last[1] == o and last[0] * last[2] == s):
-            joined[-1] = [last[0] * size, o, s] if last[0] == 1 else [last[0] * size, last[1], last[2]]
+    return order
+
+
+def _strides_of_result(shape: tuple[int, ...], axes: tuple[int, ...]) -> list[int]:
+    kept = [1 if d in axes else n for d, n in enumerate(shape)]
+    return [0 if d in axes else prod(kept[d + 1 :]) for d in range(len(shape))]
+
+
+def iteration(shape: tuple[int, ...], strides: tuple[int, ...], axes: tuple[int, ...], offset: int = 0) -> Iteration:
+    """The order for an input of `shape` and `strides` (in elements), reduced over `axes` (none negative).
+
+    >>> iteration((4, 5, 6), (30, 6, 1), (1, 2))
+    Iteration(shape=(30, 4), strides=(1, 30), reduced=1, offset=0)
+    """
+    out = _strides_of_result(shape, axes)
+    joined: list[tuple[int, int, int]] = []  # size, stride of the result, stride of the input
+    for size, o, s in ((shape[d], out[d], strides[d]) for d in ordered(shape, strides, axes)):
+        if joined and joined[-1][0] == 1:
+            joined[-1] = (size, o, s)
+        elif joined and (size == 1 or (joined[-1][0] * joined[-1][1] == o and joined[-1][0] * joined[-1][2] == s)):
+            joined[-1] = (joined[-1][0] * size, *joined[-1][1:])
         else:
-            joined.append([size, o, s])
-    sizes, outs, ins = zip(*joined, strict=True) if joined else ((), (), ())
-    return Iteration(tuple(sizes), tuple(ins), sum(o == 0 for o in outs), itemsize, offset)
+            joined.append((size, o, s))
+    return Iteration(tuple(n for n, _, _ in joined), tuple(s for _, _, s in joined), sum(o == 0 for _, o, _ in joined), offset)
 
 
-def arranged(x: npt.NDArray[Any], axes: tuple[int, ...]) -> tuple[Iteration, npt.NDArray[Any], tuple[int, ...]]:
-    """The iteration of an array; its elements as (outputs, inputs), both in C order of the axes left and reduced; the shape of the result."""
+def arranged(x: npt.NDArray[Any], axes: tuple[int, ...], misaligned: int = 0) -> Arranged:
+    """An array as a reduction over `axes` meets it."""
     strides = tuple(s // x.itemsize for s in x.strides)
-    it = iteration(x.shape, strides, axes, x.itemsize)
-    left = tuple(d for d in range(x.ndim) if d not in axes)
-    # the order in which one output's elements are met: reduced axes by stride, the innermost last
-    inner = sorted(axes, key=lambda d: (-abs(strides[d]), d))
+    left = [d for d in range(x.ndim) if d not in axes]
+    inner = [d for d in ordered(x.shape, strides, axes) if d in axes][::-1]
     shape = tuple(x.shape[d] for d in left)
-    return it, np.transpose(x, (*left, *inner)).reshape(prod(shape), prod(x.shape[d] for d in inner)), shape
+    starts = np.zeros(shape, np.int64)
+    for at, d in enumerate(left):
+        starts += (np.arange(x.shape[d]) * strides[d]).reshape(-1, *(1,) * (len(left) - at - 1))
+    rows = np.transpose(x, (*left, *inner)).reshape(prod(shape), prod(x.shape[d] for d in inner))
+    return Arranged(iteration(x.shape, strides, axes, misaligned), rows, starts.reshape(-1) + misaligned, shape)

@@ -20,6 +20,12 @@ def _f(code: int) -> np.float32:
     return np.uint32(code).view(np.float32)
 
 
+def rounded(x: F32, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """x in another float type, to nearest even."""
+    with np.errstate(all="ignore"):
+        return x.astype(dtype)
+
+
 def fma(a: npt.ArrayLike, b: npt.ArrayLike, c: npt.ArrayLike) -> F32:
     """a * b + c with one rounding, on arrays of float32.
 

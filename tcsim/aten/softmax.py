@@ -14,6 +14,7 @@ from tcsim.aten.single import F32, FLOATS, exp, log
 Array = npt.NDArray[Any]
 
 LONGEST_OF_A_WARP = 2048
+LONGEST_WIDENED = 1024  # of a warp that reads float16 and writes float32
 THREADS = 1024
 REGISTERS = 9  # elements of one thread that stay in registers
 SHARED_MEMORY = 48 * 1024
@@ -80,11 +81,11 @@ def _shifted_sum(e: F32, vector: int, shift: int) -> F32:
     return _block_sum(_vector_sum(e[:, THREADS - shift :], vector, np.zeros_like(first) + first))
 
 
-def _row_sum(e: F32, itemsize: int, misaligned: int) -> F32:
-    """The sum of exponentials of rows (rows, n), n > 2,048."""
+def _row_sum(e: F32, itemsize: int, misaligned: int, widens: bool) -> F32:
+    """The sum of exponentials of rows (rows, n) that are too long for a warp; widens: whether float16 becomes float32."""
     rows, n = e.shape
     vector = 16 // itemsize
-    if -(-n // THREADS) <= REGISTERS:
+    if -(-n // THREADS) <= REGISTERS and not widens:
         return _strided_sum(e)
     if misaligned == 0 and n % vector == 0 and n < (SHARED_MEMORY - 128) // itemsize:
         return _shared_sum(e, vector)
@@ -109,6 +110,9 @@ def _column_sum(e: F32) -> F32:
 
 def _computed(x: Array, dim: int, finish: Callable[[F32, F32, F32], F32], out: str | None, misaligned: int) -> Array:
     dtype = x.dtype if out is None else FLOATS[out]
+    widens = x.dtype == np.float16 and dtype == np.float32
+    if x.dtype != dtype and not widens:
+        x, misaligned = x.astype(dtype), 0
     dim %= max(x.ndim, 1)
     n, inner = (x.shape[dim] if x.ndim else 1), prod(x.shape[dim + 1 :])
     if x.size == 0:
@@ -119,10 +123,10 @@ def _computed(x: Array, dim: int, finish: Callable[[F32, F32, F32], F32], out: s
         e = exp(shifted)
         if inner > 1:
             total = _column_sum(e)
-        elif n <= LONGEST_OF_A_WARP:
+        elif n <= (LONGEST_WIDENED if widens else LONGEST_OF_A_WARP):
             total = _warp_sum(e[:, :, 0])[:, None]
         else:
-            total = _row_sum(e[:, :, 0], x.itemsize, misaligned if x.flags.c_contiguous else 0)[:, None]
+            total = _row_sum(e[:, :, 0], x.itemsize, misaligned if x.flags.c_contiguous else 0, widens)[:, None]
         return finish(shifted, e, total[:, None]).astype(dtype).reshape(x.shape)
 
 
