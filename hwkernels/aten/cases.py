@@ -55,11 +55,16 @@ class Tensor:
     view: str
     kind: str
     seed: int
+    mirrored: int = 0  # 1, -1: the second half of the last axis but one repeats the first, or its negative
 
     @property
     def memory(self) -> NDArray[np.generic]:
         """The numbers as they lie in memory, without the elements skipped at the front."""
-        return numbers(viewed(self.shape, self.view)[0], self.seed, self.kind, self.dtype)
+        memory = numbers(viewed(self.shape, self.view)[0], self.seed, self.kind, self.dtype)
+        if self.mirrored:
+            half = self.shape[-2] // 2
+            memory[..., half : 2 * half, :] = memory[..., :half, :] * np.asarray(self.mirrored, memory.dtype)
+        return memory
 
     @property
     def array(self) -> NDArray[np.generic]:
@@ -75,14 +80,14 @@ class Tensor:
 def _tensors(case: Case) -> Iterator[Tensor]:
     seed, o = case.seed, case.options
 
-    def tensor(name: str, shape: tuple[int, ...], number: int, view: str = "contiguous", kind: str = "normal", dtype: str = case.dtype) -> Tensor:
-        return Tensor(name, dtype, shape, view, kind, (seed + number * 0xD1B54A32D192ED03) % 2**64)
+    def tensor(name: str, shape: tuple[int, ...], number: int, view: str = "contiguous", kind: str = "normal", dtype: str = case.dtype, mirrored: int = 0) -> Tensor:
+        return Tensor(name, dtype, shape, view, kind, (seed + number * 0xD1B54A32D192ED03) % 2**64, mirrored)
 
     if case.op == "attention":
         b, h, g, m, n, d = (o[name] for name in ("batch", "heads", "groups", "queries", "keys", "size"))
         yield tensor("q", (b, h, m, d), 0, case.view, case.kind)
-        yield tensor("k", (b, g, n, d), 1, case.view, case.kind)
-        yield tensor("v", (b, g, n, d), 2, case.view)
+        yield tensor("k", (b, g, n, d), 1, case.view, case.kind, mirrored=o.get("mirrored", 0))
+        yield tensor("v", (b, g, n, d), 2, case.view, mirrored=-o.get("mirrored", 0))
         if o.get("mask") == "bool":
             yield tensor("mask", (b, 1, m, n), 3, dtype="bool")
         elif o.get("mask") == "added":
@@ -161,6 +166,7 @@ def reductions() -> Iterator[Case]:
         yield from _each("cumsum", shape, dim=dim)
     for shape in ((4, 0), (0, 4), (0,)):
         yield from _each("sum", shape, dim=(-1,))
+        yield from _each("mean", shape, dim=(-1,))
 
 
 def softmaxes() -> Iterator[Case]:
@@ -270,7 +276,39 @@ def attentions() -> Iterator[Case]:
             yield from _attention(("f32",), (1, 2, 2, length, length, size), ("default", "math", "efficient"), causal=True)
 
 
-GROUPS = {"reductions": reductions, "softmaxes": softmaxes, "normalisations": normalisations, "embeddings": embeddings, "attentions": attentions}
+def _wide(batch: int, heads: int, groups: int, queries: int, keys: int, size: int, dtypes: tuple[str, ...] = ("bf16", "f16"), backends: tuple[str, ...] = ("default",), **options: Any) -> Iterator[Case]:
+    yield from _attention(dtypes, (batch, heads, groups, queries, keys, size), backends, **{"causal": False, **options})
+
+
+def decodings() -> Iterator[Case]:
+    """scaled_dot_product_attention of one query (a decoder's step) and the choice of a kernel; mirrored values cancel, so that every rounding shows."""
+    for size in (64, 128):
+        for keys in (18, 31, 32, 33, 63, 65, 255, 256, 257, 258, 300, 384, 385, 511, 512, 520, 640, 777, 900, 1023, 1024, 1100, 1535, 1536, 2000, 2048, 2049, 3000, 4000, 4096, 4097, 6000, 8192):
+            for heads, groups in ((32, 32), (32, 8)):
+                yield from _wide(1, heads, groups, 1, keys, size)
+        for batch, heads, groups in ((1, 1, 1), (1, 8, 8), (1, 32, 8), (16, 32, 8), (64, 8, 8), (1, 12, 12), (8, 32, 32)):
+            for keys in (257, 1000, 2048, 4096)[: 4 if batch == 1 else 2]:
+                yield from _wide(batch, heads, groups, 1, keys, size)
+        for keys in (64, 128, 200, 256, 260, 512, 514, 1000, 1024, 1040, 2048, 4096):
+            yield from _wide(1, 16, 16, 1, keys, size, mirrored=1)
+            yield from _wide(1, 16, 16, 40, keys, size, backends=("default", "flash", "efficient"), mirrored=1)
+        yield from _wide(1, 4, 4, 40, 260, size, backends=("math",), mirrored=1)
+        for keys in (300, 600, 1100, 4096):
+            for mask in ("bool", "added"):
+                yield from _wide(2, 8, 8, 1, keys, size, mask=mask)
+                yield from _wide(2, 8, 2, 1, keys, size, mask=mask)
+        for queries, keys in ((2, 2), (2, 300), (2, 1000), (3, 64), (4, 1000), (8, 4096), (1, 1)):
+            yield from _wide(1, 8, 2, queries, keys, size)
+            yield from _wide(1, 8, 8, queries, keys, size, causal=True)
+        for keys in (2, 33, 300, 1000):
+            yield from _wide(1, 8, 2, 1, keys, size, causal=True)
+    for size in (8, 16, 32, 40, 48, 72, 112, 136, 160, 192, 224, 256, 36, 60):
+        for queries, keys in ((1, 100), (1, 600), (50, 50)):
+            yield from _wide(1, 4, 4, queries, keys, size, ("bf16", "f16") if size in (32, 160, 256) else ("bf16",))
+            yield from _wide(1, 4, 4, queries, keys, size, ("bf16",), causal=queries > 1, mask=None if queries > 1 else "bool")
+
+
+GROUPS = {"reductions": reductions, "softmaxes": softmaxes, "normalisations": normalisations, "embeddings": embeddings, "attentions": attentions, "decodings": decodings}
 
 
 def cases(group: str | None = None) -> list[Case]:

@@ -16,14 +16,15 @@ from numpy.typing import NDArray
 from hwkernels.aten.cases import GROUPS, Case, Tensor, cases
 from hwkernels.aten.inputs import viewed
 
-LIMITS = {"reductions": 16384, "attentions": 6144}
+LIMITS = {"reductions": 16384, "attentions": 6144, "decodings": 16384}
 
 
 def _to_torch(torch: Any, tensor: Tensor, device: str) -> Any:
     shape, view, skipped = viewed(tensor.shape, tensor.view)
     memory = np.ascontiguousarray(tensor.memory)
     types = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16, "i64": torch.int64, "bool": torch.bool}
-    flat = torch.from_numpy(memory.reshape(-1).view(np.uint8).copy()).view(types[tensor.dtype])
+    codes = {"f32": np.int32, "bf16": np.int16, "f16": np.int16}
+    flat = torch.from_numpy(memory.reshape(-1).view(codes.get(tensor.dtype, memory.dtype)).copy()).view(types[tensor.dtype])
     buffer = torch.zeros(flat.numel() + skipped, dtype=types[tensor.dtype], device=device)
     buffer[skipped:] = flat.to(device)
     return view(buffer[skipped:].view(shape))
