@@ -28,7 +28,7 @@ def _added(x: F32, axis: int) -> F32:
     return total
 
 
-def _halves(x: F32) -> F32:
+def halves(x: F32) -> F32:
     """The sum along the last axis, a power of two long: the first half with the second, until one is left."""
     while (n := x.shape[-1]) > 1:
         x = x[..., : n // 2] + x[..., n // 2 :]
@@ -42,12 +42,12 @@ def _padded(x: F32, width: int) -> F32:
 def _warp_sum(e: F32) -> F32:
     """Lane l adds l, l + 32, ...; then lanes 16, 8, 4, 2, 1 apart. Fewer lanes for rows of fewer than 32."""
     lanes = min(32, 1 << max(e.shape[-1] - 1, 0).bit_length())
-    return _halves(_added(_padded(e, lanes).reshape(len(e), -1, lanes), 1))
+    return halves(_added(_padded(e, lanes).reshape(len(e), -1, lanes), 1))
 
 
 def _block_sum(threads: F32) -> F32:
     """The sums of 1,024 threads: within each warp, then of the warps."""
-    return _halves(_halves(threads.reshape(len(threads), -1, 32)))
+    return halves(halves(threads.reshape(len(threads), -1, 32)))
 
 
 def _strided_sum(e: F32) -> F32:
@@ -105,7 +105,7 @@ def _column_sum(e: F32) -> F32:
             threads *= 2
         threads //= 2
     e = np.moveaxis(e, 1, 2)
-    return _halves(_added(_padded(e, threads).reshape(outer, inner, -1, threads), 2))
+    return halves(_added(_padded(e, threads).reshape(outer, inner, -1, threads), 2))
 
 
 def _computed(x: Array, dim: int, finish: Callable[[F32, F32, F32], F32], out: str | None, misaligned: int) -> Array:
