@@ -15,15 +15,17 @@ from tcsim.aten.single import rounded
 Array = npt.NDArray[Any]
 
 
-def backend_of(q: Array, k: Array) -> str:
-    """The backend that torch takes by itself on an H200: cuDNN, or flash where one query meets one key, or efficient for float32.
+def backend_of(q: Array, k: Array, masked: bool = False) -> str:
+    """The backend that torch takes by itself on an H200: cuDNN; flash where one query meets one key or D is no multiple of 8; efficient for float32.
 
     >>> backend_of(np.zeros((1, 2, 1, 64), np.float16), np.zeros((1, 2, 9, 64), np.float16))
     'cudnn'
     """
     if q.dtype == np.float32:
         return "efficient"
-    return "flash" if q.shape[-2] == k.shape[-2] == 1 else "cudnn"
+    if q.shape[-1] % 8 == 0 and not q.shape[-2] == k.shape[-2] == 1:
+        return "cudnn"
+    return "math" if masked else "flash"
 
 
 def scaled_dot_product_attention(
@@ -43,7 +45,7 @@ def scaled_dot_product_attention(
     """
     batch, heads, m, size = q.shape
     groups, n = k.shape[1:3]
-    name = backend_of(q, k) if backend == "default" else backend
+    name = backend_of(q, k, mask is not None) if backend == "default" else backend
     double = 1 / sqrt(size) if scale is None else scale
     share = heads // groups
     flat = [np.repeat(x, share if x is not q else 1, axis=1).reshape(batch * heads, -1, size) for x in (q, k, v)]
@@ -56,7 +58,7 @@ def scaled_dot_product_attention(
         raise NotImplementedError("float32 attention by the backend efficient: products of three tf32 terms; modelled: bfloat16, float16")
     with np.errstate(all="ignore"):
         if name == "cudnn":
-            y = cudnn.attention(call)
+            y = cudnn.attention(call, batch * groups)
         elif name == "flash":
             if bias is not None:
                 raise NotImplementedError("flash attention takes no mask; modelled with one: cudnn, efficient, math")
