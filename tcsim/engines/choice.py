@@ -98,6 +98,11 @@ def using(engine: str | Engine | None) -> Iterator[None]:
         _asked.reset(before)
 
 
+def asked() -> str | Engine | None:
+    """The engine of `using`, or that of the environment variable TCSIM_ENGINE; None: the choice is automatic."""
+    return _asked.get() or os.environ.get("TCSIM_ENGINE") or None
+
+
 def multiply(work: Work, matrices: Matrices, order: Sequence[int] = (0,), engine: str | Engine | None = None) -> Codes:
     """D (T, M, N) of the instructions along K in this order, by the engine, that of `using`, that of TCSIM_ENGINE, or a choice.
 
@@ -117,9 +122,9 @@ def _by_one(
     work: Work, given: Matrices | Stored, products: int, engine: str | Engine | None, run: Callable[[Engine], Codes]
 ) -> Codes:
     """The result of an engine: of the one that is asked for, or of the first that works."""
-    asked = engine if engine is not None else _asked.get() or os.environ.get("TCSIM_ENGINE") or None
-    if asked is not None:
-        found = asked if isinstance(asked, Engine) else find(asked)
+    wanted = engine if engine is not None else asked()
+    if wanted is not None:
+        found = wanted if isinstance(wanted, Engine) else find(wanted)
         why_not = found.missing() or found.takes(work)
         if why_not:
             raise EngineError(

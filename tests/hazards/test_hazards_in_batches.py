@@ -13,9 +13,15 @@ import numpy as np
 import pytest
 
 import tcsim
+from tcsim.model.effects import Access, GroupOp, Outcome, Resource, Signal
 from tcsim.ptx import Limits, Memory, Run, parse
 from tcsim.ptx.check.digest import Digest, code_of
+from tcsim.ptx.check.traces import Traces
 from tcsim.ptx.launch.grid import Grid
+from tcsim.ptx.machine.batch import Batch
+from tcsim.ptx.machine.events import EVENTS, Events
+from tcsim.ptx.machine.faults import Unbatchable
+from tcsim.ptx.machine.flights import Tracker
 from tests.hazards import kernels, kernels_global, kernels_lanes, kernels_mbarriers, kernels_tensor, kernels_tiles
 from tests.hazards.bugs.table import BUGS
 from tests.hazards.kernels import SOURCE, Kernel
@@ -148,6 +154,7 @@ PIECE = "shl.b32 %r7, %r0, 4; add.u32 %r7, %r7, %r1; mul.wide.u32 %rd5, %r0, 16;
 GENERIC = "mov.u64 %rd5, smem; cvta.shared.u64 %rd5, %rd5; mul.wide.u32 %rd6, %r0, 4; add.s64 %rd5, %rd5, %rd6; add.s64 %rd7, %rd2, %rd6;"
 CASES: dict[str, tuple[str, int]] = {
     "which block touches global memory, where nothing else is noted": (f"bar.sync 0; {SPUN.replace('NAME', 'A')} setp.eq.u32 %p2, %r31, 0; @%p9 setp.eq.u32 %p2, %r31, 1; @%p2 ld.global.u32 %r5, [%rd1]; {SPUN.replace('NAME', 'B')} setp.eq.u32 %p2, %r31, 0; @%p2 bra F;\n bar.sync 0; bra E;\n F: bar.sync 0;\n E: barrier.cluster.arrive; barrier.cluster.wait;", 2),
+    "what the block itself changes behind it": ("ld.global.u32 %r5, [%rd2+64]; bar.sync 0; st.global.u32 [%rd2+64], 7; setp.ne.u32 %p3, %r5, 7; @%p3 bra F; st.shared.u32 [%r3], %r0; ld.shared.u32 %r6, [%r4]; F:", 1),
     "a membar of nobody": ("st.shared.u32 [%r3], %r0; bar.sync 0; @%p9 membar.cta; bar.sync 0;", 1),
     "an arrival of nobody": ("st.shared.u32 [%r3], %r0; @%p9 barrier.cluster.arrive; bar.sync 0;", 1),
     "a tensor map that lies wrong": ("mov.u64 %rd5, %rd1; @%p9 add.s64 %rd5, %rd1, 32; @%p1 prefetch.tensormap [%rd5];", 1),
@@ -232,3 +239,67 @@ def test_each_thread_has_a_digest_of_its_own() -> None:
     digest = Digest(cast(Any, SimpleNamespace(blocks=[block], phase=np.zeros(threads))))
     digest.mask(code_of("mask"), block, masks.reshape(-1))
     assert len(set(digest.sums.tolist())) == threads
+
+
+def heard(monkeypatch: pytest.MonkeyPatch) -> tuple[Batch, dict[str, set[str]]]:
+    """A batch of two blocks that is about to run; and the events that those who watch hear of, by their names."""
+    found, names = list[Batch](), dict[str, set[str]]()
+    subscribe = Events.subscribe
+
+    def noted(events: Events, observer: Any) -> None:
+        before = {name: len(vars(events)[name]) for name in EVENTS}
+        subscribe(events, observer)
+        names[type(observer).__name__] = {name for name in EVENTS if len(vars(events)[name]) > before[name]}
+
+    def kept(batch: Batch, spend: Any) -> None:
+        found.append(batch)
+        raise Unbatchable("a test")
+
+    monkeypatch.setattr(Events, "subscribe", noted)
+    monkeypatch.setattr(Batch, "run", kept)
+    told(parse(f"{HEAD} ret;\n}}\n"), 64, "late", ONE)
+    return found[0], names
+
+
+def test_each_event_changes_the_digest_of_its_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of everything that the check hears of, with anything that is different another number."""
+    batch, names = heard(monkeypatch)
+    (block,), width = batch.blocks, batch.blocks[0].threads.width
+    block.barriers.counts[1] = np.zeros(len(batch.phase), np.int64)
+    mask = np.arange(block.threads.count) // width == 1
+    fewer, threads = mask & (np.arange(block.threads.count) % width > 0), np.flatnonzero(mask)
+    fiber, two = np.full(len(mask), 3), frozenset({1, 2})
+    at = Access("shared", np.array([64]), 8)
+    signals = [Signal(cast(Any, kind), at, np.array([1])) for kind in ("arrive", "expect_tx")]
+    flights = [SimpleNamespace(bound=bound, block=block, threads=threads, groups=threads * 0) for bound in (1, 2)]
+    trackers = [Tracker((own,), block, threads, left) for own, left in zip(signals, (1, 2), strict=True)]
+    resources = [Resource("tmem", 0, columns) for columns in (32, 64)]
+    rows: dict[str, list[tuple[Any, ...]]] = {
+        "incomplete": [(block, 1, threads), (block, 1, threads[1:]), (block, 2, threads)],
+        "fetching": [(own,) for own in flights],
+        "grouped": [(block, GroupOp("bulk", "wait", left), threads) for left in (0, 1)] + [(block, GroupOp("bulk", "commit"), threads)],
+        "tracking": [(own, "bulk") for own in trackers] + [(trackers[0], "wgmma")],
+        "following": [(trackers[0],), (replace(trackers[0], threads=threads[1:]),)],
+        "needed": [(block, two, mask), (block, two, fewer), (block, frozenset({1}), mask)],
+        "touched": [(block, two, two, mask), (block, two, two, fewer), (block, frozenset(), two, mask), (block, two, frozenset(), mask)],
+        "signalled": [(block, own, key, 1, before, 9, threads) for own, key, before in ((signals[0], 64, 8), (signals[1], 64, 8), (signals[0], 72, 8), (signals[0], 64, 7))],
+        "arrived": [(block, "cta", 1, mask), (block, "cta", 1, fewer), (block, "cluster", 0, mask)],
+        "passed": [(block, "cta", 1, mask), (block, "cta", 1, fewer), (block, "cta", 2, mask)],
+        "met": [(block, mask, fiber), (block, fewer, fiber), (block, mask, fiber + 1)],
+        "exchanged": [(block, mask), (block, fewer)],
+        "fenced": [(block, mask), (block, fewer)],
+        "granted": [(block, own, None, threads) for own in resources] + [(block, resources[0], Outcome(signals=(signals[0],)), threads)],
+        "exited": [(block, mask), (block, fewer)],
+    }  # fmt: skip
+    elsewhere = {"accessed", "performed", "issued", "landing"}  # compared above with the check itself
+    closing = {"landed", "followed", "given", "ended"}  # each comes where its own beginning says
+    assert names["Checker"] - closing <= names["Traces"] == rows.keys() | elsewhere
+    sums = []
+    for name, given in rows.items():
+        for each in given:
+            traces = Traces(batch)
+            with np.errstate(over="ignore"):  # as a grid runs
+                getattr(traces, name)(*each)
+            assert np.flatnonzero(traces.digest.sums).tolist() == [1], name
+            sums.append(int(traces.digest.sums[1]))
+    assert len(set(sums)) == len(sums) == 42

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from tcsim.ptx.check.intervals import Doubtful, Intervals
 from tcsim.ptx.check.rules.dependents import Ledger
 from tcsim.ptx.check.traces import Traces
 from tcsim.ptx.compile.compiled import SOURCE_NAME, Compiled
@@ -39,8 +40,9 @@ MOST_THREADS = 4096
 """Of the blocks of one rank in a batch: with more of them registers leave the caches, and each costs more."""
 LEAST = 4
 """Clusters of a grid that runs in batches: a batch costs something by itself."""
-FIRST_WATCHED, GROWTH = 2, 4
-"""Clusters of the first batch where all are watched, and how many times more the next one may have: they may all do different things."""
+FIRST_WATCHED, GROWTH, GROWTH_ALIKE = 2, 4, 32
+"""Clusters of the first batch under the check, and how many times more the next one may have: they may all do different things; less likely
+where all so far have done the same."""
 MOST_DIFFERENT, ONE_IN = 8, 4
 """Under the check batches stop when more than 8 clusters, and more than one in four of those that have run, had to be watched; in grids of fewer
 than 64 clusters when more than one in eight of the whole grid had to be."""
@@ -106,6 +108,10 @@ class Grid:
         self.batch = 1  # the most blocks that ran at once as one batch
         # By the digest of clusters: the one that was watched, and what was wrong with it.
         self._judged: dict[int, tuple[list[Shape], list[Hazard]]] = {}
+        self._tracing: list[type[Traces]] = [
+            Traces,
+            Intervals,
+        ]  # how they are compared: the first, and what may come next
         self.alone = ""  # why blocks ran one after the other; empty if all ran in batches
 
     def run(self) -> bool:
@@ -169,8 +175,9 @@ class Grid:
         independence, most = Independence(launch.memory, launch.limits.memory), self._batch_size()
         while not self.alone and (count := min(self._size, most, end - self.next)) > 1:
             try:
+                before = len(self._judged)
                 self._batched([self._blocks(self.next + own) for own in range(count)], independence)
-                self._size *= GROWTH
+                self._size *= GROWTH if len(self._judged) > before + 1 else GROWTH_ALIKE
             except Unbatchable as reason:
                 self.alone = f"{reason}"
             except Stop as stop:
@@ -208,7 +215,7 @@ class Grid:
                 independence.begin()
                 trial = launch.alike and len(clusters) <= MOST_DIFFERENT
                 batch = Batch(self._setup(sums, self.plain), clusters, independence, trial)
-                traces = Traces(batch) if launch.alike else None
+                traces = self._tracing[0](batch) if launch.alike else None
                 if traces is not None:
                     batch.events.subscribe(traces)
                 with stopped_by_exceptions():
@@ -218,7 +225,9 @@ class Grid:
                 if traces is not None:
                     self._judge(clusters, traces.digest.sums.tolist(), independence)
                 break
-            except ReadBefore:
+            except (ReadBefore, Doubtful) as reason:
+                if isinstance(reason, Doubtful):
+                    self._tracing = [Traces]
                 self.instructions, sums = instructions, Sums()
                 independence.end(undo=True)
             except (Unbatchable, Stop):
@@ -250,6 +259,8 @@ class Grid:
                 each if each.block is None else replace(each, block=indices[rank[cast(Shape, tuple(each.block))]])
                 for each in hazards
             ]
+        if len(self._judged) > 1:
+            self._tracing = self._tracing[-1:]
         few = min(MOST_DIFFERENT, self.launch.shape.clusters // (2 * ONE_IN))
         if len(self._judged) - 1 > max(few, (self.ended + len(clusters)) // ONE_IN):
             self.alone = "blocks do different things, and each has to be watched"

@@ -26,8 +26,8 @@ from tcsim.ptx.machine.setup import Setup
 _ALONE = 10  # to execute a basic block in a block that runs alone, its instructions apart
 _TOGETHER = 25  # the same in a batch
 _PARTED = 50  # more in a batch whose blocks are at different places
-_EACH = 1.5  # for an instruction
-_MASKED = 1024  # threads of a batch for which an instruction takes as long again
+_EACH = 10  # for an instruction
+_MASKED = 4096  # threads of a batch for which an instruction takes as long again
 _MOST_LOST, _PART_LOST = 1000, 10
 """A batch is given up once it has taken longer than its blocks would have taken alone, by this time and by one part in ten of theirs."""
 
