@@ -10,6 +10,7 @@
     conv(x, filters, instruction=)     a convolution as an implicit GEMM
     diagnose(instruction, ...)         from a wrong result to the mistake that explains it
     explain(a, b, observed)            from a library's product to the instruction and the order of summation that give its bits
+    plan(op, m=, n=, k=, gpu=)         the order in which a library sums a product on a GPU
     encode, decode, quantize           numbers to codes of a format, and back
     TensorMap, MatrixDescriptor, InstructionDescriptor, Swizzle, Layout, MBarrier, TensorMemory
 
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from tcsim.numbers.codec import as_codes, decode, encode
     from tcsim.numbers.formats import FORMATS, Format, format
     from tcsim.numbers.quantize import dequantize_mx, dequantize_nvfp4, quantize, quantize_mx, quantize_nvfp4
+    from tcsim.plans import Plan, PlanError, plan
     from tcsim.search import find
     from tcsim.tma.map import TensorMap
 
@@ -57,9 +59,9 @@ __version__ = "0.1.0"
 __all__ = [
     "ARCHS", "FORMATS", "TARGETS", "BankConflicts", "Diagnosis", "Evidence", "Explanation", "Format", "FormatError",
     "FragmentLayout", "Instruction", "InstructionDescriptor", "InstructionError", "Layout", "MBarrier",
-    "MatrixDescriptor", "OperandError", "Swizzle", "TargetError", "TcsimError", "TensorMap", "TensorMemory",
+    "MatrixDescriptor", "OperandError", "Plan", "PlanError", "Swizzle", "TargetError", "TcsimError", "TensorMap", "TensorMemory",
     "as_codes", "bank_conflicts", "conv", "decode", "dequantize_mx", "dequantize_nvfp4", "diagnose", "encode", "explain", "find",
-    "format", "gemm", "instruction", "quantize", "quantize_mx", "quantize_nvfp4",
+    "format", "gemm", "instruction", "plan", "quantize", "quantize_mx", "quantize_nvfp4",
 ]  # fmt: skip
 
 _WHERE = MappingProxyType(
@@ -82,6 +84,7 @@ _WHERE = MappingProxyType(
             "tcsim.numbers.codec": "as_codes decode encode",
             "tcsim.numbers.formats": "FORMATS Format format",
             "tcsim.numbers.quantize": "dequantize_mx dequantize_nvfp4 quantize quantize_mx quantize_nvfp4",
+            "tcsim.plans": "Plan PlanError plan",
             "tcsim.search": "find",
             "tcsim.tma.map": "TensorMap",
         }.items()

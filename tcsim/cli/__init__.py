@@ -11,7 +11,7 @@ NEEDED = ("typer", "rich")
 COLLECT_AFTER = 50_000
 """Objects made before Python looks for garbage among them. What a lookup makes it keeps: looking costs a twentieth of it."""
 LOOK_UPS = frozenset(
-    ["list", "show", "where", "what", "map", "picture", "inputs", "descriptor", "idesc", "tensormap", "tmem", "swizzle", "mbarrier", "number"]
+    ["list", "show", "where", "what", "map", "picture", "inputs", "descriptor", "idesc", "tensormap", "tmem", "swizzle", "mbarrier", "number", "plan"]
 )  # fmt: skip
 """Subcommands that multiply no large matrices: they do without the threads of NumPy's BLAS, which take 50 ms to start."""
 MISSING = (

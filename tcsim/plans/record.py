@@ -1,0 +1,151 @@
+"""Types of plans: what was asked, what is summed in which order, how that is known, and on which machine it was recorded."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from functools import cache
+from typing import Any, NamedTuple
+
+from tcsim.core.errors import TcsimError, listing
+from tcsim.plans.packed import Table, read
+
+RECORDED = {"h200": "h200.plans.xz"}
+"""The GPUs with a table, and the file in this package."""
+
+
+class PlanError(TcsimError):
+    """A product without a plan: unknown names, shapes or GPUs, damaged data, or only an assumption where none is accepted."""
+
+
+class Kind(NamedTuple):
+    """What is looked up: one call of a library with one choice of types and layouts."""
+
+    call: str  # mm, addmm, bmm, scaled, scaled_row, int_mm
+    format: str
+    out: str
+    layout: str  # of w and x as cuBLAS sees them: TN is x @ w.T, NN is x @ w
+    fast: bool
+
+    @property
+    def key(self) -> str:
+        """As tables spell it."""
+        return f"{self.call} {self.format} {self.out} {self.layout} {int(self.fast)}"
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The machine on which a table was recorded."""
+
+    gpu: str
+    arch: str
+    torch: str
+    cuda: str
+    cublaslt: str
+    driver: str
+    workspace: int  # bytes that cuBLAS may use; another size may change the plan
+    shapes: int  # recorded
+    compared: int  # products of which every output was compared with the plan
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields by name."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The order of summation of one product.
+
+    K is cut into `split` chunks of `chunk` elements, the last perhaps shorter. Each chunk is one chain: every step of the instruction takes the previous
+    result as its accumulator, from zero. Chunks are added in f32 in ascending order; then scales, bias, and one rounding to `out`.
+    """
+
+    op: str
+    m: int
+    n: int
+    k: int
+    batch: int
+    kind: Kind
+    bias: bool
+    gpu: str
+    arch: str
+    instruction: str | None  # None: the kernel's order of summation is not modelled
+    split: int
+    chunk: int
+    promotion: int  # elements of k after which a chain's sum is added to an f32 accumulator; 0: never
+    source: str  # "table", "rule" or "assumed"
+    kernel: str  # the family of the kernel; empty where it is assumed
+    reason: str
+
+    @property
+    def format(self) -> str:
+        """The format of the operands."""
+        return self.kind.format
+
+    @property
+    def out(self) -> str:
+        """The format of the result."""
+        return self.kind.out
+
+    @property
+    def modelled(self) -> bool:
+        """Whether `product` can compute it."""
+        return self.instruction is not None
+
+    @property
+    def chunks(self) -> tuple[tuple[int, int], ...]:
+        """The first element of each chunk along K, and the one behind its last."""
+        return tuple((start, min(start + self.chunk, self.k)) for start in range(0, self.k, max(self.chunk, 1)))
+
+    def __str__(self) -> str:
+        shape = f"{self.m}x{self.n}x{self.k}" + (f", batch {self.batch}" if self.batch > 1 else "")
+        title = f"{self.op} {shape}, {self.format} to {self.out}, on {self.gpu}"
+        if not self.modelled:
+            return f"{title}: not modelled ({self.reason})"
+        order = "one chain" if self.split == 1 else f"{self.split} chunks of {self.chunk}, added in f32 in ascending order"
+        return f"{title}: {order} of {self.instruction} ({self.source})"
+
+    def as_dict(self) -> dict[str, Any]:
+        """What JSON holds."""
+        return {
+            "op": self.op, "m": self.m, "n": self.n, "k": self.k, "batch": self.batch, "format": self.format, "out": self.out, "layout": self.kind.layout,
+            "bias": self.bias, "fast": self.kind.fast, "gpu": self.gpu, "arch": self.arch, "modelled": self.modelled, "instruction": self.instruction,
+            "split": self.split, "chunk": self.chunk, "promotion": self.promotion, "source": self.source, "kernel": self.kernel, "reason": self.reason,
+        }  # fmt: skip
+
+
+@cache
+def table(gpu: str) -> Table:
+    """The recorded plans of a GPU, read at their first use.
+
+    Raises PlanError if the file is missing or damaged, or the GPU has none.
+    """
+    if gpu not in RECORDED:
+        raise PlanError(f"no recorded plans of {gpu!r}; valid: {listing(RECORDED)}")
+    try:
+        return read(RECORDED[gpu])
+    except (OSError, ValueError, KeyError, EOFError, TypeError) as error:
+        raise PlanError(f"the recorded plans of {gpu} ({RECORDED[gpu]} in tcsim.plans) are damaged: {error}; install tcsim again") from None
+
+
+def profile(gpu: str) -> Profile:
+    """The machine on which the plans of a GPU were recorded.
+
+    Raises PlanError for a GPU without recorded plans, or damaged data.
+
+    >>> tcsim.plans.profile("h200").arch
+    'sm_90'
+    """
+    name = gpu.lower()
+    try:
+        return Profile(**table(name).profile)
+    except TypeError as error:
+        raise PlanError(f"the recorded plans of {gpu} are damaged: {error}; install tcsim again") from None
+
+
+def recorded() -> tuple[str, ...]:
+    """The GPUs with recorded plans.
+
+    >>> tcsim.plans.recorded()
+    ('h200',)
+    """
+    return tuple(RECORDED)
