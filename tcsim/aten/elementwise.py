@@ -217,7 +217,7 @@ def mul_number(x: F32, *, number: float) -> Any:
 @_operation()
 def div_number(x: F32, *, number: float) -> Any:
     """x times 1 / number, two roundings: the inverse is that of the number in f64."""
-    return x * np.float32(1 / number)
+    return x * np.float32(_ONE.astype(np.float64) / np.float64(number))
 
 
 @_operation(typed=True)
@@ -254,12 +254,12 @@ def remainder(a: F32, b: F32) -> Any:
 
 @_operation(typed=True)
 def floor_divide(a: F32, b: F32, *, dtype: Any) -> Any:
-    """Python's a // b, each operation rounded to the type."""
+    """Python's a // b; the whole number is rounded to the type before it is corrected."""
     rest = cuda.fmod(a, b)
-    quotient = _as(cuda.divide(_as(a - rest, dtype), b), dtype)
-    quotient = np.where((rest != 0) & ((b < 0) != (rest < 0)), _as(quotient - _ONE, dtype), quotient)
-    whole = np.floor(quotient)
-    whole = np.where(_as(quotient - whole, dtype) > _HALF, whole + _ONE, whole)
+    quotient = cuda.divide(a - rest, b)
+    quotient = np.where((rest != 0) & ((b < 0) != (rest < 0)), quotient - _ONE, quotient)
+    whole = _as(np.floor(quotient), dtype)
+    whole = np.where(quotient - whole > _HALF, whole + _ONE, whole)
     whole = np.where(quotient != 0, whole, np.copysign(_ZERO, cuda.divide(a, b)))
     return np.where(b == 0, cuda.divide(a, b), whole)
 
