@@ -315,3 +315,4 @@ def cases(group: str | None = None) -> list[Case]:
     """All cases, or those of one of GROUPS; no name occurs twice."""
     unique = {case.id: case for name, make in GROUPS.items() if group in (None, name) for case in make()}
     return list(unique.values())
+DTYPE_NAMES = {"f32": "float32", "bf16": "bfloat16", "f16": "float16"}

@@ -6,7 +6,6 @@ import lzma
 import sys
 import tempfile
 import time
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hwkernels.aten.cases import GROUPS, Case, Tensor, cases
-from hwkernels.aten.inputs import viewed
+from hwkernels.aten.inputs import DTYPES, viewed
+from hwkernels.aten.recording import digest
 
 LIMITS = {"reductions": 16384, "attentions": 6144, "decodings": 16384}
 
@@ -35,6 +35,11 @@ def _to_bytes(torch: Any, y: Any) -> NDArray[np.generic]:
     y = y.detach().contiguous()
     array: NDArray[np.generic] = y.view(codes.get(y.dtype, y.dtype)).cpu().numpy() if y.numel() else np.zeros(tuple(y.shape), np.int32)
     return array
+
+
+def _as_floats(codes: NDArray[np.generic], dtype: str) -> NDArray[np.generic]:
+    names = {"float32": "f32", "bfloat16": "bf16", "float16": "f16"}
+    return codes.view(DTYPES[names[dtype]]) if dtype in names else codes
 
 
 def call(torch: Any, case: Case, t: dict[str, Any]) -> Any:
@@ -109,7 +114,7 @@ def record(torch: Any, chosen: list[Case], device: str, limit: int) -> tuple[lis
             array = _to_bytes(torch, y)
             entry["stable"] = bool(np.array_equal(array, _to_bytes(torch, call(torch, case, tensors))))
             entry["dtype"], entry["shape"] = str(y.dtype).removeprefix("torch."), list(y.shape)
-            entry["digest"] = blake2b(np.ascontiguousarray(array).tobytes(), digest_size=16).hexdigest()
+            entry["digest"] = digest(_as_floats(array, entry["dtype"]))
             entry["step"], part = kept(case, array, limit)
             entry["bytes"] = part.nbytes
             raws.append(part)
