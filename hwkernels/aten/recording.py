@@ -46,4 +46,8 @@ def write(path: str | Path, about: dict[str, Any], entries: dict[str, dict[str, 
 def recorded_cases(path: str | Path, group: str | None = None) -> list[tuple[Case, dict[str, Any]]]:
     """The cases of a recording that have an output which two runs agreed on."""
     entries = read(path)
-    return [(c, entries[c.id]) for c in cases(group) if "digest" in entries.get(c.id, {}) and not entries[c.id].get("unstable")]
+    return [
+        (c, entries[c.id])
+        for c in cases(group)
+        if "digest" in entries.get(c.id, {}) and not entries[c.id].get("unstable")
+    ]

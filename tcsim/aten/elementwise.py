@@ -24,7 +24,9 @@ Array = npt.NDArray[Any]
 F32 = npt.NDArray[np.float32]
 Known = Literal["exact", "assumed"]
 
-FORMATS = MappingProxyType({"f32": np.dtype(np.float32), "bf16": np.dtype(ml_dtypes.bfloat16), "f16": np.dtype(np.float16)})
+FORMATS = MappingProxyType(
+    {"f32": np.dtype(np.float32), "bf16": np.dtype(ml_dtypes.bfloat16), "f16": np.dtype(np.float16)}
+)
 _ZERO, _HALF, _ONE = np.float32(0), np.float32(0.5), np.float32(1)
 
 
@@ -38,7 +40,9 @@ def rounded(x: Array, dtype: npt.DTypeLike) -> Array:
         result = np.array(x).astype(dtype)
     wrong = np.isnan(x)
     if wrong.any():
-        result.view(np.uint32 if result.itemsize == 4 else np.uint16)[wrong] = 0x7FFFFFFF if result.itemsize == 4 else 0x7FFF
+        result.view(np.uint32 if result.itemsize == 4 else np.uint16)[wrong] = (
+            0x7FFFFFFF if result.itemsize == 4 else 0x7FFF
+        )
     return result
 
 
@@ -121,9 +125,15 @@ def _typed(number: float, dtype: Any) -> np.float32:
 
 exp, exp2, expm1 = (_plain(name, cuda.FUNCTIONS[name]) for name in ("exp", "exp2", "expm1"))
 log, log2, log10, log1p = (_plain(name, cuda.FUNCTIONS[name]) for name in ("log", "log2", "log10", "log1p"))
-sin, cos, tan, asin, acos, atan = (_plain(name, cuda.FUNCTIONS[name]) for name in ("sin", "cos", "tan", "asin", "acos", "atan"))
-sinh, cosh, tanh, asinh, acosh, atanh = (_plain(name, cuda.FUNCTIONS[name]) for name in ("sinh", "cosh", "tanh", "asinh", "acosh", "atanh"))
-erf, erfc, sqrt, rsqrt, reciprocal = (_plain(name, cuda.FUNCTIONS[name]) for name in ("erf", "erfc", "sqrt", "rsqrt", "reciprocal"))
+sin, cos, tan, asin, acos, atan = (
+    _plain(name, cuda.FUNCTIONS[name]) for name in ("sin", "cos", "tan", "asin", "acos", "atan")
+)
+sinh, cosh, tanh, asinh, acosh, atanh = (
+    _plain(name, cuda.FUNCTIONS[name]) for name in ("sinh", "cosh", "tanh", "asinh", "acosh", "atanh")
+)
+erf, erfc, sqrt, rsqrt, reciprocal = (
+    _plain(name, cuda.FUNCTIONS[name]) for name in ("erf", "erfc", "sqrt", "rsqrt", "reciprocal")
+)
 atan2, hypot, fmod = (_plain(name, cuda.FUNCTIONS[name], 2) for name in ("atan2", "hypot", "fmod"))
 
 # --- signs, limits, comparisons

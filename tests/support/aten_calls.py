@@ -63,7 +63,13 @@ def properties(case: Case) -> dict[str, int | str]:
     if case.op == "group_norm":
         return {"length": size // (shape[0] * o["groups"])}
     axes = o.get("axes")
-    dims = range(len(shape) - (axes or 1), len(shape)) if "dim" not in o else (o["dim"],) if isinstance(o["dim"], int) else o["dim"]
+    dims = (
+        range(len(shape) - (axes or 1), len(shape))
+        if "dim" not in o
+        else (o["dim"],)
+        if isinstance(o["dim"], int)
+        else o["dim"]
+    )
     length = 1
     for d in dims:
         length *= shape[d]

@@ -14,7 +14,14 @@ from tests.support import extent
 from tests.support.aten_calls import computed, properties
 
 RECORDING = Path(__file__).parents[3] / "data" / "aten_h200.json.xz"
-LEAST = {"reductions": 1700, "softmaxes": 690, "normalisations": 730, "embeddings": 15, "attentions": 100, "decodings": 100}
+LEAST = {
+    "reductions": 1700,
+    "softmaxes": 690,
+    "normalisations": 730,
+    "embeddings": 15,
+    "attentions": 100,
+    "decodings": 100,
+}
 """Cases that are compared at least; of attention what is quick."""
 
 
