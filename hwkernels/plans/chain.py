@@ -29,7 +29,9 @@ def _chain(
         for step in range(start, tl.minimum(start + per, steps)):
             k = step * BK + inside
             left = tl.load(a + rows[:, None] * K + k[None, :], mask=(rows[:, None] < M) & (k[None, :] < K), other=0)
-            right = tl.load(b + columns[None, :] * K + k[:, None], mask=(columns[None, :] < N) & (k[:, None] < K), other=0)
+            right = tl.load(
+                b + columns[None, :] * K + k[:, None], mask=(columns[None, :] < N) & (k[:, None] < K), other=0
+            )
             if PROMOTED:
                 acc = tl.dot(left, right, acc, input_precision="ieee", max_num_imprecise_acc=BK)
             elif INTEGER:
@@ -58,5 +60,21 @@ def chain(x: Any, w: Any, chunk: int, format: str, fast: bool = True) -> Any:
     d = torch.empty((m, n), dtype=torch.int32 if integer else torch.float32, device="cuda")
     grid = (triton.cdiv(m, 64) * triton.cdiv(n, 128),)
     promoted = format == "e4m3" and not fast
-    _chain[grid](x, w, d, m, n, k, -(-chunk // step), 64, 128, step, format == "tf32", promoted, integer, num_warps=4, num_stages=3)
+    _chain[grid](
+        x,
+        w,
+        d,
+        m,
+        n,
+        k,
+        -(-chunk // step),
+        64,
+        128,
+        step,
+        format == "tf32",
+        promoted,
+        integer,
+        num_warps=4,
+        num_stages=3,
+    )
     return d

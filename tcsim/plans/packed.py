@@ -30,7 +30,10 @@ class Decision:
 
     def chunk(self, k: int) -> int:
         """Elements of k in one chunk."""
-        return k if self.split <= 1 else -(-(-(-k // self.step)) // self.split) * self.step
+        if self.split <= 1:
+            return k
+        steps = (k + self.step - 1) // self.step
+        return (steps + self.split - 1) // self.split * self.step
 
 
 @dataclass(frozen=True)
