@@ -80,7 +80,15 @@ class Tensor:
 def _tensors(case: Case) -> Iterator[Tensor]:
     seed, o = case.seed, case.options
 
-    def tensor(name: str, shape: tuple[int, ...], number: int, view: str = "contiguous", kind: str = "normal", dtype: str = case.dtype, mirrored: int = 0) -> Tensor:
+    def tensor(
+        name: str,
+        shape: tuple[int, ...],
+        number: int,
+        view: str = "contiguous",
+        kind: str = "normal",
+        dtype: str = case.dtype,
+        mirrored: int = 0,
+    ) -> Tensor:
         return Tensor(name, dtype, shape, view, kind, (seed + number * 0xD1B54A32D192ED03) % 2**64, mirrored)
 
     if case.op == "attention":
@@ -128,7 +136,14 @@ def _rows(number: int, length: int) -> int:
     return min(ROWS[number * 5 % len(ROWS)], max(1, 60000 // length))
 
 
-def _each(op: str, shape: tuple[int, ...], view: str = "contiguous", kind: str = "normal", dtypes: tuple[str, ...] = FLOATS, **options: Any) -> Iterator[Case]:
+def _each(
+    op: str,
+    shape: tuple[int, ...],
+    view: str = "contiguous",
+    kind: str = "normal",
+    dtypes: tuple[str, ...] = FLOATS,
+    **options: Any,
+) -> Iterator[Case]:
     for dtype in dtypes:
         yield Case(op, dtype, shape, view, kind, options)
 
@@ -160,9 +175,22 @@ def reductions() -> Iterator[Case]:
         yield from _each("norm", shape, dim=(-1,), ord=3.0)
         yield from _each("sum", shape, dtypes=("bf16", "f16"), dim=(-1,), out="f32")
         yield from _each("mean", shape, dtypes=("bf16", "f16"), dim=(-1,), out="f32")
-    for number, length in enumerate((1, 2, 16, 31, 64, 100, 128, 250, 255, 256, 257, 500, 511, 512, 513, 768, 1000, 1024, 1025, 2048, 4096, 5000)):
+    for number, length in enumerate(
+        (1, 2, 16, 31, 64, 100, 128, 250, 255, 256, 257, 500, 511, 512, 513, 768, 1000, 1024, 1025, 2048, 4096, 5000)
+    ):
         yield from _each("cumsum", (_rows(number + 1, length) + 1, length), dim=-1)
-    for shape, dim in (((2000,), 0), ((300,), 0), ((100, 64), 0), ((3, 50, 70), 1), ((1000, 3), 0), ((1, 777), 1), ((4097, 5), 0), ((5, 1, 9), 1), ((1000, 64), 1), ((5000, 32), 1)):
+    for shape, dim in (
+        ((2000,), 0),
+        ((300,), 0),
+        ((100, 64), 0),
+        ((3, 50, 70), 1),
+        ((1000, 3), 0),
+        ((1, 777), 1),
+        ((4097, 5), 0),
+        ((5, 1, 9), 1),
+        ((1000, 64), 1),
+        ((5000, 32), 1),
+    ):
         yield from _each("cumsum", shape, dim=dim)
     for shape in ((4, 0), (0, 4), (0,)):
         yield from _each("sum", shape, dim=(-1,))
@@ -181,9 +209,30 @@ def softmaxes() -> Iterator[Case]:
             yield from _each(op, shape, view, dim=-1)
         for shape, kind in (*KINDS, ((9, 1500), "masked"), ((9, 4096), "masked"), ((9, 2999), "specials")):
             yield from _each(op, shape, kind=kind, dim=-1)
-        for shape in ((12, 128), (8, 250), (8, 1024), (4, 1500), (4, 2048), (4, 2052), (4, 3001), (4, 4096), (2, 32000)):
+        for shape in (
+            (12, 128),
+            (8, 250),
+            (8, 1024),
+            (4, 1500),
+            (4, 2048),
+            (4, 2052),
+            (4, 3001),
+            (4, 4096),
+            (2, 32000),
+        ):
             yield from _each(op, shape, dtypes=("bf16", "f16"), dim=-1, out="f32")
-    for shape in ((1, 1000), (5, 50257), (32, 500), (33, 1000), (200, 100), (1000, 64), (2048, 32), (3, 7), (31, 32000), (2, 5, 6, 7)):
+    for shape in (
+        (1, 1000),
+        (5, 50257),
+        (32, 500),
+        (33, 1000),
+        (200, 100),
+        (1000, 64),
+        (2048, 32),
+        (3, 7),
+        (31, 32000),
+        (2, 5, 6, 7),
+    ):
         yield from _each("cross_entropy", shape)
         yield from _each("cross_entropy", shape, reduction="sum")
     for shape in ((33, 1000), (5, 5025), (1000, 64), (7, 130), (32, 32)):
@@ -223,7 +272,13 @@ def normalisations() -> Iterator[Case]:
 
 def embeddings() -> Iterator[Case]:
     """embedding: rows of a table."""
-    for shape, index in (((100, 64), (5,)), ((1000, 768), (2, 33)), ((50257, 16), (1, 250)), ((7, 129), (3, 4, 5)), ((32, 1), (1000,))):
+    for shape, index in (
+        ((100, 64), (5,)),
+        ((1000, 768), (2, 33)),
+        ((50257, 16), (1, 250)),
+        ((7, 129), (3, 4, 5)),
+        ((32, 1), (1000,)),
+    ):
         yield from _each("embedding", shape, index=index)
 
 
@@ -232,7 +287,14 @@ BACKENDS = ("default", "math", "flash", "cudnn", "efficient")
 MODELS = ((12, 12, 64), (16, 8, 128), (32, 8, 128), (32, 8, 64))
 
 
-def _attention(dtypes: tuple[str, ...], shape: tuple[int, int, int, int, int, int], backends: tuple[str, ...] = BACKENDS, view: str = "contiguous", kind: str = "normal", **options: Any) -> Iterator[Case]:
+def _attention(
+    dtypes: tuple[str, ...],
+    shape: tuple[int, int, int, int, int, int],
+    backends: tuple[str, ...] = BACKENDS,
+    view: str = "contiguous",
+    kind: str = "normal",
+    **options: Any,
+) -> Iterator[Case]:
     sizes = dict(zip(("batch", "heads", "groups", "queries", "keys", "size"), shape, strict=True))
     for dtype in dtypes:
         for backend in backends:
@@ -248,7 +310,22 @@ def attentions() -> Iterator[Case]:
             yield from _attention(dtypes, (1, 2, 2, length, length, size), causal=False)
             yield from _attention(dtypes, (1, 2, 2, length, length, size), causal=True)
     for size in (64, 128):
-        for queries, keys in ((1, 2), (1, 17), (1, 64), (1, 100), (1, 128), (1, 129), (1, 513), (1, 1000), (1, 4096), (16, 300), (5, 1024), (64, 65), (100, 30), (200, 2000)):
+        for queries, keys in (
+            (1, 2),
+            (1, 17),
+            (1, 64),
+            (1, 100),
+            (1, 128),
+            (1, 129),
+            (1, 513),
+            (1, 1000),
+            (1, 4096),
+            (16, 300),
+            (5, 1024),
+            (64, 65),
+            (100, 30),
+            (200, 2000),
+        ):
             yield from _attention(halves, (1, 2, 2, queries, keys, size), causal=False)
         for queries, keys in ((16, 300), (100, 30), (130, 131)):
             yield from _attention(halves, (1, 2, 2, queries, keys, size), causal=True)
@@ -266,27 +343,95 @@ def attentions() -> Iterator[Case]:
             yield from _attention(halves, (1, 2, 2, 130, 130, size), kind=kind, causal=False)
             yield from _attention(halves, (1, 2, 2, 130, 130, size), kind=kind, causal=True)
     for heads, groups, size in MODELS:
-        for queries, keys, causal in ((1, 1, True), (32, 32, True), (250, 250, True), (1024, 1024, True), *((1, keys, False) for keys in (33, 34, 40, 47, 48, 251, 260, 1025, 1040))):
+        for queries, keys, causal in (
+            (1, 1, True),
+            (32, 32, True),
+            (250, 250, True),
+            (1024, 1024, True),
+            *((1, keys, False) for keys in (33, 34, 40, 47, 48, 251, 260, 1025, 1040)),
+        ):
             yield from _attention(halves, (1, heads, groups, queries, keys, size), ("default",), "heads", causal=causal)
             if queries <= 250:
-                yield from _attention(halves, (1, heads, groups, queries, keys, size), ("flash", "efficient", "math"), "heads", causal=causal)
+                yield from _attention(
+                    halves,
+                    (1, heads, groups, queries, keys, size),
+                    ("flash", "efficient", "math"),
+                    "heads",
+                    causal=causal,
+                )
     for size in (64, 128):
         for length in (7, 96, 250):
-            yield from _attention(("f32",), (1, 2, 2, length, length, size), ("default", "math", "efficient"), causal=False)
-            yield from _attention(("f32",), (1, 2, 2, length, length, size), ("default", "math", "efficient"), causal=True)
+            yield from _attention(
+                ("f32",), (1, 2, 2, length, length, size), ("default", "math", "efficient"), causal=False
+            )
+            yield from _attention(
+                ("f32",), (1, 2, 2, length, length, size), ("default", "math", "efficient"), causal=True
+            )
 
 
-def _wide(batch: int, heads: int, groups: int, queries: int, keys: int, size: int, dtypes: tuple[str, ...] = ("bf16", "f16"), backends: tuple[str, ...] = ("default",), **options: Any) -> Iterator[Case]:
+def _wide(
+    batch: int,
+    heads: int,
+    groups: int,
+    queries: int,
+    keys: int,
+    size: int,
+    dtypes: tuple[str, ...] = ("bf16", "f16"),
+    backends: tuple[str, ...] = ("default",),
+    **options: Any,
+) -> Iterator[Case]:
     yield from _attention(dtypes, (batch, heads, groups, queries, keys, size), backends, **{"causal": False, **options})
 
 
 def decodings() -> Iterator[Case]:
     """scaled_dot_product_attention of one query (a decoder's step) and the choice of a kernel; mirrored values cancel, so that every rounding shows."""
     for size in (64, 128):
-        for keys in (18, 31, 32, 33, 63, 65, 255, 256, 257, 258, 300, 384, 385, 511, 512, 520, 640, 777, 900, 1023, 1024, 1100, 1535, 1536, 2000, 2048, 2049, 3000, 4000, 4096, 4097, 6000, 8192):
+        for keys in (
+            18,
+            31,
+            32,
+            33,
+            63,
+            65,
+            255,
+            256,
+            257,
+            258,
+            300,
+            384,
+            385,
+            511,
+            512,
+            520,
+            640,
+            777,
+            900,
+            1023,
+            1024,
+            1100,
+            1535,
+            1536,
+            2000,
+            2048,
+            2049,
+            3000,
+            4000,
+            4096,
+            4097,
+            6000,
+            8192,
+        ):
             for heads, groups in ((32, 32), (32, 8)):
                 yield from _wide(1, heads, groups, 1, keys, size)
-        for batch, heads, groups in ((1, 1, 1), (1, 8, 8), (1, 32, 8), (16, 32, 8), (64, 8, 8), (1, 12, 12), (8, 32, 32)):
+        for batch, heads, groups in (
+            (1, 1, 1),
+            (1, 8, 8),
+            (1, 32, 8),
+            (16, 32, 8),
+            (64, 8, 8),
+            (1, 12, 12),
+            (8, 32, 32),
+        ):
             for keys in (257, 1000, 2048, 4096)[: 4 if batch == 1 else 2]:
                 yield from _wide(batch, heads, groups, 1, keys, size)
         for keys in (64, 128, 200, 256, 260, 512, 514, 1000, 1024, 1040, 2048, 4096):
@@ -305,13 +450,25 @@ def decodings() -> Iterator[Case]:
     for size in (8, 16, 32, 40, 48, 72, 112, 136, 160, 192, 224, 256, 36, 60):
         for queries, keys in ((1, 100), (1, 600), (50, 50)):
             yield from _wide(1, 4, 4, queries, keys, size, ("bf16", "f16") if size in (32, 160, 256) else ("bf16",))
-            yield from _wide(1, 4, 4, queries, keys, size, ("bf16",), causal=queries > 1, mask=None if queries > 1 else "bool")
+            yield from _wide(
+                1, 4, 4, queries, keys, size, ("bf16",), causal=queries > 1, mask=None if queries > 1 else "bool"
+            )
 
 
-GROUPS = {"reductions": reductions, "softmaxes": softmaxes, "normalisations": normalisations, "embeddings": embeddings, "attentions": attentions, "decodings": decodings}
+GROUPS = {
+    "reductions": reductions,
+    "softmaxes": softmaxes,
+    "normalisations": normalisations,
+    "embeddings": embeddings,
+    "attentions": attentions,
+    "decodings": decodings,
+}
 
 
 def cases(group: str | None = None) -> list[Case]:
     """All cases, or those of one of GROUPS; no name occurs twice."""
     unique = {case.id: case for name, make in GROUPS.items() if group in (None, name) for case in make()}
     return list(unique.values())
+
+
+DTYPE_NAMES = {"f32": "float32", "bf16": "bfloat16", "f16": "float16"}

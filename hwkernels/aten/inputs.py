@@ -6,7 +6,13 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-DTYPES: dict[str, np.dtype] = {"f32": np.dtype(np.float32), "bf16": np.dtype(ml_dtypes.bfloat16), "f16": np.dtype(np.float16), "i64": np.dtype(np.int64), "bool": np.dtype(np.bool_)}
+DTYPES: dict[str, np.dtype] = {
+    "f32": np.dtype(np.float32),
+    "bf16": np.dtype(ml_dtypes.bfloat16),
+    "f16": np.dtype(np.float16),
+    "i64": np.dtype(np.int64),
+    "bool": np.dtype(np.bool_),
+}
 
 
 def words(count: int, seed: int) -> NDArray[np.uint64]:

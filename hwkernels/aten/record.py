@@ -6,7 +6,6 @@ import lzma
 import sys
 import tempfile
 import time
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hwkernels.aten.cases import GROUPS, Case, Tensor, cases
-from hwkernels.aten.inputs import viewed
+from hwkernels.aten.inputs import DTYPES, viewed
+from hwkernels.aten.recording import digest
 
 LIMITS = {"reductions": 16384, "attentions": 6144, "decodings": 16384}
 
@@ -24,7 +24,9 @@ def _to_torch(torch: Any, tensor: Tensor, device: str) -> Any:
     memory = np.ascontiguousarray(tensor.memory)
     types = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16, "i64": torch.int64, "bool": torch.bool}
     codes = {"f32": np.int32, "bf16": np.int16, "f16": np.int16}
-    flat = torch.from_numpy(memory.reshape(-1).view(codes.get(tensor.dtype, memory.dtype)).copy()).view(types[tensor.dtype])
+    flat = torch.from_numpy(memory.reshape(-1).view(codes.get(tensor.dtype, memory.dtype)).copy()).view(
+        types[tensor.dtype]
+    )
     buffer = torch.zeros(flat.numel() + skipped, dtype=types[tensor.dtype], device=device)
     buffer[skipped:] = flat.to(device)
     return view(buffer[skipped:].view(shape))
@@ -33,8 +35,15 @@ def _to_torch(torch: Any, tensor: Tensor, device: str) -> Any:
 def _to_bytes(torch: Any, y: Any) -> NDArray[np.generic]:
     codes = {torch.float32: torch.int32, torch.bfloat16: torch.int16, torch.float16: torch.int16}
     y = y.detach().contiguous()
-    array: NDArray[np.generic] = y.view(codes.get(y.dtype, y.dtype)).cpu().numpy() if y.numel() else np.zeros(tuple(y.shape), np.int32)
+    array: NDArray[np.generic] = (
+        y.view(codes.get(y.dtype, y.dtype)).cpu().numpy() if y.numel() else np.zeros(tuple(y.shape), np.int32)
+    )
     return array
+
+
+def _as_floats(codes: NDArray[np.generic], dtype: str) -> NDArray[np.generic]:
+    names = {"float32": "f32", "bfloat16": "bf16", "float16": "f16"}
+    return codes.view(DTYPES[names[dtype]]) if dtype in names else codes
 
 
 def call(torch: Any, case: Case, t: dict[str, Any]) -> Any:
@@ -59,7 +68,9 @@ def call(torch: Any, case: Case, t: dict[str, Any]) -> Any:
     if case.op == "cross_entropy":
         return functional.cross_entropy(x, t["target"], **{**o, "weight": t.get("weight")})
     if case.op == "layer_norm":
-        return functional.layer_norm(x, case.shape[len(case.shape) - o.get("axes", 1) :], t.get("weight"), t.get("bias"), o["eps"])
+        return functional.layer_norm(
+            x, case.shape[len(case.shape) - o.get("axes", 1) :], t.get("weight"), t.get("bias"), o["eps"]
+        )
     if case.op == "rms_norm":
         return functional.rms_norm(x, case.shape[len(case.shape) - o.get("axes", 1) :], t.get("weight"), o.get("eps"))
     if case.op == "group_norm":
@@ -68,10 +79,21 @@ def call(torch: Any, case: Case, t: dict[str, Any]) -> Any:
         return functional.embedding(t["index"], t["weight"])
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
-    names = {"math": SDPBackend.MATH, "flash": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION, "efficient": SDPBackend.EFFICIENT_ATTENTION}
+    names = {
+        "math": SDPBackend.MATH,
+        "flash": SDPBackend.FLASH_ATTENTION,
+        "cudnn": SDPBackend.CUDNN_ATTENTION,
+        "efficient": SDPBackend.EFFICIENT_ATTENTION,
+    }
     with sdpa_kernel([names[o["backend"]]]) if o["backend"] in names else contextlib.nullcontext():
         return functional.scaled_dot_product_attention(
-            t["q"], t["k"], t["v"], attn_mask=t.get("mask"), is_causal=o["causal"], scale=o.get("scale"), enable_gqa=o["heads"] != o["groups"]
+            t["q"],
+            t["k"],
+            t["v"],
+            attn_mask=t.get("mask"),
+            is_causal=o["causal"],
+            scale=o.get("scale"),
+            enable_gqa=o["heads"] != o["groups"],
         )
 
 
@@ -79,7 +101,18 @@ def _choice(torch: Any, case: Case, t: dict[str, Any]) -> int | None:
     if case.op != "attention" or case.options["backend"] != "default":
         return None
     o = case.options
-    return int(torch._fused_sdp_choice(t["q"], t["k"], t["v"], t.get("mask"), 0.0, o["causal"], scale=o.get("scale"), enable_gqa=o["heads"] != o["groups"]))
+    return int(
+        torch._fused_sdp_choice(
+            t["q"],
+            t["k"],
+            t["v"],
+            t.get("mask"),
+            0.0,
+            o["causal"],
+            scale=o.get("scale"),
+            enable_gqa=o["heads"] != o["groups"],
+        )
+    )
 
 
 def kept(case: Case, array: NDArray[np.generic], limit: int) -> tuple[int, NDArray[np.generic]]:
@@ -92,7 +125,9 @@ def kept(case: Case, array: NDArray[np.generic], limit: int) -> tuple[int, NDArr
     return step, np.ascontiguousarray(array.reshape(-1, array.shape[-1])[::step])
 
 
-def record(torch: Any, chosen: list[Case], device: str, limit: int) -> tuple[list[dict[str, Any]], list[NDArray[np.generic]]]:
+def record(
+    torch: Any, chosen: list[Case], device: str, limit: int
+) -> tuple[list[dict[str, Any]], list[NDArray[np.generic]]]:
     """Runs cases; one entry each: dtype and shape of the output, digest, step of the rows kept, whether a second run gave the same, an error."""
     entries, raws = [], []
     for case in chosen:
@@ -109,7 +144,7 @@ def record(torch: Any, chosen: list[Case], device: str, limit: int) -> tuple[lis
             array = _to_bytes(torch, y)
             entry["stable"] = bool(np.array_equal(array, _to_bytes(torch, call(torch, case, tensors))))
             entry["dtype"], entry["shape"] = str(y.dtype).removeprefix("torch."), list(y.shape)
-            entry["digest"] = blake2b(np.ascontiguousarray(array).tobytes(), digest_size=16).hexdigest()
+            entry["digest"] = digest(_as_floats(array, entry["dtype"]))
             entry["step"], part = kept(case, array, limit)
             entry["bytes"] = part.nbytes
             raws.append(part)
@@ -124,7 +159,11 @@ def record(torch: Any, chosen: list[Case], device: str, limit: int) -> tuple[lis
 def kernels(trace: dict[str, Any]) -> dict[str, list[list[Any]]]:
     """The kernels of each case of a Chrome trace: name, grid, block, bytes of shared memory."""
     events = [e for e in trace["traceEvents"] if e.get("ph") == "X"]
-    spans = sorted((float(e["ts"]), float(e["dur"]), e["name"].removeprefix("case:")) for e in events if e.get("cat") == "user_annotation" and e["name"].startswith("case:"))
+    spans = sorted(
+        (float(e["ts"]), float(e["dur"]), e["name"].removeprefix("case:"))
+        for e in events
+        if e.get("cat") == "user_annotation" and e["name"].startswith("case:")
+    )
     launched = sorted((float(e["ts"]), e["name"], e["args"]) for e in events if e.get("cat") == "kernel")
     result: dict[str, list[list[Any]]] = {name: [] for _, _, name in spans}
     starts = np.array([s for s, _, _ in spans])
@@ -144,7 +183,10 @@ def main(folder: str, groups: list[str], limit: int = 4096) -> None:
     raws: list[NDArray[np.generic]] = []
     for group in groups:
         start = time.perf_counter()
-        activities = [torch.profiler.ProfilerActivity.CPU, *([torch.profiler.ProfilerActivity.CUDA] if device == "cuda" else [])]
+        activities = [
+            torch.profiler.ProfilerActivity.CPU,
+            *([torch.profiler.ProfilerActivity.CUDA] if device == "cuda" else []),
+        ]
         name, _, part = group.partition(":")
         index, _, parts = part.partition("/")
         chosen = cases(name)[int(index or 0) :: int(parts or 1)]
@@ -162,12 +204,34 @@ def main(folder: str, groups: list[str], limit: int = 4096) -> None:
             entries += some
             raws += raw
         failed = sum("error" in e for e in entries)
-        print(group, len(chosen), "cases", f"{time.perf_counter() - start:.1f} s,", sum(r.nbytes for r in raws), "bytes so far,", failed, "refused,", sum(not e.get("stable", True) for e in entries), "unstable", flush=True)
-        about = {"torch": torch.__version__, "cuda": torch.version.cuda, "gpu": torch.cuda.get_device_name() if device == "cuda" else "cpu", "cudnn": torch.backends.cudnn.version()}
+        print(
+            group,
+            len(chosen),
+            "cases",
+            f"{time.perf_counter() - start:.1f} s,",
+            sum(r.nbytes for r in raws),
+            "bytes so far,",
+            failed,
+            "refused,",
+            sum(not e.get("stable", True) for e in entries),
+            "unstable",
+            flush=True,
+        )
+        about = {
+            "torch": torch.__version__,
+            "cuda": torch.version.cuda,
+            "gpu": torch.cuda.get_device_name() if device == "cuda" else "cpu",
+            "cudnn": torch.backends.cudnn.version(),
+        }
         if device == "cuda":
             properties = torch.cuda.get_device_properties(0)
-            about |= {"multiprocessors": properties.multi_processor_count, "capability": [properties.major, properties.minor]}
-        Path(folder, "recording.json.xz").write_bytes(lzma.compress(json.dumps({"about": about, "entries": entries}).encode()))
+            about |= {
+                "multiprocessors": properties.multi_processor_count,
+                "capability": [properties.major, properties.minor],
+            }
+        Path(folder, "recording.json.xz").write_bytes(
+            lzma.compress(json.dumps({"about": about, "entries": entries}).encode())
+        )
         Path(folder, "recording.bin.xz").write_bytes(lzma.compress(b"".join(r.tobytes() for r in raws), preset=1))
 
 

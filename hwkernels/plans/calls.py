@@ -24,10 +24,12 @@ class Buffers:
         self.one = torch.ones((), dtype=torch.float32, device="cuda")
 
     def fits(self, case: Any) -> bool:
+        """Whether the operands of a case fit."""
         wide = 4
         return case.batch * wide * max(case.m * case.k, case.k * case.n, case.m * case.n) <= self.size
 
     def view(self, area: int, format: str, *shape: int) -> Any:
+        """The head of an area as an array."""
         count = 1
         for extent in shape:
             count *= extent
@@ -38,12 +40,21 @@ class Buffers:
         """(x, w, out): x (M, K), w (K, N), as the layout has them."""
         lead = (case.batch,) if case.op == "bmm" else ()
         m, n, k = case.m, case.n, case.k
-        w = self.view(1, case.format, *lead, n, k).transpose(-1, -2) if case.layout[0] == "T" else self.view(1, case.format, *lead, k, n)
-        x = self.view(0, case.format, *lead, k, m).transpose(-1, -2) if case.layout[1] == "T" else self.view(0, case.format, *lead, m, k)
+        w = (
+            self.view(1, case.format, *lead, n, k).transpose(-1, -2)
+            if case.layout[0] == "T"
+            else self.view(1, case.format, *lead, k, n)
+        )
+        x = (
+            self.view(0, case.format, *lead, k, m).transpose(-1, -2)
+            if case.layout[1] == "T"
+            else self.view(0, case.format, *lead, m, k)
+        )
         return x, w, self.view(2, case.out, *lead, m, n)
 
 
 def settings(case: Any) -> None:
+    """The switch of torch that allows tf32."""
     torch.backends.cuda.matmul.allow_tf32 = case.format == "tf32"
 
 
@@ -61,7 +72,11 @@ def call(case: Any, x: Any, w: Any, out: Any, buffers: Any, bias: Any = None, sc
     if case.op == "int_mm":
         return lambda: torch._int_mm(x, w, out=out)
     if scales is None:
-        sa, sb = (buffers.ones[: case.m].view(-1, 1), buffers.ones[: case.n].view(1, -1)) if case.op == "scaled_row" else (buffers.one, buffers.one)
+        sa, sb = (
+            (buffers.ones[: case.m].view(-1, 1), buffers.ones[: case.n].view(1, -1))
+            if case.op == "scaled_row"
+            else (buffers.one, buffers.one)
+        )
     else:
         sa, sb = scales
     return lambda: torch._scaled_mm(x, w, sa, sb, out_dtype=TYPES[case.out], use_fast_accum=bool(case.fast))

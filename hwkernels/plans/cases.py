@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 
 class Case(NamedTuple):
+    """One product of torch."""
+
     op: str  # mm, addmm, bmm, scaled, scaled_row, int_mm
     format: str
     out: str
@@ -36,14 +38,32 @@ MODELS = {
     "smollm-360m": (960, 960, 320, 2560, 49152), "tinyllama": (2048, 2048, 256, 5632, 32000), "olmo-1b": (2048, 2048, 2048, 8192, 50304),
 }  # fmt: skip
 TOKENS = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 40, 48, 64, 80, 96, 100, 128, 160, 192, 250, 256, 320, 384, 500, 512, 640, 768, 1000, 1024, 1280, 1536, 2000, 2048, 3072, 4096, 6144, 8192)  # fmt: skip
-EXTRA = {(768, 768), (2304, 768), (3072, 768), (768, 3072), (4096, 4096), (14336, 4096), (4096, 14336), (32000, 4096), (1024, 1000), (128, 64)}
+EXTRA = {
+    (768, 768),
+    (2304, 768),
+    (3072, 768),
+    (768, 3072),
+    (4096, 4096),
+    (14336, 4096),
+    (4096, 14336),
+    (32000, 4096),
+    (1024, 1000),
+    (128, 64),
+}
 
 
 def weights() -> list[tuple[int, int]]:
     """(N, K) of every layer of MODELS."""
     found = set(EXTRA)
     for hidden, queries, keys, inner, words in MODELS.values():
-        found |= {(queries, hidden), (keys, hidden), (queries + 2 * keys, hidden), (hidden, queries), (inner, hidden), (2 * inner, hidden)}
+        found |= {
+            (queries, hidden),
+            (keys, hidden),
+            (queries + 2 * keys, hidden),
+            (hidden, queries),
+            (inner, hidden),
+            (2 * inner, hidden),
+        }
         found |= {(hidden, inner), (words, hidden)}
     return sorted(found)
 
@@ -66,7 +86,9 @@ KINDS = [  # op, format, out, layout, fast
 HEADS = (1, 4, 8, 12, 16, 32, 64)
 
 
-def model_cases(kinds: list[tuple[str, str, str, str, int]] = KINDS, tokens: tuple[int, ...] = TOKENS) -> Iterator[Case]:
+def model_cases(
+    kinds: list[tuple[str, str, str, str, int]] = KINDS, tokens: tuple[int, ...] = TOKENS
+) -> Iterator[Case]:
     """Every layer of every model with every number of tokens; bmm: scores and values of attention."""
     for op, format, out, layout, fast in kinds:
         if op == "bmm":

@@ -18,6 +18,8 @@ class _KernelNode(ctypes.Structure):
 
 
 class Launch(NamedTuple):
+    """A kernel as it is launched."""
+
     name: str
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
@@ -25,11 +27,14 @@ class Launch(NamedTuple):
 
 
 class Driver:
+    """The driver, for graphs."""
+
     def __init__(self) -> None:
         self.lib = ctypes.CDLL("libcuda.so.1")
         self.names: dict[int, str] = {}
 
     def call(self, name: str, *arguments: Any) -> None:
+        """A function of the driver; RuntimeError unless it answers 0."""
         status = getattr(self.lib, name)(*arguments)
         if status:
             raise RuntimeError(f"{name}: {status}")
@@ -63,12 +68,20 @@ class Driver:
                     else:
                         self.call("cuFuncGetName", byref(text), c_void_p(about.func))
                     self.names[key] = (text.value or b"?").decode()
-                found.append(Launch(self.names[key], tuple(about.grid), tuple(about.block), self.parameters(about) if params else None))
+                found.append(
+                    Launch(
+                        self.names[key],
+                        tuple(about.grid),
+                        tuple(about.block),
+                        self.parameters(about) if params else None,
+                    )
+                )
             return found
         finally:
             self.call("cuGraphDestroy", graph)
 
     def parameters(self, about: _KernelNode) -> tuple[bytes, ...]:
+        """The bytes of each parameter."""
         found = []
         for index in range(64):
             offset, size = c_size_t(), c_size_t()

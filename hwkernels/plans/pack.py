@@ -60,7 +60,15 @@ def rule(answers: list[Answer]) -> tuple[dict[str, Any] | None, dict[str, int]]:
         return None, counts
     families = Counter(x.decision.kernel for x in seen if tiles(x.case) >= least)
     words = f"no shape of at least {least} tiles of 64 x 64 with K up to {most} is split; {len(judged)} held-out shapes agree"
-    about = {"tile": 64, "tiles": least, "most_k": most, "align": ALIGN, "least_m": 2, "kernel": families.most_common(1)[0][0], "words": words}
+    about = {
+        "tile": 64,
+        "tiles": least,
+        "most_k": most,
+        "align": ALIGN,
+        "least_m": 2,
+        "kernel": families.most_common(1)[0][0],
+        "words": words,
+    }
     return about, counts
 
 
@@ -87,5 +95,10 @@ def table(answers: Iterable[Answer], profile: Mapping[str, Any]) -> tuple[bytes,
         about, judged[name] = rule(by_kind[name])
         if about is not None:
             rules[name] = about
-    header = {"profile": dict(profile), "decisions": [[d.kernel, d.split, d.step] for d in decisions], "kinds": kinds, "rules": rules}
+    header = {
+        "profile": dict(profile),
+        "decisions": [[d.kernel, d.split, d.step] for d in decisions],
+        "kinds": kinds,
+        "rules": rules,
+    }
     return pack(header, matrices), judged

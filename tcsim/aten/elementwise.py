@@ -24,7 +24,9 @@ Array = npt.NDArray[Any]
 F32 = npt.NDArray[np.float32]
 Known = Literal["exact", "assumed"]
 
-FORMATS = MappingProxyType({"f32": np.dtype(np.float32), "bf16": np.dtype(ml_dtypes.bfloat16), "f16": np.dtype(np.float16)})
+FORMATS = MappingProxyType(
+    {"f32": np.dtype(np.float32), "bf16": np.dtype(ml_dtypes.bfloat16), "f16": np.dtype(np.float16)}
+)
 _ZERO, _HALF, _ONE = np.float32(0), np.float32(0.5), np.float32(1)
 
 
@@ -38,7 +40,9 @@ def rounded(x: Array, dtype: npt.DTypeLike) -> Array:
         result = np.array(x).astype(dtype)
     wrong = np.isnan(x)
     if wrong.any():
-        result.view(np.uint32 if result.itemsize == 4 else np.uint16)[wrong] = 0x7FFFFFFF if result.itemsize == 4 else 0x7FFF
+        result.view(np.uint32 if result.itemsize == 4 else np.uint16)[wrong] = (
+            0x7FFFFFFF if result.itemsize == 4 else 0x7FFF
+        )
     return result
 
 
@@ -121,9 +125,15 @@ def _typed(number: float, dtype: Any) -> np.float32:
 
 exp, exp2, expm1 = (_plain(name, cuda.FUNCTIONS[name]) for name in ("exp", "exp2", "expm1"))
 log, log2, log10, log1p = (_plain(name, cuda.FUNCTIONS[name]) for name in ("log", "log2", "log10", "log1p"))
-sin, cos, tan, asin, acos, atan = (_plain(name, cuda.FUNCTIONS[name]) for name in ("sin", "cos", "tan", "asin", "acos", "atan"))
-sinh, cosh, tanh, asinh, acosh, atanh = (_plain(name, cuda.FUNCTIONS[name]) for name in ("sinh", "cosh", "tanh", "asinh", "acosh", "atanh"))
-erf, erfc, sqrt, rsqrt, reciprocal = (_plain(name, cuda.FUNCTIONS[name]) for name in ("erf", "erfc", "sqrt", "rsqrt", "reciprocal"))
+sin, cos, tan, asin, acos, atan = (
+    _plain(name, cuda.FUNCTIONS[name]) for name in ("sin", "cos", "tan", "asin", "acos", "atan")
+)
+sinh, cosh, tanh, asinh, acosh, atanh = (
+    _plain(name, cuda.FUNCTIONS[name]) for name in ("sinh", "cosh", "tanh", "asinh", "acosh", "atanh")
+)
+erf, erfc, sqrt, rsqrt, reciprocal = (
+    _plain(name, cuda.FUNCTIONS[name]) for name in ("erf", "erfc", "sqrt", "rsqrt", "reciprocal")
+)
 atan2, hypot, fmod = (_plain(name, cuda.FUNCTIONS[name], 2) for name in ("atan2", "hypot", "fmod"))
 
 # --- signs, limits, comparisons
@@ -217,7 +227,7 @@ def mul_number(x: F32, *, number: float) -> Any:
 @_operation()
 def div_number(x: F32, *, number: float) -> Any:
     """x times 1 / number, two roundings: the inverse is that of the number in f64."""
-    return x * np.float32(1 / number)
+    return x * np.float32(_ONE.astype(np.float64) / np.float64(number))
 
 
 @_operation(typed=True)
@@ -254,12 +264,12 @@ def remainder(a: F32, b: F32) -> Any:
 
 @_operation(typed=True)
 def floor_divide(a: F32, b: F32, *, dtype: Any) -> Any:
-    """Python's a // b, each operation rounded to the type."""
+    """Python's a // b; the whole number is rounded to the type before it is corrected."""
     rest = cuda.fmod(a, b)
-    quotient = _as(cuda.divide(_as(a - rest, dtype), b), dtype)
-    quotient = np.where((rest != 0) & ((b < 0) != (rest < 0)), _as(quotient - _ONE, dtype), quotient)
-    whole = np.floor(quotient)
-    whole = np.where(_as(quotient - whole, dtype) > _HALF, whole + _ONE, whole)
+    quotient = cuda.divide(a - rest, b)
+    quotient = np.where((rest != 0) & ((b < 0) != (rest < 0)), quotient - _ONE, quotient)
+    whole = _as(np.floor(quotient), dtype)
+    whole = np.where(quotient - whole > _HALF, whole + _ONE, whole)
     whole = np.where(quotient != 0, whole, np.copysign(_ZERO, cuda.divide(a, b)))
     return np.where(b == 0, cuda.divide(a, b), whole)
 

@@ -89,7 +89,9 @@ def iteration(shape: tuple[int, ...], strides: tuple[int, ...], axes: tuple[int,
             joined[-1] = (joined[-1][0] * size, *joined[-1][1:])
         else:
             joined.append((size, o, s))
-    return Iteration(tuple(n for n, _, _ in joined), tuple(s for _, _, s in joined), sum(o == 0 for _, o, _ in joined), offset)
+    return Iteration(
+        tuple(n for n, _, _ in joined), tuple(s for _, _, s in joined), sum(o == 0 for _, o, _ in joined), offset
+    )
 
 
 def arranged(x: npt.NDArray[Any], axes: tuple[int, ...], misaligned: int = 0) -> Arranged:

@@ -47,7 +47,12 @@ def _joined(x: F32) -> F32:
 
 
 def cross_entropy(
-    x: Array, target: Indices, weight: Array | None = None, reduction: str = "mean", ignore_index: int = -100, label_smoothing: float = 0.0
+    x: Array,
+    target: Indices,
+    weight: Array | None = None,
+    reduction: str = "mean",
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
 ) -> Array:
     """-log_softmax(x)[target], averaged by weight, as torch.nn.functional.cross_entropy.
 
@@ -60,13 +65,19 @@ def cross_entropy(
     0.6931471824645996
     """
     if x.ndim != 2:
-        raise NotImplementedError(f"cross_entropy of {x.ndim} axes: sums by atomic additions; modelled: (samples, classes)")
+        raise NotImplementedError(
+            f"cross_entropy of {x.ndim} axes: sums by atomic additions; modelled: (samples, classes)"
+        )
     if label_smoothing and (weight is not None or reduction == "none"):
-        raise NotImplementedError("cross_entropy with label smoothing and weights, or not reduced; modelled: label smoothing alone")
+        raise NotImplementedError(
+            "cross_entropy with label smoothing and weights, or not reduced; modelled: label smoothing alone"
+        )
     logarithms = log_softmax(x)
     seen = target != ignore_index
     index = np.where(seen, target, 0)
-    w = np.where(seen, np.ones(len(x), np.float32) if weight is None else weight.astype(np.float32)[index], np.float32(0))
+    w = np.where(
+        seen, np.ones(len(x), np.float32) if weight is None else weight.astype(np.float32)[index], np.float32(0)
+    )
     losses = np.take_along_axis(logarithms, index[:, None], 1)[:, 0].astype(np.float32)
     if reduction == "none":
         return rounded(np.where(seen, -losses * w, np.float32(0)), x.dtype)
@@ -78,5 +89,8 @@ def cross_entropy(
         smooth = added(np.where(seen, -added(logarithms, -1), x.dtype.type(0)))
         if reduction == "mean":
             smooth = rounded(smooth.astype(np.float32) / np.float32(seen.sum()), x.dtype)
-        parts = (rounded(part.astype(np.float32) * np.float32(factor), x.dtype).astype(np.float32) for part, factor in ((loss, 1 - label_smoothing), (smooth, label_smoothing / x.shape[1])))
+        parts = (
+            rounded(part.astype(np.float32) * np.float32(factor), x.dtype).astype(np.float32)
+            for part, factor in ((loss, 1 - label_smoothing), (smooth, label_smoothing / x.shape[1]))
+        )
         return rounded(np.add(*parts), x.dtype)

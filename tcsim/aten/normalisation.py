@@ -56,7 +56,11 @@ def _by_threads(op: Accumulation, x: F32, threads: int, vector: int) -> State:
     for r in range(rounds):
         for v in range(vector):
             new = op.take(state, padded[:, r, :, v])
-            state = new if valid[r, :, v].all() else tuple(np.where(valid[r, :, v], a, b) for a, b in zip(new, state, strict=True))
+            state = (
+                new
+                if valid[r, :, v].all()
+                else tuple(np.where(valid[r, :, v], a, b) for a, b in zip(new, state, strict=True))
+            )
     return state
 
 
@@ -88,7 +92,14 @@ def _parameter(w: Array | None) -> F32 | None:
     return None if w is None else w.astype(np.float32).reshape(-1)
 
 
-def layer_norm(x: Array, axes: int = 1, weight: Array | None = None, bias: Array | None = None, eps: float = 1e-5, misaligned: tuple[int, ...] = ()) -> Array:
+def layer_norm(
+    x: Array,
+    axes: int = 1,
+    weight: Array | None = None,
+    bias: Array | None = None,
+    eps: float = 1e-5,
+    misaligned: tuple[int, ...] = (),
+) -> Array:
     """(x - mean) / sqrt(var + eps) * weight + bias over the last `axes` axes, as torch.nn.functional.layer_norm.
 
     x: float32, bfloat16 or float16; weight and bias: of the shape of those axes and of x's dtype, or None; misaligned: of x, weight and bias, the
@@ -112,7 +123,9 @@ def layer_norm(x: Array, axes: int = 1, weight: Array | None = None, bias: Array
 EPSILON = 2.0**-23  # where none is given, whatever the dtype: sums are float32
 
 
-def rms_norm(x: Array, axes: int = 1, weight: Array | None = None, eps: float | None = None, misaligned: tuple[int, ...] = ()) -> Array:
+def rms_norm(
+    x: Array, axes: int = 1, weight: Array | None = None, eps: float | None = None, misaligned: tuple[int, ...] = ()
+) -> Array:
     """x / sqrt(mean of squares + eps) * weight over the last `axes` axes, as torch.nn.functional.rms_norm; eps: None for float32's epsilon.
 
     The other arguments are as `layer_norm` takes them. Models that write it out (x.pow(2).mean(-1), rsqrt, products) run those operations one by one instead.
@@ -136,7 +149,9 @@ def rms_norm(x: Array, axes: int = 1, weight: Array | None = None, eps: float | 
     return rounded(y, x.dtype).reshape(x.shape)
 
 
-def group_norm(x: Array, groups: int, weight: Array | None = None, bias: Array | None = None, eps: float = 1e-5) -> Array:
+def group_norm(
+    x: Array, groups: int, weight: Array | None = None, bias: Array | None = None, eps: float = 1e-5
+) -> Array:
     """layer_norm of each group of channels, as torch.nn.functional.group_norm; mean and 1 / sqrt(var + eps) are rounded to x's dtype.
 
     x: (batch, channels, ...), contiguous; weight and bias: (channels,), or None.

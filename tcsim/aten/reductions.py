@@ -52,7 +52,10 @@ def _welford_joined(a: State, b: State) -> State:
     n = a[2] + b[2]
     share = b[2] / n
     joined = (fma(delta, share, a[0]), fma(delta * delta * a[2], share, a[1] + b[1]), n)
-    return tuple(np.where(a[2] == 0, of_b, np.where(b[2] == 0, of_a, of_both)) for of_a, of_b, of_both in zip(a, b, joined, strict=True))
+    return tuple(
+        np.where(a[2] == 0, of_b, np.where(b[2] == 0, of_a, of_both))
+        for of_a, of_b, of_both in zip(a, b, joined, strict=True)
+    )
 
 
 _ZERO, _LOWEST, _HIGHEST = (np.float32(v) for v in (0, -np.inf, np.inf))
@@ -61,8 +64,12 @@ _WIDE = {4: 4, 2: 8}
 
 KERNELS = {
     "sum": Kernel(Accumulation((_ZERO,), lambda s, x: (s[0] + x,), _added), 4, _WIDE),
-    "amax": Kernel(Accumulation((_LOWEST,), lambda s, x: (_greater(s[0], x),), lambda a, b: (_greater(a[0], b[0]),)), 4, _FOURS),
-    "amin": Kernel(Accumulation((_HIGHEST,), lambda s, x: (_smaller(s[0], x),), lambda a, b: (_smaller(a[0], b[0]),)), 4, _FOURS),
+    "amax": Kernel(
+        Accumulation((_LOWEST,), lambda s, x: (_greater(s[0], x),), lambda a, b: (_greater(a[0], b[0]),)), 4, _FOURS
+    ),
+    "amin": Kernel(
+        Accumulation((_HIGHEST,), lambda s, x: (_smaller(s[0], x),), lambda a, b: (_smaller(a[0], b[0]),)), 4, _FOURS
+    ),
     "var": Kernel(Accumulation((_ZERO, _ZERO, _ZERO), _welford, _welford_joined), 2, {4: 2, 2: 2}),
     "norm1": Kernel(Accumulation((_ZERO,), lambda s, x: (s[0] + np.abs(x),), _added), 4, _FOURS),
     "norm2": Kernel(Accumulation((_ZERO,), lambda s, x: (fma(x, x, s[0]),), _added), 4, _FOURS),
@@ -70,7 +77,13 @@ KERNELS = {
 
 
 def _axes(x: Array, dim: Axes) -> tuple[int, ...]:
-    chosen = range(x.ndim) if dim is None or (not isinstance(dim, int) and not len(dim)) else (dim,) if isinstance(dim, int) else dim
+    chosen = (
+        range(x.ndim)
+        if dim is None or (not isinstance(dim, int) and not len(dim))
+        else (dim,)
+        if isinstance(dim, int)
+        else dim
+    )
     return tuple(sorted({d % x.ndim for d in chosen})) if x.ndim else ()
 
 
@@ -82,7 +95,9 @@ def _reduced(name: str, x: Array, dim: Axes, misaligned: int) -> tuple[State, tu
     else:
         d = division(given.iteration, kernel.accumulators, kernel.vectors[x.itemsize])
         with np.errstate(all="ignore"):
-            state = reduced(kernel.accumulation, given.rows.astype(np.float32), d, given.starts % d.vector if d.vector else None)
+            state = reduced(
+                kernel.accumulation, given.rows.astype(np.float32), d, given.starts % d.vector if d.vector else None
+            )
     return state, given.shape, given.rows.shape[1]
 
 
@@ -108,7 +123,9 @@ def mean(x: Array, dim: Axes = None, out: str | None = None, misaligned: int = 0
     state, shape, n = _reduced("sum", x, dim, misaligned)
     outputs = np.float32(state[0].size)
     with np.errstate(all="ignore"):
-        return rounded((state[0] * (outputs / np.float32(x.size))).reshape(shape), x.dtype if out is None else FLOATS[out])
+        return rounded(
+            (state[0] * (outputs / np.float32(x.size))).reshape(shape), x.dtype if out is None else FLOATS[out]
+        )
 
 
 def amax(x: Array, dim: Axes = None, misaligned: int = 0) -> Array:
@@ -152,7 +169,9 @@ def argmin(x: Array, dim: int | None = None) -> npt.NDArray[np.int64]:
 def _variance(x: Array, dim: Axes, correction: float, misaligned: int) -> tuple[F32, tuple[int, ...]]:
     (_, m2, n), shape, _ = _reduced("var", x, dim, misaligned)
     with np.errstate(all="ignore"):
-        return (m2 / np.where(n > np.float32(correction), n - np.float32(correction), np.float32(0))).reshape(shape), shape
+        return (m2 / np.where(n > np.float32(correction), n - np.float32(correction), np.float32(0))).reshape(
+            shape
+        ), shape
 
 
 def var(x: Array, dim: Axes = None, correction: float = 1, misaligned: int = 0) -> Array:
@@ -201,7 +220,9 @@ def logsumexp(x: Array, dim: Axes = None, misaligned: int = 0) -> Array:
         largest = amax(x, axes, misaligned)
         largest = np.where(np.abs(largest.astype(np.float32)) == np.inf, x.dtype.type(0), largest)
         e = np.empty_like(x)  # in x's order of axes, as torch's elementwise kernels write
-        e[...] = exp(rounded(x.astype(np.float32) - largest.astype(np.float32).reshape(kept), x.dtype).astype(np.float32))
+        e[...] = exp(
+            rounded(x.astype(np.float32) - largest.astype(np.float32).reshape(kept), x.dtype).astype(np.float32)
+        )
         logarithm = rounded(log(sum(e, axes)), x.dtype)
         return rounded(logarithm.astype(np.float32) + largest.astype(np.float32), x.dtype)
 

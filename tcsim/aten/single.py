@@ -13,7 +13,11 @@ from tcsim.arithmetic.mufu import unit
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
 
-FLOATS: dict[str, np.dtype[Any]] = {"f32": np.dtype(np.float32), "bf16": np.dtype(ml_dtypes.bfloat16), "f16": np.dtype(np.float16)}
+FLOATS: dict[str, np.dtype[Any]] = {
+    "f32": np.dtype(np.float32),
+    "bf16": np.dtype(ml_dtypes.bfloat16),
+    "f16": np.dtype(np.float16),
+}
 
 
 def _f(code: int) -> np.float32:
@@ -41,12 +45,18 @@ def fma(a: npt.ArrayLike, b: npt.ArrayLike, c: npt.ArrayLike) -> F32:
         bits = total.view(np.int64)
         # round to odd: a sum that is not exact gets an odd last bit, so that the rounding to float32 sees on which side it lies
         even = (error != 0) & (bits & 1 == 0) & np.isfinite(total)
-        return (bits + np.where(even, np.where((error > 0) == (total > 0), 1, -1), 0)).view(np.float64).astype(np.float32)
+        return (
+            (bits + np.where(even, np.where((error > 0) == (total > 0), 1, -1), 0)).view(np.float64).astype(np.float32)
+        )
 
 
 def _by_unit(function: str, x: npt.ArrayLike) -> F32:
     codes = np.ascontiguousarray(x, dtype=np.float32).view(np.uint32)
-    result: F32 = np.ascontiguousarray(getattr(unit(), function)(codes.reshape(-1)), dtype=np.uint32).view(np.float32).reshape(np.shape(x))
+    result: F32 = (
+        np.ascontiguousarray(getattr(unit(), function)(codes.reshape(-1)), dtype=np.uint32)
+        .view(np.float32)
+        .reshape(np.shape(x))
+    )
     return result
 
 
@@ -74,7 +84,9 @@ def rsqrt(x: npt.ArrayLike) -> F32:
     x = np.asarray(x, dtype=np.float32)
     small = _small(x)
     with np.errstate(all="ignore"):
-        return np.where(small, _by_unit("rsqrt", x * _f(0x4B800000)) * np.float32(4096), _by_unit("rsqrt", x)).astype(np.float32)
+        return np.where(small, _by_unit("rsqrt", x * _f(0x4B800000)) * np.float32(4096), _by_unit("rsqrt", x)).astype(
+            np.float32
+        )
 
 
 def exp(x: npt.ArrayLike) -> F32:
@@ -95,7 +107,20 @@ def exp(x: npt.ArrayLike) -> F32:
         return (ex2(rest) * factor).astype(np.float32)
 
 
-_LOG = tuple(_f(code) for code in (0xBE055027, 0x3E1039F6, 0xBDF8CDCC, 0x3E0F2955, 0xBE2AD8B9, 0x3E4CED0B, 0xBE7FFF22, 0x3EAAAA78, 0xBF000000))
+_LOG = tuple(
+    _f(code)
+    for code in (
+        0xBE055027,
+        0x3E1039F6,
+        0xBDF8CDCC,
+        0x3E0F2955,
+        0xBE2AD8B9,
+        0x3E4CED0B,
+        0xBE7FFF22,
+        0x3EAAAA78,
+        0xBF000000,
+    )
+)
 
 
 def log(x: npt.ArrayLike) -> F32:
@@ -116,5 +141,7 @@ def log(x: npt.ArrayLike) -> F32:
         for coefficient in _LOG[1:]:
             series = fma(series, m, coefficient)
         result = fma(k, _f(0x3F317218), fma(m * series, m, m))
-        result = np.where(a.view(np.uint32) >= np.uint32(0x7F800000), a * np.float32(np.inf) + np.float32(np.inf), result)
+        result = np.where(
+            a.view(np.uint32) >= np.uint32(0x7F800000), a * np.float32(np.inf) + np.float32(np.inf), result
+        )
         return np.where(a == 0, np.float32(-np.inf), result).astype(np.float32)

@@ -104,7 +104,9 @@ def _in_block(op: Accumulation, state: State, d: Division) -> State:
     return halved(op, halved(op, state))
 
 
-def reduced(op: Accumulation, x: npt.NDArray[np.float32], d: Division, shifts: npt.NDArray[np.int64] | None = None) -> State:
+def reduced(
+    op: Accumulation, x: npt.NDArray[np.float32], d: Division, shifts: npt.NDArray[np.int64] | None = None
+) -> State:
     """The states of all outputs. x (outputs, inputs); shifts: of each output, elements from a boundary of its vectors to its first element."""
     outputs = x.shape[0]
     if d.vector and shifts is not None:

@@ -17,12 +17,20 @@ SHAPE = re.compile(r"(\d{1,10})x(\d{1,10})x(\d{1,10})")
 
 
 def plan(
-    op: Annotated[str, typer.Argument(help="linear, matmul, addmm, bmm, scaled_mm, scaled_mm_rowwise or int_mm.", metavar="OP")],
+    op: Annotated[
+        str, typer.Argument(help="linear, matmul, addmm, bmm, scaled_mm, scaled_mm_rowwise or int_mm.", metavar="OP")
+    ],
     shape: Annotated[str, typer.Argument(help="M x N x K: 16x4096x14336.", metavar="SHAPE")],
-    format: Annotated[str, typer.Argument(help="Of the operands: f16, bf16, tf32, f32, e4m3, e5m2 or s8.", metavar="FORMAT")] = "bf16",
-    gpus: Annotated[str, typer.Option("--gpus", "--gpu", help="Products or archs: h200,b200.", metavar="GPU,...")] = "h200",
+    format: Annotated[
+        str, typer.Argument(help="Of the operands: f16, bf16, tf32, f32, e4m3, e5m2 or s8.", metavar="FORMAT")
+    ] = "bf16",
+    gpus: Annotated[
+        str, typer.Option("--gpus", "--gpu", help="Products or archs: h200,b200.", metavar="GPU,...")
+    ] = "h200",
     out: Annotated[str | None, typer.Option("--out", help="Format of the result.", metavar="FORMAT")] = None,
-    layout: Annotated[str, typer.Option("--layout", help="Of weight and activations, as cuBLAS names them: TN, NN, NT, TT.")] = "TN",
+    layout: Annotated[
+        str, typer.Option("--layout", help="Of weight and activations, as cuBLAS names them: TN, NN, NT, TT.")
+    ] = "TN",
     bias: Annotated[bool, typer.Option("--bias", help="With a bias.")] = False,
     batch: Annotated[int, typer.Option("--batch", help="Products of a bmm.")] = 1,
     accurate: Annotated[bool, typer.Option("--accurate", help="FP8 without fast accumulation.")] = False,
@@ -59,10 +67,12 @@ def _data(plans: list[Plan]) -> dict[str, Any]:
 
 def _report(plans: list[Plan]) -> Report:
     rows = [
-        (item.gpu, item.instruction or "not modelled", item.split, item.chunk, item.source, item.reason) for item in plans
+        (item.gpu, item.instruction or "not modelled", item.split, item.chunk, item.source, item.reason)
+        for item in plans
     ]
     lines = [
-        f"{item.gpu} differs from {plans[0].gpu} in {', '.join(_changes(plans[0], item)) or 'nothing'}" for item in plans[1:]
+        f"{item.gpu} differs from {plans[0].gpu} in {', '.join(_changes(plans[0], item)) or 'nothing'}"
+        for item in plans[1:]
     ]
     lines += [
         f"{item.gpu}: recorded with torch {about.torch}, cuBLASLt {about.cublaslt}, workspace {about.workspace >> 20} MiB"

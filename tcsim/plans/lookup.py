@@ -60,13 +60,22 @@ def plan(
         if decision is not None and decision.split:
             answer = found(chain, decision.split, decision.chunk(k), "table", decision.kernel, "recorded")
         elif decision is not None:
-            answer = found(None, 0, 0, "table", decision.kernel, f"{decision.kernel} has an order of summation of its own")
+            answer = found(
+                None, 0, 0, "table", decision.kernel, f"{decision.kernel} has an order of summation of its own"
+            )
         else:
             rule = recorded.rules.get(kind.key)
             if rule is not None and _holds(rule, m, n, k):
                 answer = found(chain, 1, k, "rule", rule["kernel"], rule["words"])
     if answer is None and chain is None:
-        answer = found(None, 0, 0, "assumed", "", f"{kind.format} runs on no tensor core of {arch}, and its order of summation was not recorded")
+        answer = found(
+            None,
+            0,
+            0,
+            "assumed",
+            "",
+            f"{kind.format} runs on no tensor core of {arch}, and its order of summation was not recorded",
+        )
     if answer is None:
         answer = found(chain, 1, k, "assumed", "", f"not recorded on {name}: one plain chain of its instruction")
     if strict and (answer.source == "assumed" or not answer.modelled):
@@ -82,7 +91,9 @@ def _kind(op: str, format: str, out: str | None, layout: str, bias: bool, fast: 
     if call is None:
         raise PlanError(f"plan: no op {op!r}; nearest: {listing(nearest(str(op), OPS, 1))}; valid: {listing(OPS, 20)}")
     if format not in OUT:
-        raise PlanError(f"plan: no products of {format!r}; nearest: {listing(nearest(str(format), OUT, 1))}; valid: {listing(OUT, 20)}")
+        raise PlanError(
+            f"plan: no products of {format!r}; nearest: {listing(nearest(str(format), OUT, 1))}; valid: {listing(OUT, 20)}"
+        )
     if layout not in LAYOUTS:
         raise PlanError(f"plan: layout {layout!r}; valid: {listing(LAYOUTS)}")
     if format in ("e4m3", "e5m2") and call == "mm":
@@ -90,7 +101,9 @@ def _kind(op: str, format: str, out: str | None, layout: str, bias: bool, fast: 
     if format == "s8" and call == "mm":
         call = "int_mm"
     if (format in ("e4m3", "e5m2")) != call.startswith("scaled") or (format == "s8") != (call == "int_mm"):
-        raise PlanError(f"plan: {op} of {format}; valid: scaled_mm and scaled_mm_rowwise of e4m3 and e5m2, int_mm of s8, the others of f16, bf16, tf32 and f32")
+        raise PlanError(
+            f"plan: {op} of {format}; valid: scaled_mm and scaled_mm_rowwise of e4m3 and e5m2, int_mm of s8, the others of f16, bf16, tf32 and f32"
+        )
     if bias and call == "mm":
         call = "addmm"
     if bias and call != "addmm":
@@ -105,7 +118,13 @@ def _kind(op: str, format: str, out: str | None, layout: str, bias: bool, fast: 
 def _holds(rule: dict[str, int], m: int, n: int, k: int) -> bool:
     """Whether a rule speaks of a shape: the aligned ones of at least so many tiles and at most so large a K."""
     tiles = -(-m // rule["tile"]) * -(-n // rule["tile"])
-    return tiles >= rule["tiles"] and k <= rule["most_k"] and n % rule["align"] == 0 and k % rule["align"] == 0 and m >= rule["least_m"]
+    return (
+        tiles >= rule["tiles"]
+        and k <= rule["most_k"]
+        and n % rule["align"] == 0
+        and k % rule["align"] == 0
+        and m >= rule["least_m"]
+    )
 
 
 @cache
@@ -126,7 +145,9 @@ def chip(gpu: str) -> tuple[str, str]:
         return name, accepting(name)[0].name
     except TargetError:
         known = [*chips(), *ARCHS]
-        raise PlanError(f"plan: no GPU {gpu!r}; nearest: {listing(nearest(name, known, 2))}; valid: {listing(known, 60)}") from None
+        raise PlanError(
+            f"plan: no GPU {gpu!r}; nearest: {listing(nearest(name, known, 2))}; valid: {listing(known, 60)}"
+        ) from None
 
 
 _WGMMA = {"f16": "16.f32.f16.f16", "bf16": "16.f32.bf16.bf16", "tf32": "8.f32.tf32.tf32", "e4m3": "32.f32.e4m3.e4m3", "e5m2": "32.f32.e5m2.e5m2", "s8": "32.s32.s8.s8"}  # fmt: skip
@@ -135,7 +156,10 @@ _MMA = {
     "f16": "m16n8k16.row.col.f32.f16.f16.f32", "bf16": "m16n8k16.row.col.f32.bf16.bf16.f32", "tf32": "m16n8k8.row.col.f32.tf32.tf32.f32",
     "e4m3": "m16n8k32.row.col.f32.e4m3.e4m3.f32", "e5m2": "m16n8k32.row.col.f32.e5m2.e5m2.f32", "s8": "m16n8k32.row.col.s32.s8.s8.s32",
 }  # fmt: skip
-_OLD = {"f16": ("m16n8k8.row.col.f32.f16.f16.f32", "m8n8k4.row.col.f32.f16.f16.f32"), "s8": ("m8n8k16.row.col.s32.s8.s8.s32",)}
+_OLD = {
+    "f16": ("m16n8k8.row.col.f32.f16.f16.f32", "m8n8k4.row.col.f32.f16.f16.f32"),
+    "s8": ("m8n8k16.row.col.s32.s8.s8.s32",),
+}
 
 
 @cache

@@ -30,7 +30,10 @@ class Decision:
 
     def chunk(self, k: int) -> int:
         """Elements of k in one chunk."""
-        return k if self.split <= 1 else -(-(-(-k // self.step)) // self.split) * self.step
+        if self.split <= 1:
+            return k
+        steps = (k + self.step - 1) // self.step
+        return (steps + self.split - 1) // self.split * self.step
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,9 @@ class Table:
 def pack(header: dict[str, Any], matrices: list[npt.NDArray[np.uint8]]) -> bytes:
     """A file from a header (profile, decisions, rules, kinds with rows and columns) and the matrix of each kind."""
     body = b"".join(matrix.tobytes() for matrix in matrices)
-    head = json.dumps(header | {"version": VERSION, "sha256": hashlib.sha256(body).hexdigest()}, separators=(",", ":"), sort_keys=True)
+    head = json.dumps(
+        header | {"version": VERSION, "sha256": hashlib.sha256(body).hexdigest()}, separators=(",", ":"), sort_keys=True
+    )
     return lzma.compress(head.encode() + b"\n" + body, preset=9 | lzma.PRESET_EXTREME)
 
 
@@ -90,7 +95,9 @@ def unpack(data: bytes) -> Table:
         rows, columns = [tuple(row) for row in kind["rows"]], kind["columns"]
         count = len(rows) * len(columns)
         choices = np.frombuffer(body, np.uint8, count, start).reshape(len(rows), len(columns))
-        parts[kind["key"]] = Part({row: i for i, row in enumerate(rows)}, {m: i for i, m in enumerate(columns)}, choices)
+        parts[kind["key"]] = Part(
+            {row: i for i, row in enumerate(rows)}, {m: i for i, m in enumerate(columns)}, choices
+        )
         start += count
     return Table(header["profile"], tuple(Decision(*item) for item in header["decisions"]), parts, header["rules"])
 

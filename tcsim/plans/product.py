@@ -19,7 +19,9 @@ Array = npt.NDArray[Any]
 TYPES: dict[str, Any] = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16, "s32": np.int32}
 
 
-def product(plan: Plan, a: Any, b: Any, *, bias: Any = None, scale_a: Any = None, scale_b: Any = None, engine: Any = None) -> Array:
+def product(
+    plan: Plan, a: Any, b: Any, *, bias: Any = None, scale_a: Any = None, scale_b: Any = None, engine: Any = None
+) -> Array:
     """a b by a plan: a (..., M, K), b (..., K, N), codes or arrays of the plan's format; the result (..., M, N) in the plan's `out`.
 
     bias: (N,), added to the f32 sum before its one rounding. scale_a, scale_b of FP8: numbers, or (M, 1) and (1, N) of scaled_mm_rowwise.
@@ -35,7 +37,9 @@ def product(plan: Plan, a: Any, b: Any, *, bias: Any = None, scale_a: Any = None
     format = FORMATS["f32" if plan.format == "tf32" else plan.format]
     a, b = _operand(a, format, "a"), _operand(b, format, "b")
     if a.shape[-2:] != (plan.m, plan.k) or b.shape[-2:] != (plan.k, plan.n):
-        raise OperandError(f"product: a is {a.shape} and b {b.shape}; valid for this plan: (..., {plan.m}, {plan.k}) and (..., {plan.k}, {plan.n})")
+        raise OperandError(
+            f"product: a is {a.shape} and b {b.shape}; valid for this plan: (..., {plan.m}, {plan.k}) and (..., {plan.k}, {plan.n})"
+        )
     idesc = None
     if plan.instruction.startswith("tcgen05"):
         kind, d = plan.instruction.split("kind::")[1], "s32" if plan.format == "s8" else "f32"
@@ -44,7 +48,14 @@ def product(plan: Plan, a: Any, b: Any, *, bias: Any = None, scale_a: Any = None
     for first, last in plan.chunks:
         chunk: Any = None
         for start, stop in _spans(first, last, plan.promotion):
-            part = gemm(a[..., start:stop], b[..., start:stop, :], instruction=plan.instruction, arch=plan.arch, idesc=idesc, engine=engine)
+            part = gemm(
+                a[..., start:stop],
+                b[..., start:stop, :],
+                instruction=plan.instruction,
+                arch=plan.arch,
+                idesc=idesc,
+                engine=engine,
+            )
             part = part.view(np.int32 if plan.format == "s8" else np.float32)
             chunk = part if chunk is None else chunk + part
         total = chunk if total is None else total + chunk

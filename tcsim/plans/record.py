@@ -101,7 +101,9 @@ class Plan:
         title = f"{self.op} {shape}, {self.format} to {self.out}, on {self.gpu}"
         if not self.modelled:
             return f"{title}: not modelled ({self.reason})"
-        order = "one chain" if self.split == 1 else f"{self.split} chunks of {self.chunk}, added in f32 in ascending order"
+        order = (
+            "one chain" if self.split == 1 else f"{self.split} chunks of {self.chunk}, added in f32 in ascending order"
+        )
         return f"{title}: {order} of {self.instruction} ({self.source})"
 
     def as_dict(self) -> dict[str, Any]:
@@ -124,7 +126,9 @@ def table(gpu: str) -> Table:
     try:
         return read(RECORDED[gpu])
     except (OSError, ValueError, KeyError, EOFError, TypeError) as error:
-        raise PlanError(f"the recorded plans of {gpu} ({RECORDED[gpu]} in tcsim.plans) are damaged: {error}; install tcsim again") from None
+        raise PlanError(
+            f"the recorded plans of {gpu} ({RECORDED[gpu]} in tcsim.plans) are damaged: {error}; install tcsim again"
+        ) from None
 
 
 def profile(gpu: str) -> Profile:

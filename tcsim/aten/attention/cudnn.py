@@ -59,7 +59,6 @@ def _by_blocks(s: F32, v: Array, factor: np.float32, tile: int) -> F32:
     return outputs * rcp(neighbours_first(total))[..., None]
 
 
-
 def splits(keys: int, blocks: int) -> int:
     """Into how many parts more than 256 keys are split; blocks: of threads without a split, one for each group of each batch.
 

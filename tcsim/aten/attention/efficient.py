@@ -49,6 +49,10 @@ def _outputs(call: Call, tile: int, in_memory: bool) -> F32:
         last = start + tile >= call.keys
         factor = np.float32(1) / total if last else np.ones_like(total)
         fresh = product(p, v, None, STEP)
-        outputs = factor[..., None] * fresh if outputs is None else fma(factor[..., None], fresh, (factor * rescale)[..., None] * outputs)
+        outputs = (
+            factor[..., None] * fresh
+            if outputs is None
+            else fma(factor[..., None], fresh, (factor * rescale)[..., None] * outputs)
+        )
     assert outputs is not None
     return outputs if in_memory else outputs * (np.float32(1) / total)[..., None]

@@ -32,7 +32,9 @@ def splits(heads: int, queries: int, keys: int, size: int, multiprocessors: int 
     tiles = -(-keys // _tile(SPLIT_TILES, size))
     if blocks >= np.float32(0.8) * places:
         return 1
-    counts = [s for s in range(1, min(MOST_SPLITS, places, tiles) + 1) if s == 1 or -(-tiles // s) != -(-tiles // (s - 1))]
+    counts = [
+        s for s in range(1, min(MOST_SPLITS, places, tiles) + 1) if s == 1 or -(-tiles // s) != -(-tiles // (s - 1))
+    ]
     waves = np.array([blocks * s for s in counts], np.float32) / np.float32(places)
     efficiency = waves / np.ceil(waves)
     return next(s for s, e in zip(counts, efficiency, strict=True) if e >= np.float32(0.85) * efficiency.max())
@@ -63,7 +65,9 @@ def _normalised(outputs: F32, total: F32) -> F32:
 
 def _combined(parts: list[tuple[F32, F32, F32]], scale: np.float32) -> F32:
     """Parts weighted with exp(their logarithmic sum - the logarithmic sum of all)."""
-    logarithms = [np.where(total == 0, np.float32(-np.inf), fma(largest, scale, lg2(total) * LN2)) for _, largest, total in parts]
+    logarithms = [
+        np.where(total == 0, np.float32(-np.inf), fma(largest, scale, lg2(total) * LN2)) for _, largest, total in parts
+    ]
     largest = finite(np.max(logarithms, axis=0))
     e = [exp(x - largest) for x in logarithms]
     e += [np.zeros_like(largest)] * ((1 << (len(e) - 1).bit_length()) - len(e))
@@ -85,6 +89,9 @@ def attention(call: Call, count: int) -> F32:
     result = np.empty(call.q.shape, np.float32)
     for at, piece in call.pieces(tile):
         s = piece.hidden(scores(piece))
-        parts = [_part(s[..., start : start + each], piece.v[:, start : start + each], tile, factor) for start in range(0, s.shape[-1], each)]
+        parts = [
+            _part(s[..., start : start + each], piece.v[:, start : start + each], tile, factor)
+            for start in range(0, s.shape[-1], each)
+        ]
         result[at] = _normalised(parts[0][0], parts[0][2]) if count == 1 else _combined(parts, call.scale)
     return result

@@ -57,7 +57,10 @@ class Call:
                 rows = None if self.rows is None else self.rows[r]
                 last = self.keys if rows is None else min(self.keys, -(-(int(rows.max()) + 1) // tile) * tile)
                 bias = None if self.bias is None else self.bias[h, r]
-                yield (h, r), replace(self, q=self.q[h, r], k=self.k[h, :last], v=self.v[h, :last], bias=bias, rows=rows)
+                yield (
+                    (h, r),
+                    replace(self, q=self.q[h, r], k=self.k[h, :last], v=self.v[h, :last], bias=bias, rows=rows),
+                )
 
 
 @cache
@@ -69,7 +72,11 @@ def _instruction(dtype: str, k: int) -> Instruction:
 def product(a: Array, b: Array, c: F32 | None = None, k: int = 16) -> F32:
     """c + a b on tensor cores, steps of k ascending: a (heads, M, K), b (heads, K, N) of bfloat16 or float16. wgmma's steps of 16 are those of mma."""
     codes = [np.ascontiguousarray(x).view(np.uint16) for x in (a, b)]
-    d = gemm(*codes, None if c is None else np.ascontiguousarray(c).view(np.uint32), instruction=_instruction(a.dtype.name, k))
+    d = gemm(
+        *codes,
+        None if c is None else np.ascontiguousarray(c).view(np.uint32),
+        instruction=_instruction(a.dtype.name, k),
+    )
     return d.view(np.float32)
 
 

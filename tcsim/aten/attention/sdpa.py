@@ -29,7 +29,13 @@ def backend_of(q: Array, k: Array, masked: bool = False) -> str:
 
 
 def scaled_dot_product_attention(
-    q: Array, k: Array, v: Array, mask: Array | None = None, causal: bool = False, scale: float | None = None, backend: str = "default"
+    q: Array,
+    k: Array,
+    v: Array,
+    mask: Array | None = None,
+    causal: bool = False,
+    scale: float | None = None,
+    backend: str = "default",
 ) -> Array:
     """softmax(q k^T * scale + mask) v, as torch.nn.functional.scaled_dot_product_attention without dropout.
 
@@ -51,11 +57,15 @@ def scaled_dot_product_attention(
     flat = [np.repeat(x, share if x is not q else 1, axis=1).reshape(batch * heads, -1, size) for x in (q, k, v)]
     bias = None
     if mask is not None:
-        added = np.where(mask, np.float32(0), np.float32(-np.inf)) if mask.dtype == np.bool_ else mask.astype(np.float32)
+        added = (
+            np.where(mask, np.float32(0), np.float32(-np.inf)) if mask.dtype == np.bool_ else mask.astype(np.float32)
+        )
         bias = np.broadcast_to(added, (batch, heads, m, n)).reshape(batch * heads, m, n)
     call = Call(*flat, np.float32(double), bias, np.arange(m) if causal else None)
     if q.dtype == np.float32 and name != "math":
-        raise NotImplementedError("float32 attention by the backend efficient: products of three tf32 terms; modelled: bfloat16, float16")
+        raise NotImplementedError(
+            "float32 attention by the backend efficient: products of three tf32 terms; modelled: bfloat16, float16"
+        )
     with np.errstate(all="ignore"):
         if name == "cudnn":
             y = cudnn.attention(call, batch * groups)
@@ -69,7 +79,9 @@ def scaled_dot_product_attention(
             y = efficient.attention(call)
         elif name == "math":
             if m == 1:
-                raise NotImplementedError("the math backend with one query: cuBLAS's gemv, whose order of sums is not modelled")
+                raise NotImplementedError(
+                    "the math backend with one query: cuBLAS's gemv, whose order of sums is not modelled"
+                )
             y = composite.attention(call, double)
         else:
             raise ValueError(f"no backend {name!r}: default, cudnn, flash, efficient, math")

@@ -37,7 +37,7 @@ def test_every_verb_takes_json_and_explains_itself() -> None:
             text = answer(*words, "--help")
             assert ("--json" in text or name in PAGES) and max(map(len, text.splitlines())) <= 80, words
             subcommands += 1
-    assert subcommands == 19 + 14
+    assert subcommands == 20 + 14
     listed = re.findall(r"^  (\w+)  +\S", answer("--help").split("Commands:")[1], re.MULTILINE)
     assert tuple(listed) == tuple(SUBCOMMANDS)
     assert answer("--version") == f"tcsim {tcsim.__version__}\n"
@@ -94,6 +94,7 @@ def test_json_has_the_documented_keys(matrices: tuple[str, dict[str, np.ndarray]
         "compare": (MMA, "--archs", "sm_80,sm_90", "--count", 16),
         "diagnose": (MMA, "-i", wrong),
         "explain": (tmp_path / "product.npz",),
+        "plan": ("linear", "16x4096x14336", "bf16"),
         "tensormap decode": (tcsim.TensorMap("FLOAT16", (64, 64), (128,), (64, 8)).encode(4096).hex(),),
         "tensormap encode": ("--type", "FLOAT16", "--dim", "64,64", "--box", "64,8"),
         "tensormap check": ("--type", "FLOAT16", "--dim", "64,64", "--box", "64,8"),

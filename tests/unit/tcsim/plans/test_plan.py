@@ -112,7 +112,14 @@ def test_damaged_data_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     changed = bytearray(raw)
     changed[-1] ^= 1
     version = raw.replace(b'"version":1', b'"version":9')
-    for bad in (b"", good[: len(good) // 2], lzma.compress(bytes(changed)), lzma.compress(version), b"not xz", lzma.compress(b"{}\n")):
+    for bad in (
+        b"",
+        good[: len(good) // 2],
+        lzma.compress(bytes(changed)),
+        lzma.compress(version),
+        b"not xz",
+        lzma.compress(b"{}\n"),
+    ):
         record.table.cache_clear()
         monkeypatch.setattr(packed.pkgutil, "get_data", lambda *_, bad=bad: bad)
         with pytest.raises(tcsim.PlanError, match=r"h200\.plans\.xz in tcsim\.plans\) are damaged"):
@@ -124,7 +131,12 @@ def test_packing_and_reading_are_inverse() -> None:
     """What was packed is found, with its chunks; other shapes are not."""
     import numpy as np
 
-    header = {"profile": {}, "decisions": [["nvjet", 3, 64]], "kinds": [{"key": "x", "rows": [[8, 200, 1]], "columns": [1, 2]}], "rules": {}}
+    header = {
+        "profile": {},
+        "decisions": [["nvjet", 3, 64]],
+        "kinds": [{"key": "x", "rows": [[8, 200, 1]], "columns": [1, 2]}],
+        "rules": {},
+    }
     table = packed.unpack(packed.pack(header, [np.uint8([[0, packed.ABSENT]])]))
     found = table.find("x", 1, 8, 200, 1)
     assert found == packed.Decision("nvjet", 3, 64) and found.chunk(200) == 128

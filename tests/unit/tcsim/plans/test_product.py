@@ -1,0 +1,70 @@
+"""Products by plans: chunks, promotion, scales, bias, against sums written out here."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tcsim
+from tcsim.plans import product
+
+RNG = np.random.default_rng(38)
+A = RNG.normal(size=(4, 512)).astype(ml_dtypes.bfloat16)
+B = RNG.normal(size=(512, 16)).astype(ml_dtypes.bfloat16)
+
+
+def chain(a: np.ndarray, b: np.ndarray, instruction: str) -> np.ndarray:
+    return tcsim.gemm(a, b, instruction=instruction, arch="sm_90").view(np.float32)
+
+
+def test_chunks_are_added_in_ascending_order() -> None:
+    """Three chunks of 192 elements, the last shorter; the bias before the one rounding."""
+    plan = replace(tcsim.plan("addmm", m=4, n=16, k=512, gpu="sm_90", bias=True), split=3, chunk=192)
+    assert plan.chunks == ((0, 192), (192, 384), (384, 512)) and plan.instruction is not None
+    bias = RNG.normal(size=16).astype(ml_dtypes.bfloat16)
+    parts = [chain(A[:, i:j], B[i:j], plan.instruction) for i, j in plan.chunks]
+    expected = ((parts[0] + parts[1]) + parts[2] + bias.astype(np.float32)).astype(ml_dtypes.bfloat16)
+    assert (product(plan, A, B, bias=bias).view(np.uint16) == expected.view(np.uint16)).all()
+    with pytest.raises(tcsim.OperandError, match="bias=True"):
+        product(plan, A, B)
+    with pytest.raises(tcsim.OperandError, match="scales for addmm"):
+        product(plan, A, B, bias=bias, scale_a=2)
+
+
+@pytest.mark.parametrize("op", ["scaled_mm", "scaled_mm_rowwise"])
+@pytest.mark.parametrize("fast", [False, True])
+def test_scales_of_fp8(op: str, fast: bool) -> None:
+    """Without fast accumulation every 128 elements are added in f32; scales follow."""
+    a, b = A.astype(ml_dtypes.float8_e4m3fn), B.astype(ml_dtypes.float8_e4m3fn)
+    plan = tcsim.plan(op, m=4, n=16, k=512, format="e4m3", gpu="sm_90", fast=fast)
+    assert plan.instruction is not None and plan.promotion == (0 if fast else 128)
+    size = 512 if fast else 128
+    total = chain(a[:, :size], b[:size], plan.instruction)
+    for start in range(size, 512, size):
+        total = total + chain(a[:, start : start + size], b[start : start + size], plan.instruction)
+    row = op.endswith("rowwise")
+    left, right = (RNG.random(shape).astype(np.float32) for shape in (((4, 1), (1, 16)) if row else ((), ())))
+    scaled = (total * right) * left if row else total * (left * right)
+    found = product(plan, a, b, scale_a=left, scale_b=right)
+    assert (found.view(np.uint16) == scaled.astype(ml_dtypes.bfloat16).view(np.uint16)).all()
+
+
+@pytest.mark.parametrize("gpu", ["a100", "b200", "v100", "rtx5090"])
+def test_other_chips_compute_their_chain(gpu: str) -> None:
+    """f16 on archs with other instructions; batches go through."""
+    a, b = RNG.normal(size=(2, 4, 40)).astype(np.float16), RNG.normal(size=(40, 8)).astype(np.float16)
+    plan = tcsim.plan("linear", m=4, n=8, k=40, format="f16", gpu=gpu)
+    found = product(plan, a, b)
+    assert found.shape == (2, 4, 8) and found.dtype == np.float16
+    assert np.allclose(found.astype(float), a.astype(float) @ b.astype(float), atol=0.05)
+
+
+def test_integers_are_exact_and_shapes_are_checked() -> None:
+    a, b = RNG.integers(-128, 128, (4, 96), np.int8), RNG.integers(-128, 128, (96, 8), np.int8)
+    plan = tcsim.plan("int_mm", m=4, n=8, k=96, format="s8", gpu="h100")
+    assert (product(plan, a, b) == a.astype(np.int32) @ b.astype(np.int32)).all()
+    with pytest.raises(tcsim.OperandError, match="valid for this plan"):
+        product(plan, a, b[:64])
