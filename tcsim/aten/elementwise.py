@@ -24,7 +24,9 @@ Array = npt.NDArray[Any]
 F32 = npt.NDArray[np.float32]
 Known = Literal["exact", "assumed"]
 
-FORMATS = MappingProxyType({"f32": np.dtype(np.float32), "bf16": np.dtype(ml_dtypes.bfloat16), "f16": np.dtype(np.float16)})
+FORMATS = MappingProxyType(
+    {"f32": np.dtype(np.float32), "bf16": np.dtype(ml_dtypes.bfloat16), "f16": np.dtype(np.float16)}
+)
 _ZERO, _HALF, _ONE = np.float32(0), np.float32(0.5), np.float32(1)
 
 
@@ -38,7 +40,9 @@ def rounded(x: Array, dtype: npt.DTypeLike) -> Array:
         result = np.array(x).astype(dtype)
     wrong = np.isnan(x)
     if wrong.any():
-        result.view(np.uint32 if result.itemsize == 4 else np.uint16)[wrong] = 0x7FFFFFFF if result.itemsize == 4 else 0x7FFF
+        result.view(np.uint32 if result.itemsize == 4 else np.uint16)[wrong] = (
+            0x7FFFFFFF if result.itemsize == 4 else 0x7FFF
+        )
     return result
 
 
@@ -80,7 +84,7 @@ class Operation:
         with np.errstate(all="ignore"):
             found = np.asarray(self.compute(*(_widened(array).reshape(-1) for array in arrays), **numbers))
         if found.dtype == np.float32:
-            found = rounded(found, dtype)
+            found = rounded(found, arrays[0].dtype)
         return found.reshape(arrays[0].shape)
 
 
@@ -121,9 +125,15 @@ def _typed(number: float, dtype: Any) -> np.float32:
 
 exp, exp2, expm1 = (_plain(name, cuda.FUNCTIONS[name]) for name in ("exp", "exp2", "expm1"))
 log, log2, log10, log1p = (_plain(name, cuda.FUNCTIONS[name]) for name in ("log", "log2", "log10", "log1p"))
-sin, cos, tan, asin, acos, atan = (_plain(name, cuda.FUNCTIONS[name]) for name in ("sin", "cos", "tan", "asin", "acos", "atan"))
-sinh, cosh, tanh, asinh, acosh, atanh = (_plain(name, cuda.FUNCTIONS[name]) for name in ("sinh", "cosh", "tanh", "asinh", "acosh", "atanh"))
-erf, erfc, sqrt, rsqrt, reciprocal = (_plain(name, cuda.FUNCTIONS[name]) for name in ("erf", "erfc", "sqrt", "rsqrt", "reciprocal"))
+sin, cos, tan, asin, acos, atan = (
+    _plain(name, cuda.FUNCTIONS[name]) for name in ("sin", "cos", "tan", "asin", "acos", "atan")
+)
+sinh, cosh, tanh, asinh, acosh, atanh = (
+    _plain(name, cuda.FUNCTIONS[name]) for name in ("sinh", "cosh", "tanh", "asinh", "acosh", "atanh")
+)
+erf, erfc, sqrt, rsqrt, reciprocal = (
+    _plain(name, cuda.FUNCTIONS[name]) for name in ("erf", "erfc", "sqrt", "rsqrt", "reciprocal")
+)
 atan2, hypot, fmod = (_plain(name, cuda.FUNCTIONS[name], 2) for name in ("atan2", "hypot", "fmod"))
 
 # --- signs, limits, comparisons
@@ -147,9 +157,14 @@ mul, div = _plain("mul", np.multiply, 2), _plain("div", cuda.divide, 2)
 
 @_operation()
 def clamp(x: F32, *, min: float | None = None, max: float | None = None) -> Any:
-    """x between limits; NaN stays."""
-    low = x if min is None else np.where((x > np.float32(min)) | np.isnan(x), x, np.float32(min))
-    return low if max is None else np.where(low > np.float32(max), np.float32(max), low)
+    """x between limits; NaN stays, and +0 is larger than -0."""
+    if min is not None:
+        low = np.float32(min)
+        x = np.where((x > low) | np.isnan(x) | (x == low) & np.signbit(low), x, low)
+    if max is not None:
+        high = np.float32(max)
+        x = np.where((x > high) | (x == high) & np.signbit(high), high, x)
+    return x
 
 
 @_operation()
@@ -161,7 +176,9 @@ def relu(x: F32) -> Any:
 @_operation(typed=True)
 def nan_to_num(x: F32, *, dtype: Any) -> Any:
     """Finite numbers: 0 for NaN, the type's largest for infinity."""
-    return np.nan_to_num(np.clip(x, float(ml_dtypes.finfo(dtype).min), float(ml_dtypes.finfo(dtype).max)))
+    largest = {4: 0x7F7FFFFF, 2: 0x7BFF if dtype == np.float16 else 0x7F7F}[dtype.itemsize]
+    limit = np.array([largest]).astype(f"u{dtype.itemsize}").view(dtype).astype(np.float32)
+    return np.nan_to_num(np.clip(x, -limit, limit))
 
 
 def where(condition: npt.NDArray[np.bool_], a: Array, b: Array) -> Array:

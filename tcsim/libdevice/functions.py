@@ -47,7 +47,7 @@ class Function:
     program: Callable[..., Any]  # its steps, over `tcsim.libdevice.operations`
     evidence: str = ALL
 
-    def __call__(self, *operands: npt.NDArray[np.float32], engine: str | None = None) -> Floats:
+    def __call__(self, *operands: npt.NDArray[np.float32] | np.float32, engine: str | None = None) -> Floats:
         """The results, by NumPy or numba (`engine`; None: numba where it is there and worth its start)."""
         number = cast("FunctionType", self.program).__code__.co_argcount
         arrays = [np.asarray(operand) for operand in operands]
