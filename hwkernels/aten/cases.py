@@ -155,6 +155,8 @@ def _over_lengths(op: str, every: int = 1, **options: Any) -> Iterator[Case]:
 
 def reductions() -> Iterator[Case]:
     """sum, mean, amax, amin, argmax, var, std, norm, logsumexp, cumsum."""
+    shape: tuple[int, ...]
+    dim: Any
     for op, every in (("sum", 1), ("mean", 1), ("amax", 4), ("argmax", 4), ("var", 2), ("norm", 2), ("logsumexp", 4)):
         yield from _over_lengths(op, every, dim=(-1,))
         for shape in ODD[:: 1 if op in ("sum", "mean") else 2]:
@@ -199,6 +201,7 @@ def reductions() -> Iterator[Case]:
 
 def softmaxes() -> Iterator[Case]:
     """softmax, log_softmax, cross_entropy."""
+    shape: tuple[int, ...]
     for op, every in (("softmax", 1), ("log_softmax", 2)):
         yield from _over_lengths(op, every, dim=-1)
         for shape in ((4096, 64), (2000, 129), (1024, 1024), (1000, 1500), (257, 5120), (1, 1), (20000, 7)):
@@ -244,6 +247,7 @@ def softmaxes() -> Iterator[Case]:
 
 def normalisations() -> Iterator[Case]:
     """layer_norm, rms_norm, group_norm."""
+    shape: tuple[int, ...]
     for op, bias in (("layer_norm", True), ("rms_norm", False)):
         options: dict[str, Any] = {"weight": True, **({"bias": True} if bias else {})}
         yield from _over_lengths(op, eps=1e-5, **options)

@@ -23,7 +23,7 @@ def _to_torch(torch: Any, tensor: Tensor, device: str) -> Any:
     shape, view, skipped = viewed(tensor.shape, tensor.view)
     memory = np.ascontiguousarray(tensor.memory)
     types = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16, "i64": torch.int64, "bool": torch.bool}
-    codes = {"f32": np.int32, "bf16": np.int16, "f16": np.int16}
+    codes: dict[str, Any] = {"f32": np.int32, "bf16": np.int16, "f16": np.int16}
     flat = torch.from_numpy(memory.reshape(-1).view(codes.get(tensor.dtype, memory.dtype)).copy()).view(
         types[tensor.dtype]
     )
@@ -151,7 +151,7 @@ def record(
             choice = _choice(torch, case, tensors)
             if choice is not None:
                 entry["choice"] = choice
-        except Exception as error:  # noqa: BLE001 - what torch refuses is part of the recording
+        except Exception as error:
             entry["error"] = f"{type(error).__name__}: {str(error).splitlines()[0][:200] if str(error) else ''}"
     return entries, raws
 
@@ -199,7 +199,7 @@ def main(folder: str, groups: list[str], limit: int = 4096) -> None:
                     ran = kernels(json.loads(Path(scratch, "trace.json").read_text()))
                 for entry in some:
                     entry["kernels"] = ran.get(entry["id"], [])
-            except Exception as error:  # noqa: BLE001 - a recording without names is still one
+            except Exception as error:
                 print("no kernel names:", type(error).__name__, error)
             entries += some
             raws += raw

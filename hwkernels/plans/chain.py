@@ -28,7 +28,7 @@ def _chain(
         acc = tl.zeros((BM, BN), dtype=kind)
         for step in range(start, tl.minimum(start + per, steps)):
             k = step * BK + inside
-            left = tl.load(a + rows[:, None] * K + k[None, :], mask=(rows[:, None] < M) & (k[None, :] < K), other=0)
+            left = tl.load(a + rows[:, None] * K + k[None, :], mask=(rows[:, None] < M) & (k[None, :] < K), other=0.0)
             right = tl.load(
                 b + columns[None, :] * K + k[:, None], mask=(columns[None, :] < N) & (k[:, None] < K), other=0
             )

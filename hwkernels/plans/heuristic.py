@@ -88,7 +88,10 @@ class Heuristic:
             self.call(
                 "cublasLtMatmulDescCreate", byref(made), COMPUTE.get(case.format, 68), 10 if case.format == "s8" else 0
             )
-            attributes = [(3, c_int32(int(case.layout[0] == "T"))), (4, c_int32(int(case.layout[1] == "T")))]
+            attributes: list[tuple[int, Any]] = [
+                (3, c_int32(int(case.layout[0] == "T"))),
+                (4, c_int32(int(case.layout[1] == "T"))),
+            ]
             if case.op.startswith("scaled"):
                 attributes += [(25, c_int8(case.fast)), (17, c_uint64(pointer)), (18, c_uint64(pointer))]
                 if case.op == "scaled_row":

@@ -52,8 +52,8 @@ class Driver:
             nodes = (c_void_p * 64)()
             self.call("cuGraphGetNodes", graph, nodes, byref(count))
             found = []
-            for node in nodes[: count.value]:
-                node = c_void_p(node)
+            for pointer in nodes[: count.value]:
+                node = c_void_p(pointer)
                 self.call("cuGraphNodeGetType", node, byref(kind))
                 if kind.value != 0:
                     found.append(Launch(f"#{kind.value}", (0, 0, 0), (0, 0, 0), None))

@@ -84,7 +84,7 @@ class Operation:
         with np.errstate(all="ignore"):
             found = np.asarray(self.compute(*(_widened(array).reshape(-1) for array in arrays), **numbers))
         if found.dtype == np.float32:
-            found = rounded(found, dtype)
+            found = rounded(found, arrays[0].dtype)
         return found.reshape(arrays[0].shape)
 
 
@@ -157,9 +157,14 @@ mul, div = _plain("mul", np.multiply, 2), _plain("div", cuda.divide, 2)
 
 @_operation()
 def clamp(x: F32, *, min: float | None = None, max: float | None = None) -> Any:
-    """x between limits; NaN stays."""
-    low = x if min is None else np.where((x > np.float32(min)) | np.isnan(x), x, np.float32(min))
-    return low if max is None else np.where(low > np.float32(max), np.float32(max), low)
+    """x between limits; NaN stays, and +0 is larger than -0."""
+    if min is not None:
+        low = np.float32(min)
+        x = np.where((x > low) | np.isnan(x) | (x == low) & np.signbit(low), x, low)
+    if max is not None:
+        high = np.float32(max)
+        x = np.where((x > high) | (x == high) & np.signbit(high), high, x)
+    return x
 
 
 @_operation()
@@ -171,7 +176,9 @@ def relu(x: F32) -> Any:
 @_operation(typed=True)
 def nan_to_num(x: F32, *, dtype: Any) -> Any:
     """Finite numbers: 0 for NaN, the type's largest for infinity."""
-    return np.nan_to_num(np.clip(x, float(ml_dtypes.finfo(dtype).min), float(ml_dtypes.finfo(dtype).max)))
+    largest = {4: 0x7F7FFFFF, 2: 0x7BFF if dtype == np.float16 else 0x7F7F}[dtype.itemsize]
+    limit = np.array([largest]).astype(f"u{dtype.itemsize}").view(dtype).astype(np.float32)
+    return np.nan_to_num(np.clip(x, -limit, limit))
 
 
 def where(condition: npt.NDArray[np.bool_], a: Array, b: Array) -> Array:

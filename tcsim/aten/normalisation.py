@@ -139,7 +139,7 @@ def rms_norm(
     with np.errstate(all="ignore"):
         if vectors:
             (total,) = _by_warps(SQUARES, _by_threads(SQUARES, rows, THREADS, VECTOR))
-            square = total / np.float32(n)
+            square: F32 = total / np.float32(n)
         else:
             mean, m2, _ = _by_warps(WELFORD, _by_threads(WELFORD, rows, MOMENT_THREADS, 1))
             square = fma(mean, mean, m2 / np.float32(n))

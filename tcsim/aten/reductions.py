@@ -101,7 +101,7 @@ def _reduced(name: str, x: Array, dim: Axes, misaligned: int) -> tuple[State, tu
     return state, given.shape, given.rows.shape[1]
 
 
-def sum(x: Array, dim: Axes = None, out: str | None = None, misaligned: int = 0) -> Array:  # noqa: A001 - torch's name
+def sum(x: Array, dim: Axes = None, out: str | None = None, misaligned: int = 0) -> Array:
     """The sum over `dim`, as torch.sum.
 
     x: float32, bfloat16 or float16, with any strides; dim: axes, None for all; out: "f32" for torch's dtype=torch.float32; misaligned: elements
@@ -154,7 +154,7 @@ def argmax(x: Array, dim: int | None = None) -> npt.NDArray[np.int64]:
     >>> int(argmax(np.float32([1, 3, 3])))
     1
     """
-    return np.argmax(x.astype(np.float32), axis=dim)
+    return np.asarray(np.argmax(x.astype(np.float32), axis=dim), dtype=np.int64)
 
 
 def argmin(x: Array, dim: int | None = None) -> npt.NDArray[np.int64]:
@@ -163,15 +163,15 @@ def argmin(x: Array, dim: int | None = None) -> npt.NDArray[np.int64]:
     >>> int(argmin(np.float32([2, 1, 1])))
     1
     """
-    return np.argmin(x.astype(np.float32), axis=dim)
+    return np.asarray(np.argmin(x.astype(np.float32), axis=dim), dtype=np.int64)
 
 
 def _variance(x: Array, dim: Axes, correction: float, misaligned: int) -> tuple[F32, tuple[int, ...]]:
     (_, m2, n), shape, _ = _reduced("var", x, dim, misaligned)
     with np.errstate(all="ignore"):
-        return (m2 / np.where(n > np.float32(correction), n - np.float32(correction), np.float32(0))).reshape(
-            shape
-        ), shape
+        divisor: F32 = np.where(n > np.float32(correction), n - np.float32(correction), np.float32(0))
+        variance: F32 = m2 / divisor
+    return variance.reshape(shape), shape
 
 
 def var(x: Array, dim: Axes = None, correction: float = 1, misaligned: int = 0) -> Array:
@@ -193,7 +193,7 @@ def std(x: Array, dim: Axes = None, correction: float = 1, misaligned: int = 0) 
         return rounded(np.sqrt(_variance(x, dim, correction, misaligned)[0]), x.dtype)
 
 
-def norm(x: Array, ord: float = 2, dim: Axes = None, misaligned: int = 0) -> Array:  # noqa: A002 - torch's name
+def norm(x: Array, ord: float = 2, dim: Axes = None, misaligned: int = 0) -> Array:
     """The norm of order 1 or 2, as torch.linalg.vector_norm.
 
     Raises NotImplementedError for another order.

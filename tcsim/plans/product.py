@@ -60,7 +60,7 @@ def product(
             chunk = part if chunk is None else chunk + part
         total = chunk if total is None else total + chunk
     if plan.format == "s8":
-        return total  # type: ignore[no-any-return]
+        return total
     return _epilogue(plan, total, bias, scale_a, scale_b)
 
 

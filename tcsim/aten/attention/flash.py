@@ -84,7 +84,8 @@ def attention(call: Call, count: int) -> F32:
     """The outputs (heads, M, D) in float32; count: `splits` of the call."""
     size, keys = call.q.shape[-1], call.keys
     tile = _tile(TILES if count == 1 else SPLIT_TILES, size)
-    each = -(-(-(-keys // tile)) // count) * tile
+    tiles = -(-keys // tile)
+    each = -(-tiles // count) * tile
     factor = np.float32(np.float64(call.scale) * np.log2(np.e))
     result = np.empty(call.q.shape, np.float32)
     for at, piece in call.pieces(tile):

@@ -71,9 +71,10 @@ def _instruction(dtype: str, k: int) -> Instruction:
 
 def product(a: Array, b: Array, c: F32 | None = None, k: int = 16) -> F32:
     """c + a b on tensor cores, steps of k ascending: a (heads, M, K), b (heads, K, N) of bfloat16 or float16. wgmma's steps of 16 are those of mma."""
-    codes = [np.ascontiguousarray(x).view(np.uint16) for x in (a, b)]
+    left, right = (np.ascontiguousarray(x).view(np.uint16) for x in (a, b))
     d = gemm(
-        *codes,
+        left,
+        right,
         None if c is None else np.ascontiguousarray(c).view(np.uint32),
         instruction=_instruction(a.dtype.name, k),
     )

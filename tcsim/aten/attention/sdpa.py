@@ -61,7 +61,7 @@ def scaled_dot_product_attention(
             np.where(mask, np.float32(0), np.float32(-np.inf)) if mask.dtype == np.bool_ else mask.astype(np.float32)
         )
         bias = np.broadcast_to(added, (batch, heads, m, n)).reshape(batch * heads, m, n)
-    call = Call(*flat, np.float32(double), bias, np.arange(m) if causal else None)
+    call = Call(flat[0], flat[1], flat[2], np.float32(double), bias, np.arange(m) if causal else None)
     if q.dtype == np.float32 and name != "math":
         raise NotImplementedError(
             "float32 attention by the backend efficient: products of three tf32 terms; modelled: bfloat16, float16"

@@ -46,7 +46,9 @@ def test_recorded(key: str, format: str, kind: str) -> None:
             codes = codes_of(call(*arrays))
             if not np.array_equal(codes.reshape(SEGMENTS, -1)[:, :2], recorded()[f"sample{key}"][place]):
                 wrong.append(f"{name}: sample")
-            elif not np.array_equal((digest(codes) & np.uint64(0xFFFFFFFF)).astype(np.uint32), recorded()[f"digests{key}"][place]):
+            elif not np.array_equal(
+                (digest(codes) & np.uint64(0xFFFFFFFF)).astype(np.uint32), recorded()[f"digests{key}"][place]
+            ):
                 wrong.append(name)
     assert not wrong
 

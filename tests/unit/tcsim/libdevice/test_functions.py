@@ -45,7 +45,9 @@ def sample(i: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
     i = i.astype(np.uint64)
     k = (i & np.uint64(63)).astype(np.int64)
     random_mantissa = (mix(i) & np.uint64(0x7FFFFF)).astype(np.int64)
-    mantissa = np.where(k < 8, k, np.where(k < 16, 0x7FFFFF - (k - 8), np.where(k < 39, 1 << np.clip(k - 16, 0, 22), random_mantissa)))
+    mantissa = np.where(
+        k < 8, k, np.where(k < 16, 0x7FFFFF - (k - 8), np.where(k < 39, 1 << np.clip(k - 16, 0, 22), random_mantissa))
+    )
     corner = (i >> np.uint64(6)) << np.uint64(23) | mantissa.astype(np.uint64)
     codes = np.where(i < 32768, corner, mix(np.uint64(0x5EED00000000) + i) >> np.uint64(16))
     return codes.astype(np.uint32).view(np.float32)
@@ -84,7 +86,9 @@ def test_all_inputs(name: str) -> None:
     blocks = range(1024) if WHOLE else random.Random(name).sample(range(1024), 2 if NUMBA else 1)
     for block in blocks:
         codes = np.arange(block * BLOCK, (block + 1) * BLOCK, dtype=np.uint32)
-        assert digest(block * BLOCK, libdevice.FUNCTIONS[name](codes.view(np.float32))) == row("digests", name)[block], hex(block * BLOCK)
+        assert (
+            digest(block * BLOCK, libdevice.FUNCTIONS[name](codes.view(np.float32))) == row("digests", name)[block]
+        ), hex(block * BLOCK)
 
 
 @pytest.mark.parametrize("name", PAIRS)
@@ -98,7 +102,9 @@ def test_pairs(name: str) -> None:
 @pytest.mark.parametrize("engine", ["numpy", *(["numba"] if NUMBA else [])])
 def test_special_pairs(name: str, engine: str) -> None:
     i = np.arange(0, 65536, 64)
-    assert np.array_equal(codes_of(libdevice.FUNCTIONS[name](*pair(0, i * 16 + (i & 15)), engine=engine)), row("sample", name))
+    assert np.array_equal(
+        codes_of(libdevice.FUNCTIONS[name](*pair(0, i * 16 + (i & 15)), engine=engine)), row("sample", name)
+    )
 
 
 def test_engines_agree() -> None:
