@@ -1,0 +1,127 @@
+"""The two modes: one hears torch's functions before a CPU takes them apart, the other the aten operations that are left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from tcsim.aten import evidence
+from tcsim.aten.attention.sdpa import backend_of, scaled_dot_product_attention
+from tcsim.core.errors import OperandError
+from tcsim.plans.lookup import chip
+from tcsim.torch.arrays import array, tensor
+from tcsim.torch.log import Run
+from tcsim.torch.operations import HANDLERS, MOVES, floats, known, rms_norm, softmax
+
+
+@contextmanager
+def emulate(gpu: str, strict: bool = False, engine: str | None = None) -> Iterator[Run]:
+    """Compute torch's operations on CPU tensors with the bits of a GPU, forward passes without gradients.
+
+    gpu: a product ("H200", in any case) or an arch; of others than the H200 everything that computes is assumed. strict: raise NotModelledError where
+    an operation is not exact. engine: of products, as of `tcsim.gemm`. Raises PlanError for a GPU that does not exist, OperandError for tensors elsewhere.
+
+    >>> with emulate("H200") as run, torch.inference_mode():
+    ...     y = torch.nn.functional.silu(torch.tensor([1.0, 2.0], dtype=torch.bfloat16))
+    >>> y, run.ops()[0]["op"], run.ops()[0]["status"]
+    (tensor([0.7305, 1.7578], dtype=torch.bfloat16), 'silu', 'exact')
+    """
+    name, arch = chip(gpu)
+    run = Run(name, arch, strict, engine)
+    with _Operations(run), _Functions(run):
+        yield run
+
+
+class _Operations(TorchDispatchMode):
+    """aten operations."""
+
+    def __init__(self, run: Run) -> None:
+        super().__init__()
+        self.run = run
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """One operation: by its handler, as a move, or by the host."""
+        given = dict(kwargs or {})
+        name = func.overloadpacket.__name__
+        if any(isinstance(own, torch.Tensor) and own.device.type not in ("cpu", "meta") for own in tree_leaves((args, given))):
+            raise OperandError(f"{name} of tensors that are not on the CPU; valid under emulate: CPU tensors")
+        in_place = name.endswith("_") and name not in MOVES and not name.startswith("_")
+        plain = name.removesuffix("_") if in_place else name
+        handler = HANDLERS.get(plain)
+        if handler is None and name not in MOVES and torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):
+            with self:
+                return func.decompose(*args, **given)
+        if handler is not None and floats(args, given):
+            options = {key: value for key, value in given.items() if value is not None}
+            found = handler(self.run, plain, *args, **options) if "out" not in options else None
+            if found is not None:
+                return args[0].copy_(found) if in_place else found
+        result = func(*args, **given)
+        if not floats(args, given) and not floats(result):
+            return result
+        if name == "_to_copy" and "float8" in str(given.get("dtype")):
+            self.run.note(name, "assumed")
+        elif name in MOVES:
+            self.run.note(name, "exact")
+        else:
+            self.run.note(name, "not modelled")
+        return result
+
+
+class _Functions(TorchFunctionMode):
+    """Functions that a GPU computes in one kernel, and a CPU in several operations."""
+
+    def __init__(self, run: Run) -> None:
+        super().__init__()
+        self.run = run
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """One function: as a GPU does it, or passed on."""
+        given = dict(kwargs or {})
+        own = _FUNCTIONS.get(func)
+        with torch._C.DisableTorchFunctionSubclass():
+            found = own(self.run, *args, **given) if own is not None and not torch.is_grad_enabled() else None
+        return func(*args, **given) if found is None else found
+
+
+def _attention(
+    run: Run, query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False, scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:  # fmt: skip
+    if dropout_p or query.ndim != 4 or query.dtype not in (torch.float16, torch.bfloat16) or (attn_mask is not None and attn_mask.dtype not in (torch.bool, query.dtype)):
+        return None
+    q, k, v = (array(own.contiguous()) for own in (query, key, value))
+    mask = None if attn_mask is None else array(attn_mask.contiguous())
+    backend = backend_of(q, k, mask is not None)
+    properties = {"backend": backend, "queries": q.shape[2], "keys": k.shape[2], "size": q.shape[3]}
+    status = known(run, evidence.status("attention", str(query.dtype).removeprefix("torch."), **properties))
+    try:
+        with run.timed("scaled_dot_product_attention", status):
+            return tensor(scaled_dot_product_attention(q, k, v, mask, is_causal, scale))
+    except NotImplementedError:
+        run.note("scaled_dot_product_attention", "not modelled")
+        return None
+
+
+def _softmax(run: Run, input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Any:
+    """softmax of float16 to float32, which a GPU does in one kernel."""
+    return softmax(run, "_softmax", input, dim, True) if dim is not None and (input.dtype, dtype) == (torch.float16, torch.float32) else None
+
+
+def _rms_norm(run: Run, input: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Any:
+    return rms_norm(run, "rms_norm", input, tuple(normalized_shape), weight, eps) if input.is_floating_point() else None
+
+
+_FUNCTIONS: dict[Any, Any] = {
+    functional.scaled_dot_product_attention: _attention,
+    functional.softmax: _softmax, torch.softmax: lambda run, x, dim, dtype=None: _softmax(run, x, dim, dtype=dtype),
+    functional.rms_norm: _rms_norm, torch.rms_norm: _rms_norm,
+}  # fmt: skip
+"""By function: what a GPU does."""

@@ -1,0 +1,88 @@
+"""What was computed under emulation: by operation how often, for how long, and how its bits are known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from html import escape
+from time import perf_counter
+from typing import Any, Literal
+
+from tcsim.core.errors import NotModelledError
+
+Status = Literal["exact", "assumed", "not modelled"]
+MEANING: dict[Status, str] = {
+    "exact": "its rule gave every bit that the GPU returned",
+    "assumed": "a stated rule that was not compared with this GPU here",
+    "not modelled": "computed by torch on the host",
+}
+"""What each status promises."""
+
+
+@dataclass
+class Entry:
+    """Calls of one operation of one status."""
+
+    op: str
+    status: Status
+    calls: int = 0
+    seconds: float = 0.0
+
+
+class Run:
+    """The operations of one emulation, `gpu` the product that was asked for, `arch` its own."""
+
+    def __init__(self, gpu: str, arch: str, strict: bool, engine: str | None) -> None:
+        self.gpu, self.arch, self.strict, self.engine = gpu, arch, strict, engine
+        self._entries: dict[tuple[str, Status], Entry] = {}
+        self._inside = 0.0  # seconds of calls within the one that is timed
+
+    def note(self, op: str, status: Status) -> None:
+        """An operation is about to be computed. Raises NotModelledError, if strict, unless it is exact."""
+        if self.strict and status != "exact":
+            raise NotModelledError(f"{op} on {self.gpu}: {status} ({MEANING[status]}); valid: strict=False")
+        self._entry(op, status).calls += 1
+
+    def _entry(self, op: str, status: Status) -> Entry:
+        return self._entries.setdefault((op, status), Entry(op, status))
+
+    @contextmanager
+    def timed(self, op: str, status: Status) -> Iterator[None]:
+        """Count a call, and its time without that of calls within it."""
+        self.note(op, status)
+        begin, before, self._inside = perf_counter(), self._inside, 0.0
+        try:
+            yield
+        finally:
+            took = perf_counter() - begin
+            self._entry(op, status).seconds += took - self._inside
+            self._inside = before + took
+
+    def ops(self) -> list[dict[str, Any]]:
+        """Operations, slowest first: op, calls, seconds and status."""
+        found = sorted(self._entries.values(), key=lambda own: (-own.seconds, own.op, own.status))
+        return [{"op": own.op, "calls": own.calls, "seconds": own.seconds, "status": own.status} for own in found]
+
+    @property
+    def exact(self) -> bool:
+        """Whether something was computed, and everything is exact."""
+        return bool(self._entries) and all(own.status == "exact" for own in self._entries.values())
+
+    def as_dict(self) -> dict[str, Any]:
+        """What JSON holds."""
+        return {"gpu": self.gpu, "arch": self.arch, "exact": self.exact, "ops": self.ops()}
+
+    def __str__(self) -> str:
+        counts = {status: sum(own.calls for own in self._entries.values() if own.status == status) for status in MEANING}
+        said = ", ".join(f"{count} {status}" for status, count in counts.items() if count) or "nothing computed"
+        lines = [f"{self.gpu} ({self.arch}): {said}"]
+        lines += [f"  {own['op']:36} {own['calls']:7} {own['seconds']:9.3f} s  {own['status']}" for own in self.ops()]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{escape(own['op'])}</td><td>{own['calls']}</td><td>{own['seconds']:.3f}</td><td>{own['status']}</td></tr>" for own in self.ops()
+        )
+        head = "".join(f"<th>{own}</th>" for own in ("op", "calls", "seconds", "status"))
+        return f"<table><caption>{escape(self.gpu)}</caption><tr>{head}</tr>{rows}</table>"
