@@ -13,7 +13,7 @@ from tests.support import extent
 from tests.support.extent import examples
 
 # Of other environments of tox: they need other projects, Chromium, or a C++ compiler and minutes.
-collect_ignore = ["oracles", "browser", "emulated", "on_triton", "on_cute", "on_dask"]
+collect_ignore = ["oracles", "browser", "emulated", "on_triton", "on_cute", "on_dask", "on_torch"]
 LEFT_OUT = pytest.StashKey[int]()
 
 settings.register_profile("repeatable", parent=examples(200, derandomize=True, deadline=None))

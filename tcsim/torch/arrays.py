@@ -11,7 +11,9 @@ import numpy.typing as npt
 import torch
 
 Array = npt.NDArray[Any]
-FORMATS = MappingProxyType({torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.int8: "s8", torch.float8_e4m3fn: "e4m3"})
+FORMATS = MappingProxyType(
+    {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.int8: "s8", torch.float8_e4m3fn: "e4m3"}
+)
 """By dtype the format, of those that are computed with."""
 _AS = {torch.bfloat16: (torch.int16, ml_dtypes.bfloat16), torch.float8_e4m3fn: (torch.uint8, ml_dtypes.float8_e4m3fn)}
 """Types that torch does not hand to NumPy: through which type, and as which."""

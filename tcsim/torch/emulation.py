@@ -50,12 +50,19 @@ class _Operations(TorchDispatchMode):
         """One operation: by its handler, as a move, or by the host."""
         given = dict(kwargs or {})
         name = func.overloadpacket.__name__
-        if any(isinstance(own, torch.Tensor) and own.device.type not in ("cpu", "meta") for own in tree_leaves((args, given))):
+        if any(
+            isinstance(own, torch.Tensor) and own.device.type not in ("cpu", "meta")
+            for own in tree_leaves((args, given))
+        ):
             raise OperandError(f"{name} of tensors that are not on the CPU; valid under emulate: CPU tensors")
         in_place = name.endswith("_") and name not in MOVES and not name.startswith("_")
         plain = name.removesuffix("_") if in_place else name
         handler = HANDLERS.get(plain)
-        if handler is None and name not in MOVES and torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):
+        if (
+            handler is None
+            and name not in MOVES
+            and torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd")
+        ):
             with self:
                 return func.decompose(*args, **given)
         if handler is not None and floats(args, given):
@@ -95,7 +102,12 @@ def _attention(
     run: Run, query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False, scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Any:  # fmt: skip
-    if dropout_p or query.ndim != 4 or query.dtype not in (torch.float16, torch.bfloat16) or (attn_mask is not None and attn_mask.dtype not in (torch.bool, query.dtype)):
+    if (
+        dropout_p
+        or query.ndim != 4
+        or query.dtype not in (torch.float16, torch.bfloat16)
+        or (attn_mask is not None and attn_mask.dtype not in (torch.bool, query.dtype))
+    ):
         return None
     q, k, v = (array(own.contiguous()) for own in (query, key, value))
     mask = None if attn_mask is None else array(attn_mask.contiguous())
@@ -112,7 +124,11 @@ def _attention(
 
 def _softmax(run: Run, input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Any:
     """softmax of float16 to float32, which a GPU does in one kernel."""
-    return softmax(run, "_softmax", input, dim, True) if dim is not None and (input.dtype, dtype) == (torch.float16, torch.float32) else None
+    return (
+        softmax(run, "_softmax", input, dim, True)
+        if dim is not None and (input.dtype, dtype) == (torch.float16, torch.float32)
+        else None
+    )
 
 
 def _rms_norm(run: Run, input: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Any:

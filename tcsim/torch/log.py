@@ -74,7 +74,9 @@ class Run:
         return {"gpu": self.gpu, "arch": self.arch, "exact": self.exact, "ops": self.ops()}
 
     def __str__(self) -> str:
-        counts = {status: sum(own.calls for own in self._entries.values() if own.status == status) for status in MEANING}
+        counts = {
+            status: sum(own.calls for own in self._entries.values() if own.status == status) for status in MEANING
+        }
         said = ", ".join(f"{count} {status}" for status, count in counts.items() if count) or "nothing computed"
         lines = [f"{self.gpu} ({self.arch}): {said}"]
         lines += [f"  {own['op']:36} {own['calls']:7} {own['seconds']:9.3f} s  {own['status']}" for own in self.ops()]
@@ -82,7 +84,8 @@ class Run:
 
     def _repr_html_(self) -> str:
         rows = "".join(
-            f"<tr><td>{escape(own['op'])}</td><td>{own['calls']}</td><td>{own['seconds']:.3f}</td><td>{own['status']}</td></tr>" for own in self.ops()
+            f"<tr><td>{escape(own['op'])}</td><td>{own['calls']}</td><td>{own['seconds']:.3f}</td><td>{own['status']}</td></tr>"
+            for own in self.ops()
         )
         head = "".join(f"<th>{own}</th>" for own in ("op", "calls", "seconds", "status"))
         return f"<table><caption>{escape(self.gpu)}</caption><tr>{head}</tr>{rows}</table>"

@@ -25,7 +25,7 @@ MOVES = frozenset((
     "index_put_", "index_select", "lift_fresh", "masked_fill", "masked_fill_", "masked_select", "narrow", "new_empty", "new_empty_strided", "new_full", "new_ones", "new_zeros", "ones",
     "ones_like", "permute", "relu", "repeat", "repeat_interleave", "reshape", "resolve_conj", "resolve_neg", "roll", "scalar_tensor", "select", "set_", "slice", "slice_scatter",
     "split", "split_with_sizes", "squeeze", "stack", "t", "transpose", "tril", "triu", "unbind", "unfold", "unsqueeze", "view", "where", "zero_", "zeros", "zeros_like",
-    "abs", "neg", "eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "isfinite", "any", "all", "maximum", "minimum", "max", "min", "amax", "amin", "item", "_local_scalar_dense",
+    "detach_", "abs", "neg", "eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "isfinite", "any", "all", "maximum", "minimum", "max", "min", "amax", "amin", "item", "_local_scalar_dense",
     "logical_and", "logical_or", "logical_not", "is_nonzero", "equal",
 ))  # fmt: skip
 """Operations that compute no value of their own: copies, choices, comparisons, signs. NaN keeps the bits that the host gives it."""
@@ -95,7 +95,9 @@ def elementwise_negated(x: torch.Tensor) -> torch.Tensor:
 
 
 def _pow(run: Run, op: str, x: Any, exponent: Any) -> Any:
-    return computed(run, op, "pow_number", x, like=x, exponent=float(exponent)) if isinstance(exponent, _NUMBER) else None
+    return (
+        computed(run, op, "pow_number", x, like=x, exponent=float(exponent)) if isinstance(exponent, _NUMBER) else None
+    )
 
 
 def _gelu(run: Run, op: str, x: Any, approximate: Any = "none") -> Any:
@@ -140,7 +142,11 @@ def _over(name: str, op: str, run: Run, x: torch.Tensor, dim: Any, keepdim: bool
     length = prod(x.shape[own] for own in axes)
     with run.timed(op, known(run, evidence.status(name, _name(x), length=length))):
         found = tensor(np.asarray(getattr(reductions, name)(array(x), axes, misaligned=_misaligned(x), **given)))
-        shape = [1 if own in axes else size for own, size in enumerate(x.shape)] if keepdim else [size for own, size in enumerate(x.shape) if own not in axes]
+        shape = (
+            [1 if own in axes else size for own, size in enumerate(x.shape)]
+            if keepdim
+            else [size for own, size in enumerate(x.shape) if own not in axes]
+        )
         return found.reshape(shape)
 
 
@@ -171,21 +177,26 @@ def _layer_norm(run: Run, op: str, x: Any, shape: Sequence[int], weight: Any, bi
     if any(own.dtype != x.dtype for own in given):
         return None
     with run.timed(op, known(run, evidence.status("layer_norm", _name(x), length=prod(shape)))):
-        arrays = [None if own is None else array(own) for own in (weight, bias)]
-        y = normalisation.layer_norm(array(x), len(shape), *arrays, eps, tuple(_misaligned(own) for own in (x, *given)))
+        scale, shift = (None if own is None else array(own) for own in (weight, bias))
+        misaligned = tuple(_misaligned(own) for own in (x, *given))
+        y = normalisation.layer_norm(array(x), len(shape), scale, shift, eps, misaligned)
         rest = x.shape[: x.ndim - len(shape)] + (1,) * len(shape)
         nothing = torch.full(rest, float("nan"))  # mean and rstd, which only a backward pass reads
         return tensor(y), nothing, nothing
 
 
-def rms_norm(run: Run, op: str, x: torch.Tensor, shape: Sequence[int], weight: torch.Tensor | None, eps: float | None) -> torch.Tensor | None:
+def rms_norm(
+    run: Run, op: str, x: torch.Tensor, shape: Sequence[int], weight: torch.Tensor | None, eps: float | None
+) -> torch.Tensor | None:
     """torch.nn.functional.rms_norm, in one kernel."""
     if weight is not None and weight.dtype != x.dtype:
         return None
     with run.timed(op, known(run, evidence.status("rms_norm", _name(x), length=prod(shape)))):
         given = () if weight is None else (weight,)
         misaligned = tuple(_misaligned(own) for own in (x, *given))
-        return tensor(normalisation.rms_norm(array(x), len(shape), None if weight is None else array(weight), eps, misaligned))
+        return tensor(
+            normalisation.rms_norm(array(x), len(shape), None if weight is None else array(weight), eps, misaligned)
+        )
 
 
 # --- products
@@ -223,4 +234,6 @@ HANDLERS: dict[str, Handler] = {
 
 def floats(*given: Any) -> bool:
     """Whether anything is a tensor of floating-point numbers, or of complex ones."""
-    return any(isinstance(own, torch.Tensor) and (own.is_floating_point() or own.is_complex()) for own in tree_leaves(given))
+    return any(
+        isinstance(own, torch.Tensor) and (own.is_floating_point() or own.is_complex()) for own in tree_leaves(given)
+    )

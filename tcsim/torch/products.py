@@ -15,7 +15,11 @@ from tcsim.torch.log import Run, Status
 
 def _letter(x: torch.Tensor, plain: str, other: str) -> str:
     """Of a matrix how cuBLAS reads it: by rows of the last axis, or the other way."""
-    return other if x.stride(-2) == 1 and (x.stride(-1) != 1 or x.shape[-2] > 1) and x.stride(-1) >= max(1, x.shape[-2]) else plain
+    return (
+        other
+        if x.stride(-2) == 1 and (x.stride(-1) != 1 or x.shape[-2] > 1) and x.stride(-1) >= max(1, x.shape[-2])
+        else plain
+    )
 
 
 def layout_of(a: torch.Tensor, b: torch.Tensor) -> str:
@@ -32,7 +36,15 @@ def plan_of(run: Run, op: str, a: torch.Tensor, b: torch.Tensor, bias: bool = Fa
         format = "tf32"
     batch = prod(a.shape[:-2])
     return plan(
-        op, m=a.shape[-2], n=b.shape[-1], k=a.shape[-1], format=format, gpu=run.gpu, layout=layout_of(a, b), bias=bias, batch=batch if op == "bmm" else 1
+        op,
+        m=a.shape[-2],
+        n=b.shape[-1],
+        k=a.shape[-1],
+        format=format,
+        gpu=run.gpu,
+        layout=layout_of(a, b),
+        bias=bias,
+        batch=batch if op == "bmm" else 1,
     )
 
 
@@ -43,7 +55,9 @@ def status_of(found: Plan | None) -> Status:
     return "assumed" if found.source == "assumed" else "exact"
 
 
-def multiplied(run: Run, op: str, a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor | None:
+def multiplied(
+    run: Run, op: str, a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None = None
+) -> torch.Tensor | None:
     """a @ b, or a @ b + bias; None where the order of summation is not modelled: nothing is noted then."""
     if a.shape[-1] == 1 and bias is None and a.dtype == torch.float32:
         with run.timed(op, "assumed"):  # one product each, added to zero

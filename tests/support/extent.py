@@ -29,6 +29,7 @@ ELSEWHERE = {
     "emulated": "kernels compiled for the CPU; needs a C++ compiler",
     "triton": "Triton and Gluon on the model; also triton37, triton38",
     "cute": "CuTe DSL on the model",
+    "torch": "models of PyTorch on the CPU with an H200's bits",
     "dask": "campaigns over a Dask cluster",
     "browser": "the pages in Chromium",
     "hazards": "every recorded launch under the checker",
