@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hwkernels.plans.cases import Case, score
-from tcsim.plans.packed import ABSENT, Decision, pack
+from tcsim.plans.packed import ABSENT, Decision, Kind, pack
 
 HELD_OUT = 0.05
 """The share of shapes kept out of the table, by a hash of the shape: they judge the rules."""
@@ -41,35 +41,33 @@ def tiles(case: Case) -> int:
     return -(-case.m // 64) * -(-case.n // 64)
 
 
+def aligned(case: Case) -> bool:
+    """Whether each row of the operands, as the layout stores them, and of the result is a multiple of ALIGN elements."""
+    return case.n % ALIGN == 0 and case.k % ALIGN == 0 and (case.layout[1] == "N" or case.m % ALIGN == 0)
+
+
 def rule(answers: list[Answer]) -> tuple[dict[str, Any] | None, dict[str, int]]:
     """No split where there are enough tiles: the least number of them above which no shape of the table is split, judged on held-out shapes.
 
     The rule is None where a held-out shape contradicts it, or too few speak of it. The counts say how it went.
     """
-    aligned = [x for x in answers if x.case.n % ALIGN == 0 and x.case.k % ALIGN == 0 and x.case.m > 1]
-    seen = [x for x in aligned if not held_out(x.case)]
+    spoken = [x for x in answers if aligned(x.case) and x.case.m > 1]
+    seen = [x for x in spoken if not held_out(x.case)]
     against = [tiles(x.case) for x in seen if x.decision.split != 1]
     least = next((t for t in TILES if t > max(against, default=0)), None)
     if not seen or least is None:
         return None, {"judged": 0, "wrong": 0}
     most = max((x.case.k for x in seen if tiles(x.case) >= least), default=0)
-    judged = [x for x in aligned if held_out(x.case) and tiles(x.case) >= least and x.case.k <= most]
+    judged = [x for x in spoken if held_out(x.case) and tiles(x.case) >= least and x.case.k <= most]
     wrong = sum(x.decision.split != 1 for x in judged)
     counts = {"judged": len(judged), "wrong": wrong}
     if wrong or len(judged) < ENOUGH:
         return None, counts
+    words = f"no recorded shape of at least {least} tiles of 64 x 64 with K up to {most} is split; {len(judged)} held-out shapes agree"
+    about = {"tile": 64, "tiles": least, "most_k": most, "align": ALIGN, "least_m": 2, "words": words}
+    about["align_m"] = ALIGN if seen[0].case.layout[1] == "T" else 1
     families = Counter(x.decision.kernel for x in seen if tiles(x.case) >= least)
-    words = f"no shape of at least {least} tiles of 64 x 64 with K up to {most} is split; {len(judged)} held-out shapes agree"
-    about = {
-        "tile": 64,
-        "tiles": least,
-        "most_k": most,
-        "align": ALIGN,
-        "least_m": 2,
-        "kernel": families.most_common(1)[0][0],
-        "words": words,
-    }
-    return about, counts
+    return about | {"kernel": families.most_common(1)[0][0]}, counts
 
 
 def table(answers: Iterable[Answer], profile: Mapping[str, Any]) -> tuple[bytes, dict[str, dict[str, int]]]:
@@ -78,27 +76,21 @@ def table(answers: Iterable[Answer], profile: Mapping[str, Any]) -> tuple[bytes,
     for answer in answers:
         by_kind[key(answer.case)].append(answer)
     decisions: dict[Decision, int] = {}
-    kinds, matrices, rules, judged = [], [], {}, {}
+    kinds, rules, judged = {}, {}, {}
     for name in sorted(by_kind):
         kept = [x for x in by_kind[name] if not held_out(x.case)]
         rows = sorted({(x.case.n, x.case.k, x.case.batch) for x in kept})
         columns = sorted({x.case.m for x in kept})
         matrix = np.full((len(rows), len(columns)), ABSENT, np.uint8)
         row_of, column_of = {r: i for i, r in enumerate(rows)}, {m: i for i, m in enumerate(columns)}
-        for case, decision in kept:
+        for case, decision in sorted(kept, key=lambda x: x.case):
             number = decisions.setdefault(decision, len(decisions))
             if number >= ABSENT:
                 raise ValueError(f"more than {ABSENT} decisions")
             matrix[row_of[case.n, case.k, case.batch], column_of[case.m]] = number
-        kinds.append({"key": name, "rows": rows, "columns": columns})
-        matrices.append(matrix)
+        kinds[name] = Kind(rows, columns, matrix)
         about, judged[name] = rule(by_kind[name])
         if about is not None:
             rules[name] = about
-    header = {
-        "profile": dict(profile),
-        "decisions": [[d.kernel, d.split, d.step] for d in decisions],
-        "kinds": kinds,
-        "rules": rules,
-    }
-    return pack(header, matrices), judged
+    found = [[d.kernel, d.split, d.step] for d in decisions]
+    return pack({"profile": dict(profile), "decisions": found, "rules": rules}, kinds), judged

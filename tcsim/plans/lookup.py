@@ -67,6 +67,8 @@ def plan(
             rule = recorded.rules.get(kind.key)
             if rule is not None and _holds(rule, m, n, k):
                 answer = found(chain, 1, k, "rule", rule["kernel"], rule["words"])
+    if answer is None and kind.format == "s8" and chain is not None:
+        answer = found(chain, 1, k, "rule", "", "sums of integers in s32 have the same bits in every order")
     if answer is None and chain is None:
         answer = found(
             None,
@@ -123,6 +125,7 @@ def _holds(rule: dict[str, int], m: int, n: int, k: int) -> bool:
         and k <= rule["most_k"]
         and n % rule["align"] == 0
         and k % rule["align"] == 0
+        and m % rule["align_m"] == 0
         and m >= rule["least_m"]
     )
 

@@ -1,6 +1,6 @@
-"""The file format of recorded plans: a header in JSON, then one byte for each shape, compressed; its digest tells damage.
+"""The file format of recorded plans: a header in JSON, then a part for each kind, each compressed apart; a digest tells damage.
 
-The bytes of a kind form a matrix: a row for each (n, k, batch), a column for each m; the byte is the number of a decision, ABSENT where nothing was recorded.
+A part is a matrix of bytes: a row for each (n, k, batch), a column for each m; the byte is the number of a decision, ABSENT where nothing was recorded.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ import lzma
 import pkgutil
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 ABSENT = 255
 VERSION = 1
+_FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 1, "pb": 0}]
 
 
 @dataclass(frozen=True)
@@ -36,13 +38,45 @@ class Decision:
         return (steps + self.split - 1) // self.split * self.step
 
 
+class Kind(NamedTuple):
+    """The shapes of one kind, before they are packed: rows (n, k, batch), columns m, and a decision's number for each pair."""
+
+    rows: list[tuple[int, int, int]]
+    columns: list[int]
+    choices: npt.NDArray[np.uint8]
+
+
 @dataclass(frozen=True)
 class Part:
-    """The shapes of one kind."""
+    """The shapes of one kind, decompressed at their first use."""
 
-    rows: Mapping[tuple[int, int, int], int]
-    columns: Mapping[int, int]
-    choices: npt.NDArray[np.uint8]
+    data: bytes
+    shape: tuple[int, int]
+
+    @cached_property
+    def _body(self) -> bytes:
+        return lzma.decompress(self.data)
+
+    def _numbers(self, start: int, count: int) -> list[int]:
+        found: list[int] = np.frombuffer(self._body, "<u4", count, 4 * start).tolist()
+        return found
+
+    @cached_property
+    def rows(self) -> Mapping[tuple[int, int, int], int]:
+        """(n, k, batch), each with its row."""
+        count = self.shape[0]
+        n, k, batch = (self._numbers(i * count, count) for i in range(3))
+        return {row: i for i, row in enumerate(zip(n, k, batch, strict=True))}
+
+    @cached_property
+    def columns(self) -> Mapping[int, int]:
+        """m, each with its column."""
+        return {m: i for i, m in enumerate(self._numbers(3 * self.shape[0], self.shape[1]))}
+
+    @cached_property
+    def choices(self) -> npt.NDArray[np.uint8]:
+        """The number of each shape's decision."""
+        return np.frombuffer(self._body, np.uint8, offset=4 * (3 * self.shape[0] + self.shape[1])).reshape(self.shape)
 
 
 @dataclass(frozen=True)
@@ -66,13 +100,17 @@ class Table:
         return None if choice == ABSENT else self.decisions[choice]
 
 
-def pack(header: dict[str, Any], matrices: list[npt.NDArray[np.uint8]]) -> bytes:
-    """A file from a header (profile, decisions, rules, kinds with rows and columns) and the matrix of each kind."""
-    body = b"".join(matrix.tobytes() for matrix in matrices)
-    head = json.dumps(
-        header | {"version": VERSION, "sha256": hashlib.sha256(body).hexdigest()}, separators=(",", ":"), sort_keys=True
-    )
-    return lzma.compress(head.encode() + b"\n" + body, preset=9 | lzma.PRESET_EXTREME)
+def pack(header: dict[str, Any], kinds: Mapping[str, Kind]) -> bytes:
+    """A file from a header (profile, decisions, rules) and the shapes of each kind."""
+    about, body = [], b""
+    for key, (rows, columns, choices) in kinds.items():
+        names = np.array(rows, "<u4").reshape(-1, 3).T.tobytes() + np.array(columns, "<u4").tobytes()
+        part = lzma.compress(names + choices.tobytes(), filters=_FILTERS)
+        about.append([key, len(part), len(rows), len(columns)])
+        body += part
+    digest = hashlib.sha256(body).hexdigest()
+    fields = header | {"kinds": about, "version": VERSION, "sha256": digest}
+    return json.dumps(fields, separators=(",", ":"), sort_keys=True).encode() + b"\n" + body
 
 
 def unpack(data: bytes) -> Table:
@@ -80,25 +118,16 @@ def unpack(data: bytes) -> Table:
 
     Raises ValueError for bytes that `pack` did not make.
     """
-    try:
-        raw = lzma.decompress(data)
-    except lzma.LZMAError as error:
-        raise ValueError(str(error)) from None
-    head, _, body = raw.partition(b"\n")
+    head, _, body = data.partition(b"\n")
     header = json.loads(head)
     if header["version"] != VERSION:
         raise ValueError(f"version {header['version']} of the format; valid: {VERSION}")
     if hashlib.sha256(body).hexdigest() != header["sha256"]:
         raise ValueError("its digest does not fit its contents")
     parts, start = {}, 0
-    for kind in header["kinds"]:
-        rows, columns = [tuple(row) for row in kind["rows"]], kind["columns"]
-        count = len(rows) * len(columns)
-        choices = np.frombuffer(body, np.uint8, count, start).reshape(len(rows), len(columns))
-        parts[kind["key"]] = Part(
-            {row: i for i, row in enumerate(rows)}, {m: i for i, m in enumerate(columns)}, choices
-        )
-        start += count
+    for key, size, rows, columns in header["kinds"]:
+        parts[key] = Part(body[start : start + size], (rows, columns))
+        start += size
     return Table(header["profile"], tuple(Decision(*item) for item in header["decisions"]), parts, header["rules"])
 
 

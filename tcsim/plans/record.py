@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from tcsim.core.errors import TcsimError, listing
 from tcsim.plans.packed import Table, read
 
-RECORDED = {"h200": "h200.plans.xz"}
+RECORDED = {"h200": "h200.plans"}
 """The GPUs with a table, and the file in this package."""
 
 
@@ -43,8 +43,11 @@ class Profile:
     cublaslt: str
     driver: str
     workspace: int  # bytes that cuBLAS may use; another size may change the plan
-    shapes: int  # recorded
+    shapes: int  # in the table
+    held_out: int  # recorded and kept out of the table: they judge the rules
     compared: int  # products of which every output was compared with the plan
+    equal: int  # those of them with all outputs equal
+    launches: int  # calls of torch that launched what the library's heuristic answers, of as many captured; 0: not looked at
 
     def as_dict(self) -> dict[str, Any]:
         """The fields by name."""

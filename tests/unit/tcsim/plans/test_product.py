@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 import tcsim
 from tcsim.plans import product
+from tcsim.plans.packed import Decision
 
 RNG = np.random.default_rng(38)
 A = RNG.normal(size=(4, 512)).astype(ml_dtypes.bfloat16)
@@ -68,3 +70,25 @@ def test_integers_are_exact_and_shapes_are_checked() -> None:
     assert (product(plan, a, b) == a.astype(np.int32) @ b.astype(np.int32)).all()
     with pytest.raises(tcsim.OperandError, match="valid for this plan"):
         product(plan, a, b[:64])
+
+
+RECORDED = np.load(Path(__file__).parents[3] / "data" / "plans" / "products_h200.npz")
+"""Rows and columns of products of torch on an H200: operands, outputs, and the split of K that cuBLASLt answered."""
+OPS = {"mm": "linear", "addmm": "addmm", "bmm": "bmm", "scaled": "scaled_mm", "scaled_row": "scaled_mm_rowwise"}
+
+
+@pytest.mark.parametrize("index", range(11))
+def test_recorded_outputs_have_the_bits_of_the_plan(index: int) -> None:
+    """Every output, plain and split, with bias and scales; one chain misses some of every split product."""
+    whole = {name: RECORDED.get(f"{index}.{name}") for name in ("case", "x", "w", "y", "bias", "sa", "sb")}
+    call, format, out, layout, *_, batch, fast, split, _ = whole["case"].tolist()
+    x, w = whole["x"], np.swapaxes(whole["w"], -1, -2)
+    (m, k), n, bias = x.shape[-2:], w.shape[-1], whole["bias"]
+    asked = {"m": m, "n": n, "k": k, "format": format, "out": out, "layout": layout, "batch": int(batch)}
+    plain = tcsim.plan(OPS[call], **asked, fast=fast == "1", bias=bias is not None, gpu="sm_90")
+    decision = Decision("nvjet", int(split), 128 if format == "e4m3" else 64)
+    plan = replace(plain, split=decision.split, chunk=decision.chunk(k))
+    extra = {"bias": bias, "scale_a": whole["sa"], "scale_b": whole["sb"]}
+    assert (product(plan, x, w, **extra).view(np.uint16) == whole["y"]).all()
+    one = (product(plain, x, w, **extra).view(np.uint16) == whole["y"]).all()
+    assert one == (decision.split == 1)
