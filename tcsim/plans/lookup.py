@@ -7,6 +7,7 @@ from functools import cache
 from tcsim import catalog
 from tcsim.core.errors import TargetError, listing, nearest
 from tcsim.core.targets import ARCHS, accepting
+from tcsim.numbers.formats import FORMATS
 from tcsim.plans.record import RECORDED, Kind, Plan, PlanError, table
 
 OPS = {
@@ -17,6 +18,7 @@ OUT = {"f16": "f16", "bf16": "bf16", "tf32": "f32", "f32": "f32", "e4m3": "bf16"
 """The format of the result, unless another is asked for."""
 LAYOUTS = ("TN", "NN", "NT", "TT")
 MOST = 1 << 31
+ALIGNMENT = 16
 PROMOTION = 128
 """Elements of k after which FP8 without fast accumulation adds to an f32 accumulator on Hopper."""
 
@@ -67,6 +69,10 @@ def plan(
             rule = recorded.rules.get(kind.key)
             if rule is not None and _holds(rule, m, n, k):
                 answer = found(chain, 1, k, "rule", rule["kernel"], rule["words"])
+    if answer is None and kind.format != "s8" and name in RECORDED and not _aligned(kind, m, n, k):
+        answer = found(
+            None, 0, 0, "assumed", "", f"rows that are no multiple of {ALIGNMENT} bytes: kernels of another order"
+        )
     if answer is None and kind.format == "s8" and chain is not None:
         answer = found(chain, 1, k, "rule", "", "sums of integers in s32 have the same bits in every order")
     if answer is None and chain is None:
@@ -115,6 +121,16 @@ def _kind(op: str, format: str, out: str | None, layout: str, bias: bool, fast: 
     if result not in valid:
         raise PlanError(f"plan: {format} to {result!r}; valid: {listing(valid)}")
     return Kind(call, format, result, layout, bool(fast) or not call.startswith("scaled"))
+
+
+def _aligned(kind: Kind, m: int, n: int, k: int) -> bool:
+    """Whether the rows of both operands and of the result begin at multiples of ALIGNMENT bytes, as TMA needs them."""
+    rows = (
+        (n if kind.layout[0] == "N" else k, kind.format),
+        (m if kind.layout[1] == "T" else k, kind.format),
+        (n, kind.out),
+    )
+    return all(row * FORMATS["f32" if format == "tf32" else format].bits // 8 % ALIGNMENT == 0 for row, format in rows)
 
 
 def _holds(rule: dict[str, int], m: int, n: int, k: int) -> bool:
