@@ -118,7 +118,9 @@ def test_random_kernels(doubts: dict[str, int]) -> None:
         body = [FILL if random.random() < 0.8 else "", SYNC[blocks - 1]]
         for _ in range(random.randrange(1, 5)):
             body += random.choices((*OPERATIONS, *(REMOTE if blocks > 1 else ())), k=random.randrange(1, 3))
-            body += [random.choice((*SYNC[:blocks], SYNC[blocks - 1], "")) if random.random() < 0.9 else "bar.warp.sync -1;"]
+            body += [
+                random.choice((*SYNC[:blocks], SYNC[blocks - 1], "")) if random.random() < 0.9 else "bar.warp.sync -1;"
+            ]
         before = dict(doubts)
         run = compare("\n".join((*body, SYNC[blocks - 1])), blocks)
         clean += doubts["made"] > before["made"] and doubts["doubtful"] == before["doubtful"]
