@@ -26,7 +26,7 @@ FILL = "".join(f"st.shared.u32 [%r3+{256 * own}], 0; " for own in range(4))
 SYNC = ("bar.sync 0;", "barrier.cluster.arrive; barrier.cluster.wait;")
 CLEAN = {
     "histogram": (f"{FILL} bar.sync 0; atom.shared.add.u32 %r20, [%r11], 1; bar.sync 0; ld.shared.u32 %r21, [%r4];", 1),
-    "a permutation": (f"st.shared.u32 [%r12], %r10; bar.sync 0; ld.shared.u32 %r21, [%r3]; bar.sync 0; st.shared.u32 [%r12], 1;", 1),
+    "a permutation": ("st.shared.u32 [%r12], %r10; bar.sync 0; ld.shared.u32 %r21, [%r3]; bar.sync 0; st.shared.u32 [%r12], 1;", 1),
     "reads of anything": (f"{FILL} bar.sync 0; ld.shared.u32 %r20, [%r11]; @%p2 ld.shared.u32 %r20, [%r11];", 1),
     "counts in the cluster": (f"{FILL} {SYNC[1]} red.relaxed.cluster.shared::cluster.add.u32 [%r14], 1; {SYNC[1]} ld.shared.u32 %r21, [%r4];", 2),
     "a permutation in the cluster": (f"{SYNC[1]} st.shared::cluster.u32 [%r15], %r10; {SYNC[1]} ld.shared.u32 %r21, [%r3]; {SYNC[1]}", 2),
@@ -118,7 +118,9 @@ def test_random_kernels(doubts: dict[str, int]) -> None:
         body = [FILL if random.random() < 0.8 else "", SYNC[blocks - 1]]
         for _ in range(random.randrange(1, 5)):
             body += random.choices((*OPERATIONS, *(REMOTE if blocks > 1 else ())), k=random.randrange(1, 3))
-            body += [random.choice((*SYNC[:blocks], SYNC[blocks - 1], "")) if random.random() < 0.9 else "bar.warp.sync -1;"]
+            body += [
+                random.choice((*SYNC[:blocks], SYNC[blocks - 1], "")) if random.random() < 0.9 else "bar.warp.sync -1;"
+            ]
         before = dict(doubts)
         run = compare("\n".join((*body, SYNC[blocks - 1])), blocks)
         clean += doubts["made"] > before["made"] and doubts["doubtful"] == before["doubtful"]

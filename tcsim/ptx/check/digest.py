@@ -23,6 +23,8 @@ _EVERY = (1 << 64) - 1
 _KEY = int(_RANDOM.integers(0, 1 << 60))
 _ODD = tuple(np.uint64(int(own) | 1) for own in _RANDOM.integers(0, 1 << 63, 3, np.uint64))
 _NOTHING = np.uint64(0)
+_BLOCKS = np.uint64(16)
+"""Of a cluster, at most."""
 _NOWHERE = np.iinfo(np.int64).min
 
 
@@ -80,6 +82,11 @@ class Digest:
         own = self.sums[which] + self.touched[which]
         self.touched[which] = 0
         self.sums[which] = (own ^ own >> np.uint64(31)) * _ODD[2] + (values ^ code) * _ODD[0]
+
+    def gathered(self, code: np.uint64, threads: Array) -> None:
+        """Threads of any clusters did something, whatever else happens until something is noted; the lowest bits are those of `touched`."""
+        of, own = np.divmod(threads, self.width)
+        np.add.at(self.touched, of, mixed(own.astype(np.uint64) + code) << _BLOCKS)
 
     def rows(self, code: np.uint64, of: Any, values: Array) -> None:
         """Something with values, each of one cluster, or all of one."""

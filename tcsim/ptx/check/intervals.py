@@ -1,4 +1,4 @@
-"""Which clusters of a batch do the same but for the places in shared memory that their data choose: a histogram, a hash table, a sort.
+"""Whether it may matter to the check where in shared memory the data of a cluster lead its accesses: in a histogram, a hash table, a sort.
 
 Where loads, stores and atomics go in shared memory does not matter to the check as long as none of them can be in conflict: between two barriers
 of all threads no word is written by one thread and touched by another one, or it is only touched by atomics, and nothing is read that
@@ -10,9 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from tcsim.model.effects import Effects, GroupOp, Outcome, Resource
-from tcsim.ptx.check.digest import mixed
 from tcsim.ptx.check.strength import scope_of
-from tcsim.ptx.check.traces import Traces
 from tcsim.ptx.compile.families import Bound
 from tcsim.ptx.compile.ordinary import row_of
 from tcsim.ptx.machine.arrays import Array
@@ -20,13 +18,12 @@ from tcsim.ptx.machine.batch import Batch
 from tcsim.ptx.machine.block import Block
 from tcsim.ptx.machine.flights import Flight
 from tcsim.ptx.machine.memory import Segment
+from tcsim.ptx.machine.observer import Observer
 
 _BITS = 15
 _SEVERAL = (1 << _BITS) - 1
 """A stamp says when a word was touched last, in barriers, and above 0 in its lowest bits by which thread: by this one, by several."""
 _LATEST = (1 << 31 - _BITS) - 2
-_SUMS = np.uint64(16)
-"""The lowest bits of `Digest.touched` are those of blocks."""
 
 
 class Doubtful(Exception):
@@ -42,12 +39,14 @@ class _Words:
         self.made = np.zeros(blocks * each, bool)
 
 
-class Intervals(Traces):
-    """As `Traces`, without the places of ordinary accesses to shared memory; raises Doubtful where these might matter."""
+class Intervals(Observer):
+    """Raises Doubtful where it might matter to which places in shared memory ordinary accesses of a batch go."""
 
     def __init__(self, cluster: Batch) -> None:
-        super().__init__(cluster)
-        blocks, count = cluster.blocks, self.digest.count
+        blocks, count = cluster.blocks, len(cluster.phase)
+        self._strides = [own.spaces.shared_stride for own in blocks]
+        self._ranks = {id(own.spaces.shared): own.rank for own in blocks}
+        self._width = blocks[0].threads.width
         self._unit, self._one = blocks[0].program.narrowest, len(blocks) == 1
         self._words = [_Words(count, -(-own.threads.shared_bytes // self._unit)) for own in blocks]
         self._there = [own.threads.alive.copy() for own in blocks]
@@ -60,24 +59,19 @@ class Intervals(Traces):
     def accessed(
         self, block: Block, kind: str, segment: Segment | None, offsets: Array, size: int, threads: Array, written: Array | None = None
     ) -> None:  # fmt: skip
-        """Of shared memory only who accesses it how, whatever else is accessed before the next event."""
+        """Loads, stores and atomics of shared memory."""
         rank = -1 if segment is None else self._ranks.get(id(segment), -1)
-        if rank < 0:
-            super().accessed(block, kind, segment, offsets, size, threads, written)
+        if rank < 0 or not len(threads):
             return
-        if not len(threads):
-            return
-        width, time = self.digest.width, self._time[block.rank][threads]
+        width, time = self._width, self._time[block.rank][threads]
         of, own = np.divmod(threads, width)
-        code = self._here(block, "accessed", kind, size)
-        np.add.at(self.digest.touched, of, mixed(own.astype(np.uint64) + code) << _SUMS)
         bad = self._left[block.rank][threads] | (time >= _LATEST)
         if rank != block.rank:
             bad |= (time == 0) | self._ending[of]
             np.maximum.at(self._far, of, time)
             if kind == "atomic" and block.here is not None and scope_of(block.here.opcode) == "cta":
                 kind = "write"
-        local = offsets.astype(np.int64) - of * self.digest.blocks[rank].spaces.shared_stride
+        local = offsets.astype(np.int64) - of * self._strides[rank]
         bad |= self._conflicts(self._words[rank], kind, local, of, size, time, block.rank * width + own)
         _doubt(bad.any())
 
@@ -118,7 +112,6 @@ class Intervals(Traces):
 
     def arrived(self, block: Block, scope: str, number: int, mask: Array) -> None:
         """At the barrier of the cluster a thread may do something before it waits."""
-        super().arrived(block, scope, number, mask)
         if scope == "cluster":
             self._left[block.rank][mask] = True
             row = row_of(block.here.opcode) if block.here is not None else None
@@ -127,7 +120,6 @@ class Intervals(Traces):
 
     def passed(self, block: Block, scope: str, number: int, mask: Array) -> None:
         """What comes now is ordered behind all that was, if all threads were there."""
-        super().passed(block, scope, number, mask)
         if scope == "cluster":
             self._left[block.rank][mask] = False
             _doubt((self._ending & block.threads.blocks_in(mask)).any())
@@ -138,7 +130,6 @@ class Intervals(Traces):
 
     def exited(self, block: Block, mask: Array) -> None:
         """No other block may reach this one any more."""
-        super().exited(block, mask)
         self._ending |= block.threads.blocks_in(mask)
         _doubt((mask & (self._time[block.rank] <= block.threads.per_thread(self._far))).any())
 
@@ -146,7 +137,6 @@ class Intervals(Traces):
 
     def performed(self, block: Block, bound: Bound, effects: Effects, threads: Array, mask: Array) -> None:
         """An instruction that accesses more than global memory."""
-        super().performed(block, bound, effects, threads, mask)
         now = effects.now
         accesses = [*effects.reads, *(own.at for own in now.writes), *now.undefined, *(own.at for own in effects.seen)]
         _doubt(now.signals or any(own.space != "global" for own in accesses))

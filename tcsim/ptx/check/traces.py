@@ -27,8 +27,9 @@ from tcsim.ptx.machine.observer import Observer
 class Traces(Observer):
     """What the clusters of a batch do: `digest.sums`, a number of each."""
 
-    def __init__(self, cluster: Batch) -> None:
-        self.digest = Digest(cluster)
+    def __init__(self, cluster: Batch, places: bool = True) -> None:
+        """places: whether it matters where ordinary accesses go in shared memory; else only who accesses it how counts, in any order up to the next event."""
+        self.digest, self._places = Digest(cluster), places
         self._ranks = {id(block.spaces.shared): block.rank for block in cluster.blocks}
 
     @staticmethod
@@ -45,6 +46,10 @@ class Traces(Observer):
         if segment is not None:
             rank = self._ranks.get(id(segment), -1)
             if rank < 0:
+                return
+            if not self._places:
+                code = self._here(block, "accessed", kind, size)
+                self.digest.gathered(code, threads)
                 return
             values = offsets.astype(np.int64) - of * self.digest.blocks[rank].spaces.shared_stride
         elif self.digest.reaches_global or order_of(block.here.opcode if block.here is not None else "")[0]:

@@ -108,10 +108,8 @@ class Grid:
         self.batch = 1  # the most blocks that ran at once as one batch
         # By the digest of clusters: the one that was watched, and what was wrong with it.
         self._judged: dict[int, tuple[list[Shape], list[Hazard]]] = {}
-        self._tracing: list[type[Traces]] = [
-            Traces,
-            Intervals,
-        ]  # how they are compared: the first, and what may come next
+        # Whether clusters that work at other places in shared memory are others, and may not be, once there are different ones.
+        self._places, self._anywhere = True, True
         self.alone = ""  # why blocks ran one after the other; empty if all ran in batches
 
     def run(self) -> bool:
@@ -215,9 +213,10 @@ class Grid:
                 independence.begin()
                 trial = launch.alike and len(clusters) <= MOST_DIFFERENT
                 batch = Batch(self._setup(sums, self.plain), clusters, independence, trial)
-                traces = self._tracing[0](batch) if launch.alike else None
-                if traces is not None:
-                    batch.events.subscribe(traces)
+                traces = Traces(batch, self._places) if launch.alike else None
+                for own in (traces, None if self._places else Intervals(batch)):
+                    if own is not None:
+                        batch.events.subscribe(own)
                 with stopped_by_exceptions():
                     batch.run(self._spend)
                 if not self.sums.take(sums):
@@ -227,7 +226,7 @@ class Grid:
                 break
             except (ReadBefore, Doubtful) as reason:
                 if isinstance(reason, Doubtful):
-                    self._tracing = [Traces]
+                    self._places, self._anywhere = True, False
                 self.instructions, sums = instructions, Sums()
                 independence.end(undo=True)
             except (Unbatchable, Stop):
@@ -260,7 +259,7 @@ class Grid:
                 for each in hazards
             ]
         if len(self._judged) > 1:
-            self._tracing = self._tracing[-1:]
+            self._places = not self._anywhere
         few = min(MOST_DIFFERENT, self.launch.shape.clusters // (2 * ONE_IN))
         if len(self._judged) - 1 > max(few, (self.ended + len(clusters)) // ONE_IN):
             self.alone = "blocks do different things, and each has to be watched"
