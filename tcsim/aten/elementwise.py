@@ -84,7 +84,7 @@ class Operation:
         with np.errstate(all="ignore"):
             found = np.asarray(self.compute(*(_widened(array).reshape(-1) for array in arrays), **numbers))
         if found.dtype == np.float32:
-            found = rounded(found, dtype)
+            found = rounded(found, arrays[0].dtype)
         return found.reshape(arrays[0].shape)
 
 
@@ -157,9 +157,14 @@ mul, div = _plain("mul", np.multiply, 2), _plain("div", cuda.divide, 2)
 
 @_operation()
 def clamp(x: F32, *, min: float | None = None, max: float | None = None) -> Any:
-    """x between limits; NaN stays."""
-    low = x if min is None else np.where((x > np.float32(min)) | np.isnan(x), x, np.float32(min))
-    return low if max is None else np.where(low > np.float32(max), np.float32(max), low)
+    """x between limits; NaN stays, and +0 is larger than -0."""
+    if min is not None:
+        low = np.float32(min)
+        x = np.where((x > low) | np.isnan(x) | (x == low) & np.signbit(low), x, low)
+    if max is not None:
+        high = np.float32(max)
+        x = np.where((x > high) | (x == high) & np.signbit(high), high, x)
+    return x
 
 
 @_operation()
@@ -171,7 +176,9 @@ def relu(x: F32) -> Any:
 @_operation(typed=True)
 def nan_to_num(x: F32, *, dtype: Any) -> Any:
     """Finite numbers: 0 for NaN, the type's largest for infinity."""
-    return np.nan_to_num(np.clip(x, float(ml_dtypes.finfo(dtype).min), float(ml_dtypes.finfo(dtype).max)))
+    largest = {4: 0x7F7FFFFF, 2: 0x7BFF if dtype == np.float16 else 0x7F7F}[dtype.itemsize]
+    limit = np.array([largest]).astype(f"u{dtype.itemsize}").view(dtype).astype(np.float32)
+    return np.nan_to_num(np.clip(x, -limit, limit))
 
 
 def where(condition: npt.NDArray[np.bool_], a: Array, b: Array) -> Array:
@@ -227,7 +234,7 @@ def mul_number(x: F32, *, number: float) -> Any:
 @_operation()
 def div_number(x: F32, *, number: float) -> Any:
     """x times 1 / number, two roundings: the inverse is that of the number in f64."""
-    return x * np.float32(1 / number)
+    return x * np.float32(_ONE.astype(np.float64) / np.float64(number))
 
 
 @_operation(typed=True)
@@ -264,12 +271,12 @@ def remainder(a: F32, b: F32) -> Any:
 
 @_operation(typed=True)
 def floor_divide(a: F32, b: F32, *, dtype: Any) -> Any:
-    """Python's a // b, each operation rounded to the type."""
+    """Python's a // b; the whole number is rounded to the type before it is corrected."""
     rest = cuda.fmod(a, b)
-    quotient = _as(cuda.divide(_as(a - rest, dtype), b), dtype)
-    quotient = np.where((rest != 0) & ((b < 0) != (rest < 0)), _as(quotient - _ONE, dtype), quotient)
-    whole = np.floor(quotient)
-    whole = np.where(_as(quotient - whole, dtype) > _HALF, whole + _ONE, whole)
+    quotient = cuda.divide(a - rest, b)
+    quotient = np.where((rest != 0) & ((b < 0) != (rest < 0)), quotient - _ONE, quotient)
+    whole = _as(np.floor(quotient), dtype)
+    whole = np.where(quotient - whole > _HALF, whole + _ONE, whole)
     whole = np.where(quotient != 0, whole, np.copysign(_ZERO, cuda.divide(a, b)))
     return np.where(b == 0, cuda.divide(a, b), whole)
 

@@ -2,7 +2,7 @@
 
 >>> import tcsim.libdevice as libdevice
 >>> [hex(code) for code in libdevice.exp(np.array([1, -1], np.float32)).view(np.uint32)]
-['0x402df854', '0x3ebc5ab2']
+['0x402df854', '0x3ebc5ab3']
 """
 
 from tcsim.libdevice.functions import FUNCTIONS, Function, FunctionError

@@ -36,9 +36,10 @@ class Function:
 
     Raises FunctionError for another dtype, and where the number of operands or the engine is wrong.
 
-    >>> tcsim.libdevice.tanh(np.array([0.5, 100], np.float32))
-    array([0.46211717, 1.        ], dtype=float32)
-    >>> print(tcsim.libdevice.tanh.cuda, "-", tcsim.libdevice.tanh.evidence)
+    >>> from tcsim.libdevice import tanh
+    >>> tanh(np.array([0.5, 100], np.float32))
+    array([0.4621172, 1.       ], dtype=float32)
+    >>> print(tanh.cuda, "-", tanh.evidence)
     tanhf(x) - measured: NVIDIA H200, CUDA 13.0, all 2**32 inputs
     """
 
@@ -47,7 +48,7 @@ class Function:
     program: Callable[..., Any]  # its steps, over `tcsim.libdevice.operations`
     evidence: str = ALL
 
-    def __call__(self, *operands: npt.NDArray[np.float32], engine: str | None = None) -> Floats:
+    def __call__(self, *operands: npt.NDArray[np.float32] | np.float32, engine: str | None = None) -> Floats:
         """The results, by NumPy or numba (`engine`; None: numba where it is there and worth its start)."""
         number = cast("FunctionType", self.program).__code__.co_argcount
         arrays = [np.asarray(operand) for operand in operands]
