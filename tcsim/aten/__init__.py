@@ -1,1 +1,1 @@
-"""PyTorch's operations on NumPy arrays as its CUDA kernels compute them; needs no torch"""
+"""PyTorch's operations on NumPy arrays as its CUDA kernels compute them; needs no torch."""

@@ -12,38 +12,18 @@ from dataclasses import dataclass
 from types import FunctionType, MappingProxyType
 from typing import Any, Literal, cast
 
-import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
 from tcsim import libdevice as cuda
+from tcsim.aten.formats import F32, FORMATS, rounded
 from tcsim.core.errors import OperandError, listing
-from tcsim.libdevice import operations
+from tcsim.libdevice.operations import fma
 
 Array = npt.NDArray[Any]
-F32 = npt.NDArray[np.float32]
 Known = Literal["exact", "assumed"]
 
-FORMATS = MappingProxyType(
-    {"f32": np.dtype(np.float32), "bf16": np.dtype(ml_dtypes.bfloat16), "f16": np.dtype(np.float16)}
-)
 _ZERO, _HALF, _ONE = np.float32(0), np.float32(0.5), np.float32(1)
-
-
-def rounded(x: Array, dtype: npt.DTypeLike) -> Array:
-    """f32 values in a float type, to nearest even, NaN canonical.
-
-    >>> rounded(np.array([1 / 3], np.float32), np.float16)
-    array([0.3333], dtype=float16)
-    """
-    with np.errstate(all="ignore"):
-        result = np.array(x).astype(dtype)
-    wrong = np.isnan(x)
-    if wrong.any():
-        result.view(np.uint32 if result.itemsize == 4 else np.uint16)[wrong] = (
-            0x7FFFFFFF if result.itemsize == 4 else 0x7FFF
-        )
-    return result
 
 
 def _widened(x: Array) -> F32:
@@ -105,10 +85,6 @@ def _operation(known: Known = "exact", typed: bool = False) -> Callable[[Callabl
 def _plain(name: str, function: Callable[..., Any], arrays: int = 1) -> Operation:
     _rows[name] = Operation(name, arrays, function, "exact")
     return _rows[name]
-
-
-def _fma(a: Any, b: Any, c: Any) -> Any:
-    return operations.fma(*np.broadcast_arrays(a, b, c))
 
 
 def _as(x: F32, dtype: Any) -> F32:
@@ -210,13 +186,13 @@ def to(x: Array, dtype: npt.DTypeLike) -> Array:
 @_operation()
 def add(a: F32, b: F32, *, alpha: float = 1.0) -> Any:
     """a + alpha * b, one rounding in f32."""
-    return _fma(np.float32(alpha), b, a)
+    return fma(np.float32(alpha), b, a)
 
 
 @_operation()
 def sub(a: F32, b: F32, *, alpha: float = 1.0) -> Any:
     """a - alpha * b, one rounding in f32."""
-    return _fma(np.float32(-alpha), b, a)
+    return fma(np.float32(-alpha), b, a)
 
 
 @_operation()
@@ -246,20 +222,20 @@ def number_div(x: F32, *, number: float, dtype: Any) -> Any:
 @_operation()
 def addcmul(a: F32, b: F32, c: F32, *, value: float = 1.0) -> Any:
     """a + value * (b * c); a + b * c in one FMA where the value is 1."""
-    return _fma(b, c, a) if value == 1 else _fma(np.float32(value), b * c, a)
+    return fma(b, c, a) if value == 1 else fma(np.float32(value), b * c, a)
 
 
 @_operation()
 def addcdiv(a: F32, b: F32, c: F32, *, value: float = 1.0) -> Any:
     """a + value * (b / c)."""
-    return _fma(np.float32(value), cuda.divide(b, c), a)
+    return fma(np.float32(value), cuda.divide(b, c), a)
 
 
 @_operation()
 def lerp(a: F32, b: F32, *, weight: float) -> Any:
     """a + weight * (b - a), from the nearer end."""
     w = np.float32(weight)
-    return _fma(w, b - a, a) if np.abs(w) < _HALF else _fma(-(b - a), _ONE - w, b)
+    return fma(w, b - a, a) if np.abs(w) < _HALF else fma(-(b - a), _ONE - w, b)
 
 
 @_operation()
@@ -342,7 +318,7 @@ def gelu(x: F32, *, approximate: Literal["none", "tanh"] = "none") -> Any:
     """x times the normal distribution, or its approximation by tanh, whose inner sum is one FMA."""
     if approximate == "none":
         return x * _HALF * (_ONE + cuda.erf(x * _ROOT_HALF))
-    inner = _GELU_BETA * _fma(_GELU_CUBE, x * x * x, x)
+    inner = _GELU_BETA * fma(_GELU_CUBE, x * x * x, x)
     return _HALF * x * (_ONE + cuda.tanh(inner))
 
 

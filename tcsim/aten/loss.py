@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.aten.formats import F32, rounded
 from tcsim.aten.reductions import sum as added
-from tcsim.aten.single import F32, fma, rounded
 from tcsim.aten.softmax import halves, log_softmax
+from tcsim.libdevice.operations import fma
 
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]

@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.aten.formats import F32, rounded
 from tcsim.aten.reductions import KERNELS
-from tcsim.aten.single import F32, fma, rounded, rsqrt
 from tcsim.aten.tree import Accumulation, State, halved
+from tcsim.libdevice import rsqrt
+from tcsim.libdevice.operations import fma
 
 Array = npt.NDArray[Any]
 

@@ -10,9 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.aten.blocks import division
+from tcsim.aten.formats import F32, FORMATS, rounded
 from tcsim.aten.iteration import arranged
-from tcsim.aten.single import F32, FLOATS, exp, fma, log, rounded
 from tcsim.aten.tree import Accumulation, State, reduced
+from tcsim.libdevice import exp, log
+from tcsim.libdevice.operations import fma
 
 Array = npt.NDArray[Any]
 Axes = int | Sequence[int] | None
@@ -111,7 +113,7 @@ def sum(x: Array, dim: Axes = None, out: str | None = None, misaligned: int = 0)
     15.0
     """
     state, shape, _ = _reduced("sum", x, dim, misaligned)
-    return rounded(state[0].reshape(shape), x.dtype if out is None else FLOATS[out])
+    return rounded(state[0].reshape(shape), x.dtype if out is None else FORMATS[out])
 
 
 def mean(x: Array, dim: Axes = None, out: str | None = None, misaligned: int = 0) -> Array:
@@ -124,7 +126,7 @@ def mean(x: Array, dim: Axes = None, out: str | None = None, misaligned: int = 0
     outputs = np.float32(state[0].size)
     with np.errstate(all="ignore"):
         return rounded(
-            (state[0] * (outputs / np.float32(x.size))).reshape(shape), x.dtype if out is None else FLOATS[out]
+            (state[0] * (outputs / np.float32(x.size))).reshape(shape), x.dtype if out is None else FORMATS[out]
         )
 
 
@@ -223,7 +225,7 @@ def logsumexp(x: Array, dim: Axes = None, misaligned: int = 0) -> Array:
         e[...] = exp(
             rounded(x.astype(np.float32) - largest.astype(np.float32).reshape(kept), x.dtype).astype(np.float32)
         )
-        logarithm = rounded(log(sum(e, axes)), x.dtype)
+        logarithm = rounded(log(sum(e, axes).astype(np.float32)), x.dtype)
         return rounded(logarithm.astype(np.float32) + largest.astype(np.float32), x.dtype)
 
 

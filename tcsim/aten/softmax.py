@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.aten.single import F32, FLOATS, exp, log
+from tcsim.aten.formats import F32, FORMATS
+from tcsim.libdevice import exp, log
 
 Array = npt.NDArray[Any]
 
@@ -109,7 +110,7 @@ def _column_sum(e: F32) -> F32:
 
 
 def _computed(x: Array, dim: int, finish: Callable[[F32, F32, F32], F32], out: str | None, misaligned: int) -> Array:
-    dtype = x.dtype if out is None else FLOATS[out]
+    dtype = x.dtype if out is None else FORMATS[out]
     widens = x.dtype == np.float16 and dtype == np.float32
     if x.dtype != dtype and not widens:
         x, misaligned = x.astype(dtype), 0

@@ -66,13 +66,13 @@ def fma(a: Any, b: Any, c: Any) -> Any:
     True
     """
     product = np.multiply(a, b, dtype=np.float64)
-    total = product + c
-    rounded = total.astype(np.float32)
+    total = np.asarray(product + c)
+    rounded = np.asarray(total.astype(np.float32))
     doubtful = (total.view(np.int64) & _LOW == _HALF_UNIT) | (np.abs(total) < _TINY)
-    where = np.flatnonzero(doubtful)
-    if where.size:
-        addend = np.broadcast_to(c, total.shape)[where].astype(np.float64)
-        rounded[where] = _odd(product[where], addend).astype(np.float32)
+    if doubtful.any():
+        rounded[doubtful] = _odd(
+            *(np.broadcast_to(x, total.shape)[doubtful] for x in (product, np.asarray(c, np.float64)))
+        ).astype(np.float32)
     return rounded
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from tcsim.aten.attention.products import Array, Call
-from tcsim.aten.single import F32, fma
+from tcsim.aten.formats import F32
 from tcsim.aten.softmax import softmax
+from tcsim.libdevice.operations import fma
 
 
 def chain(a: F32, b: F32) -> F32:

@@ -9,7 +9,8 @@ import numpy as np
 
 from tcsim.aten.attention.products import LOG2E, QUAD, Array, Call, columns, finite, neighbours_first, product, scores
 from tcsim.aten.blocks import MULTIPROCESSORS
-from tcsim.aten.single import F32, ex2, fma, rcp
+from tcsim.aten.formats import F32
+from tcsim.libdevice.operations import ex2, fma, rcp
 
 WGMMA_TILE = 128
 SHORT = ((32, 32), (256, 64))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from tcsim.aten.attention.products import LOG2E, Call, columns, finite, neighbours_first, product, scores
-from tcsim.aten.single import F32, ex2, fma
+from tcsim.aten.formats import F32
+from tcsim.libdevice.operations import ex2, fma
 
 WARP_COLUMNS = 32
 STEP = 8
@@ -46,13 +47,15 @@ def _outputs(call: Call, tile: int, in_memory: bool) -> F32:
         if not in_memory:
             outputs = product(p, v, None if outputs is None else outputs * rescale[..., None], STEP)
             continue
-        last = start + tile >= call.keys
-        factor = np.float32(1) / total if last else np.ones_like(total)
         fresh = product(p, v, None, STEP)
-        outputs = (
-            factor[..., None] * fresh
-            if outputs is None
-            else fma(factor[..., None], fresh, (factor * rescale)[..., None] * outputs)
-        )
+        if start + tile < call.keys:
+            outputs = fresh if outputs is None else fma(rescale[..., None], outputs, fresh)
+        else:
+            factor = np.float32(1) / total
+            outputs = (
+                factor[..., None] * fresh
+                if outputs is None
+                else fma(factor[..., None], fresh, (factor * rescale)[..., None] * outputs)
+            )
     assert outputs is not None
     return outputs if in_memory else outputs * (np.float32(1) / total)[..., None]

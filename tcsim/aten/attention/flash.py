@@ -7,7 +7,9 @@ import numpy.typing as npt
 
 from tcsim.aten.attention.products import Call, columns, distant_first, finite, product, scores
 from tcsim.aten.blocks import MULTIPROCESSORS
-from tcsim.aten.single import F32, ex2, exp, fma, lg2, log
+from tcsim.aten.formats import F32
+from tcsim.libdevice import exp, log
+from tcsim.libdevice.operations import ex2, fma, lg2
 
 TILES = ((64, 128), (256, 64))
 """Keys of a block where keys are not split: up to this head size, so many."""

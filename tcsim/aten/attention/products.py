@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.aten.single import F32
+from tcsim.aten.formats import F32
 from tcsim.catalog import instruction
 from tcsim.model.instruction import Instruction
 from tcsim.multiplication import gemm
@@ -20,6 +20,7 @@ Array = npt.NDArray[Any]
 LOG2E = np.float32(1.4426950408889634)
 QUAD = 4
 LARGEST = 1 << 23  # scores computed at once
+ROWS = 128  # of a causal call, at once: whole tiles of keys end where theirs do, in every kernel
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Call:
         heads, m, _ = self.q.shape
         height = max(1, min(m, LARGEST // max(self.keys, 1)))
         if self.rows is not None:
-            height = min(height, 256)
+            height = min(1 << height.bit_length() - 1, ROWS)
         some = max(1, LARGEST // (height * max(self.keys, 1)))
         for head in range(0, heads, some):
             for row in range(0, m, height):

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from tcsim.aten.attention import composite, cudnn, efficient, flash
 from tcsim.aten.attention.products import Call
-from tcsim.aten.single import rounded
+from tcsim.aten.formats import rounded
 
 Array = npt.NDArray[Any]
 

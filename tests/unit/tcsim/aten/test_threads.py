@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tcsim.aten.reductions import sum as fast_sum
-from tcsim.aten.single import exp
 from tcsim.aten.softmax import softmax
+from tcsim.libdevice import exp
 
 
 def _row(n: int, seed: int) -> np.ndarray:
