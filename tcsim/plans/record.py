@@ -47,7 +47,9 @@ class Profile:
     held_out: int  # recorded and kept out of the table: they judge the rules
     compared: int  # products of which every output was compared with the plan
     equal: int  # those of them with all outputs equal
-    launches: int  # calls of torch that launched what the library's heuristic answers, of as many captured; 0: not looked at
+    launches: (
+        int  # calls of torch that launched what the library's heuristic answers, of as many captured; 0: not looked at
+    )
 
     def as_dict(self) -> dict[str, Any]:
         """The fields by name."""
