@@ -49,8 +49,14 @@ def aligned(case: Case) -> bool:
 def rule(answers: list[Answer]) -> tuple[dict[str, Any] | None, dict[str, int]]:
     """No split where there are enough tiles: the least number of them above which no shape of the table is split, judged on held-out shapes.
 
-    The rule is None where a held-out shape contradicts it, or too few speak of it. The counts say how it went.
+    A kind without a modelled kernel has a rule of a kernel and words alone. The rule is None where a held-out shape contradicts it, or too few speak of it. The counts say how it went.
     """
+    if not any(x.decision.split for x in answers):
+        kernel = Counter(x.decision.kernel for x in answers).most_common(1)[0][0]
+        return {"kernel": kernel, "words": "no recorded shape of its kind runs a modelled kernel"}, {
+            "judged": 0,
+            "wrong": 0,
+        }
     spoken = [x for x in answers if aligned(x.case) and x.case.m > 1]
     seen = [x for x in spoken if not held_out(x.case)]
     against = [tiles(x.case) for x in seen if x.decision.split != 1]

@@ -67,7 +67,9 @@ def plan(
             )
         else:
             rule = recorded.rules.get(kind.key)
-            if rule is not None and _holds(rule, m, n, k):
+            if rule is not None and "tiles" not in rule:
+                answer = found(None, 0, 0, "assumed", rule["kernel"], rule["words"])
+            elif rule is not None and _holds(rule, m, n, k):
                 answer = found(chain, 1, k, "rule", rule["kernel"], rule["words"])
     if answer is None and kind.format != "s8" and name in RECORDED and not _aligned(kind, m, n, k):
         answer = found(

@@ -62,6 +62,12 @@ class Plan:
 
     K is cut into `split` chunks of `chunk` elements, the last perhaps shorter. Each chunk is one chain: every step of the instruction takes the previous
     result as its accumulator, from zero. Chunks are added in f32 in ascending order; then scales, bias, and one rounding to `out`.
+
+    >>> plan = tcsim.plan("linear", m=16, n=4096, k=14336, format="bf16", gpu="H200")
+    >>> plan.chunks[:2]
+    ((0, 3584), (3584, 7168))
+    >>> plan.as_dict()["source"]
+    'table'
     """
 
     op: str

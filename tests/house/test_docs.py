@@ -96,6 +96,9 @@ NEEDED = {
     "tcsim.engines.fragments": "numba",
     "conformance.explain.on_torch": "torch",
     "conformance.explain.on_cublaslt": "torch",
+    "hwkernels.plans.calls": "torch",
+    "hwkernels.plans.chain": "torch",
+    "hwkernels.plans.compare": "torch",
     "conformance.explain.on_triton": "triton",
     "conformance.explain.triton_kernels": "triton",
 }

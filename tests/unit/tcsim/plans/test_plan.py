@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tcsim
@@ -51,6 +52,9 @@ def test_rules_never_contradict_the_table() -> None:
 
     whole = record.table("h200")
     for key, rule in whole.rules.items():
+        if "tiles" not in rule:
+            assert all(whole.decisions[i].split == 0 for i in np.unique(whole.parts[key].choices) if i != packed.ABSENT)
+            continue
         part, checked = whole.parts[key], 0
         for (n, k, batch), _ in part.rows.items():
             for m in part.columns:
@@ -120,8 +124,6 @@ def test_damaged_data_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_packing_and_reading_are_inverse() -> None:
     """What was packed is found, with its chunks; other shapes are not."""
-    import numpy as np
-
     header = {"profile": {}, "decisions": [["nvjet", 3, 64]], "rules": {}}
     kinds = {"x": packed.Kind([(8, 200, 1)], [1, 2], np.array([[0, packed.ABSENT]], np.uint8))}
     assert packed.pack(header, kinds) == packed.pack(header, kinds)
@@ -169,3 +171,9 @@ def test_sums_of_integers_are_a_rule(gpu: str) -> None:
     """Every order has the same bits, whatever was recorded."""
     plan = tcsim.plan("int_mm", m=17, n=64, k=96, format="s8", gpu=gpu, strict=True)
     assert plan.source == "rule" and plan.split == 1 and "every order" in plan.reason
+
+
+def test_kinds_without_a_modelled_kernel_are_not_assumed_to_be_chains() -> None:
+    """tf32 on an H200, of a shape that was not recorded."""
+    plan = tcsim.plan("matmul", m=17, n=4096, k=4096, format="tf32", gpu="h200")
+    assert not plan.modelled and plan.source == "assumed" and "no recorded shape" in plan.reason
