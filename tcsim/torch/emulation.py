@@ -75,7 +75,7 @@ class _Operations(TorchDispatchMode):
             return result
         if name == "_to_copy" and "float8" in str(given.get("dtype")):
             self.run.note(name, "assumed")
-        elif name in MOVES:
+        elif name in MOVES and not ("index_put" in name and (given.get("accumulate") or True in args[3:])):
             self.run.note(name, "exact")
         else:
             self.run.note(name, "not modelled")

@@ -20,10 +20,10 @@ Handler = Callable[..., torch.Tensor | tuple[torch.Tensor, ...] | None]
 """Of the run and the operation's arguments: its results; None where the case is not modelled."""
 
 MOVES = frozenset((
-    "_reshape_alias", "_to_copy", "_unsafe_view", "alias", "arange", "argsort", "as_strided", "cat", "chunk", "clone", "constant_pad_nd", "copy", "copy_", "detach", "diagonal",
+    "_reshape_alias", "_to_copy", "_unsafe_view", "alias", "as_strided", "cat", "chunk", "clone", "constant_pad_nd", "copy", "copy_", "detach", "diagonal",
     "embedding", "empty", "empty_like", "empty_strided", "expand", "fill", "fill_", "flip", "full", "full_like", "gather", "index", "index_copy", "index_copy_", "index_put",
     "index_put_", "index_select", "lift_fresh", "masked_fill", "masked_fill_", "masked_select", "narrow", "new_empty", "new_empty_strided", "new_full", "new_ones", "new_zeros", "ones",
-    "ones_like", "permute", "relu", "repeat", "repeat_interleave", "reshape", "resolve_conj", "resolve_neg", "roll", "scalar_tensor", "select", "set_", "slice", "slice_scatter",
+    "ones_like", "permute", "repeat", "repeat_interleave", "reshape", "resolve_conj", "resolve_neg", "roll", "scalar_tensor", "select", "set_", "slice", "slice_scatter",
     "split", "split_with_sizes", "squeeze", "stack", "t", "transpose", "tril", "triu", "unbind", "unfold", "unsqueeze", "view", "where", "zero_", "zeros", "zeros_like",
     "detach_", "abs", "neg", "eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "isfinite", "any", "all", "maximum", "minimum", "max", "min", "amax", "amin", "item", "_local_scalar_dense",
     "logical_and", "logical_or", "logical_not", "is_nonzero", "equal",
@@ -31,7 +31,7 @@ MOVES = frozenset((
 """Operations that compute no value of their own: copies, choices, comparisons, signs. NaN keeps the bits that the host gives it."""
 UNARY = frozenset((
     "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "erf", "erfc", "sqrt", "rsqrt", "reciprocal",
-    "sigmoid", "silu", "mish", "floor", "ceil", "trunc",
+    "sigmoid", "silu", "mish", "relu", "floor", "ceil", "trunc",
 ))  # fmt: skip
 """Operations of one tensor without numbers."""
 _NUMBER = int | float
@@ -50,9 +50,7 @@ def known(run: Run, status: str) -> Status:
 def computed(run: Run, op: str, row: str, *operands: Any, like: torch.Tensor, **numbers: Any) -> torch.Tensor | None:
     """An elementwise operation of tensors, which are widened to one type, as torch promotes them."""
     own = elementwise.OPERATIONS[row]
-    dtype = like.dtype
-    for each in operands:
-        dtype = torch.promote_types(dtype, torch.result_type(like, each)) if isinstance(each, torch.Tensor) else dtype
+    dtype = torch.result_type(*operands) if len(operands) > 1 else like.dtype
     if dtype not in (torch.float32, torch.float16, torch.bfloat16):
         return None
     with run.timed(op, known(run, own.known)):
@@ -86,12 +84,7 @@ def _div(run: Run, op: str, x: Any, other: Any, rounding_mode: str | None = None
 def _rsub(run: Run, op: str, x: Any, other: Any, alpha: float = 1) -> Any:
     if not isinstance(other, _NUMBER) or alpha != 1:
         return None
-    return computed(run, op, "add_number", elementwise_negated(x), like=x, number=float(other))
-
-
-def elementwise_negated(x: torch.Tensor) -> torch.Tensor:
-    """-x, which is exact."""
-    return tensor(-array(x))
+    return computed(run, op, "add_number", tensor(-array(x)), like=x, number=float(other))
 
 
 def _pow(run: Run, op: str, x: Any, exponent: Any) -> Any:
