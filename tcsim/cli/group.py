@@ -63,7 +63,11 @@ SUBCOMMANDS = {
         "explain",
         "Find the instruction, the order of summation and the epilogue behind a library's product.",
     ),
-    "plan": ("plan", "plan", "Say in which order a library sums a product of a shape, and what changes between GPUs."),
+    "plan": (
+        "plan",
+        "plan",
+        "Say in which order a library sums a product, how that is known, and what changes between GPUs.",
+    ),
     "vectors": (
         PLUGGED,
         "vectors",
