@@ -1,8 +1,9 @@
 """What a model returns on a GPU that is not there: torch's operations with that GPU's bits. Needs torch (the extra `torch`).
 
-with tcsim.torch.emulate("H200") as run:
-y = model(x)
-print(run)      # by operation: calls, seconds, and whether its bits are exact
+    with tcsim.torch.emulate("H200") as run:
+        y = model(x)
+
+`str(run)` lists the operations, their calls and seconds, and whether their bits are exact.
 """
 
 from __future__ import annotations
