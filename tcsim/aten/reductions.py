@@ -172,7 +172,7 @@ def _variance(x: Array, dim: Axes, correction: float, misaligned: int) -> tuple[
     (_, m2, n), shape, _ = _reduced("var", x, dim, misaligned)
     with np.errstate(all="ignore"):
         divisor: F32 = np.where(n > np.float32(correction), n - np.float32(correction), np.float32(0))
-        variance: F32 = m2 / divisor
+        variance: F32 = np.divide(m2, divisor)
     return variance.reshape(shape), shape
 
 
