@@ -6,11 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-Status = Literal["exact", "assumed", "not modelled"]
+import numpy as np
+import numpy.typing as npt
+
+from tcsim.aten.elementwise import OPERATIONS as ELEMENTWISE
+from tcsim.aten.elementwise import Known
+from tcsim.aten.formats import FORMATS
+
 Range = tuple[int, int]
 
-FLOATS = frozenset({"float32", "bfloat16", "float16"})
-HALVES = frozenset({"bfloat16", "float16"})
+FLOATS = frozenset(dtype.name for dtype in FORMATS.values())
+HALVES = FLOATS - {"float32"}
+ANY = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -18,30 +25,43 @@ class Domain:
     """Calls of an operation of which a status holds; what a row does not name may be anything."""
 
     op: str
-    status: Status
+    status: Literal["exact", "assumed", "not modelled"]
     evidence: str
     dtypes: frozenset[str] = FLOATS
     numbers: Mapping[str, Range] = field(default_factory=dict)  # both ends belong to it
     words: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
+    def holds(self, dtype: str, properties: Mapping[str, int | str]) -> bool:
+        """Whether a call of the operation belongs to it."""
+        numbers = ((properties.get(name), low, high) for name, (low, high) in self.numbers.items())
+        return (
+            dtype in self.dtypes
+            and all(isinstance(n, int) and low <= n <= high for n, low, high in numbers)
+            and all(properties.get(name) in allowed for name, allowed in self.words.items())
+        )
+
 
 _RECORDED = "recorded on an H200: every output equal"
+_BF16, _F16, _F32 = (frozenset({name}) for name in ("bfloat16", "float16", "float32"))
+
+
+def _attention(status: Known, evidence: str, backend: str, dtypes: frozenset[str], **numbers: Range) -> Domain:
+    return Domain("attention", status, evidence, dtypes, numbers, {"backend": frozenset({backend})})
+
 
 DOMAINS: tuple[Domain, ...] = (
+    *(Domain(name, row.known, f"elementwise; {_RECORDED}") for name, row in ELEMENTWISE.items()),
+    Domain("to", "exact", f"one rounding; {_RECORDED}"),
+    *(Domain(op, "exact", "copies") for op in ("embedding", "where", "masked_fill")),
+    *(Domain(op, "exact", _RECORDED, numbers={"length": (1, 4000001)}) for op in ("sum", "mean")),
     *(
-        Domain(op, "exact", _RECORDED, numbers={"length": (1, longest)})
-        for op, longest in (
-            ("sum", 4000001),
-            ("mean", 4000001),
-            ("amax", 1 << 20),
-            ("var", 1 << 20),
-            ("logsumexp", 1 << 20),
-            ("argmax", 1 << 20),
-        )
+        Domain(op, "exact", _RECORDED, numbers={"length": (1, 1 << 20)})
+        for op in ("amax", "argmax", "var", "logsumexp")
     ),
-    Domain("norm", "exact", _RECORDED, numbers={"length": (1, 4000001), "order": (1, 2)}),
-    Domain("norm", "not modelled", "powf in the accumulation", numbers={"order": (3, 1 << 30)}),
     *(Domain(op, "exact", _RECORDED, numbers={"length": (64, 50257)}) for op in ("amin", "std")),
+    Domain("argmin", "assumed", "the rule of argmax; not recorded"),
+    Domain("norm", "exact", _RECORDED, numbers={"length": (1, 4000001), "order": (1, 2)}),
+    Domain("norm", "not modelled", "powf in the accumulation", numbers={"order": (3, ANY)}),
     Domain("cumsum", "exact", _RECORDED, numbers={"length": (1, 5000), "rows": (2, 1 << 20)}),
     Domain("cumsum", "not modelled", "one row: CUB's scan", numbers={"rows": (1, 1)}),
     *(
@@ -50,106 +70,69 @@ DOMAINS: tuple[Domain, ...] = (
     ),
     Domain("group_norm", "exact", _RECORDED, numbers={"length": (4, 16384)}),
     Domain("cross_entropy", "exact", _RECORDED, numbers={"axes": (2, 2), "classes": (2, 50257), "samples": (1, 2048)}),
-    Domain("cross_entropy", "not modelled", "more than two axes: atomic additions"),
-    Domain("embedding", "exact", "copies rows"),
+    Domain("cross_entropy", "not modelled", "more than two axes: atomic additions", numbers={"axes": (3, ANY)}),
     Domain(
         "attention",
         "not modelled",
         "float32: products of three tf32 terms",
-        frozenset({"float32"}),
-        {},
-        {"backend": frozenset({"efficient"})},
+        _F32,
+        words={"backend": frozenset({"cudnn", "efficient", "flash"})},
     ),
     Domain(
         "attention",
         "not modelled",
         "one query: cuBLAS's gemv",
-        HALVES,
-        {"queries": (1, 1)},
-        {"backend": frozenset({"math"})},
+        numbers={"queries": (1, 1)},
+        words={"backend": frozenset({"math"})},
     ),
-    Domain(
-        "attention",
+    _attention("exact", _RECORDED, "math", HALVES, queries=(2, 1024), keys=(2, 1024), size=(8, 256)),
+    _attention("exact", _RECORDED, "efficient", HALVES, queries=(1, 1024), keys=(1, 2000), size=(8, 256)),
+    _attention("exact", _RECORDED, "cudnn", HALVES, queries=(1, 1), keys=(2, 256), size=(8, 256)),
+    _attention(
         "assumed",
-        "cuDNN adds four sums in no fixed order: two runs of the GPU differ",
+        "four sums added in no fixed order: two runs differ",
+        "cudnn",
         HALVES,
-        {"queries": (1, 1), "keys": (257, 1 << 30)},
-        {"backend": frozenset({"cudnn"})},
+        queries=(1, 1),
+        keys=(257, ANY),
     ),
-    Domain(
-        "attention",
-        "exact",
-        _RECORDED,
-        HALVES,
-        {"queries": (1, 1), "keys": (2, 256), "size": (8, 256)},
-        {"backend": frozenset({"cudnn"})},
-    ),
-    Domain(
-        "attention",
-        "exact",
-        _RECORDED,
-        HALVES,
-        {"queries": (2, 1024), "keys": (2, 1024), "size": (8, 256)},
-        {"backend": frozenset({"math"})},
-    ),
-    Domain(
-        "attention",
-        "exact",
-        _RECORDED,
-        frozenset({"bfloat16"}),
-        {"queries": (2, 1024), "keys": (2, 2000), "size": (8, 256)},
-        {"backend": frozenset({"cudnn"})},
-    ),
-    Domain(
-        "attention",
-        "exact",
-        _RECORDED,
-        frozenset({"float16"}),
-        {"queries": (2, 1024), "keys": (2, 256), "size": (8, 256)},
-        {"backend": frozenset({"cudnn"})},
-    ),
-    Domain(
-        "attention",
-        "exact",
-        _RECORDED,
-        HALVES,
-        {"queries": (1, 1024), "keys": (1, 2000), "size": (8, 128)},
-        {"backend": frozenset({"efficient"})},
-    ),
-    Domain(
-        "attention", "assumed", "of 1,856 recorded calls 9 differ in one to nine outputs, not explained yet", HALVES
-    ),
+    _attention("exact", _RECORDED, "cudnn", _BF16, queries=(2, 1024), keys=(2, 2000), size=(8, 256)),
+    _attention("exact", _RECORDED, "cudnn", _F16, queries=(2, 1024), keys=(2, 256), size=(8, 256)),
+    _attention("assumed", "one recorded call differs in two outputs", "cudnn", _F16, queries=(2, ANY), keys=(257, ANY)),
+    _attention("assumed", "four recorded calls differ in one to twelve outputs", "flash", HALVES),
 )
+"""The first row that holds a call counts."""
 
-OPERATIONS = frozenset(row.op for row in DOMAINS)
 
+def evidence_of(op: str, dtype: npt.DTypeLike, **properties: int | str) -> Domain:
+    """The first row of DOMAINS that holds a call; arguments as `known` takes them.
 
-def evidence_of(op: str, dtype: str, **properties: int | str) -> Domain:
-    """The first row of DOMAINS that holds a call; `properties`: what its rows name (length: elements of one output; rows; queries, keys, size, backend).
+    A call that no row holds is assumed if the operation takes the dtype, else not modelled.
 
-    A call that no row holds is assumed if the operation is known, else not modelled.
-
-    >>> evidence_of("softmax", "bfloat16", length=4096).status
-    'exact'
-    >>> evidence_of("softmax", "bfloat16", length=1 << 20).status, evidence_of("median", "float32").status
-    ('assumed', 'not modelled')
+    >>> evidence_of("cumsum", "bf16", length=10, rows=1).evidence
+    "one row: CUB's scan"
     """
-    for row in DOMAINS:
-        numbers = all(
-            isinstance(n := properties.get(name), int) and low <= n <= high for name, (low, high) in row.numbers.items()
-        )
-        words = all(properties.get(name) in allowed for name, allowed in row.words.items())
-        if row.op == op and dtype in row.dtypes and numbers and words:
-            return row
-    if op in OPERATIONS:
-        return Domain(op, "assumed", "the same rule as for the calls that were recorded; none like this one was")
-    return Domain(op, "not modelled", "no rule")
+    name = (FORMATS[dtype] if isinstance(dtype, str) and dtype in FORMATS else np.dtype(dtype)).name
+    rows = [row for row in DOMAINS if row.op == op]
+    if not any(name in row.dtypes for row in rows):
+        return Domain(op, "not modelled", f"no rule for {name}")
+    unseen = Domain(op, "assumed", "the same rule as for the calls that were recorded; none like this one was")
+    return next((row for row in rows if row.holds(name, properties)), unseen)
 
 
-def status(op: str, dtype: str, **properties: int | str) -> Status:
-    """ "exact", "assumed" or "not modelled", as `evidence_of` finds it.
+def known(op: str, dtype: npt.DTypeLike, **properties: int | str) -> Known:
+    """ "exact" or "assumed": how a call is known. Raises NotImplementedError for one that is not modelled.
 
-    >>> status("attention", "float16", backend="cudnn", queries=1, keys=1000, size=128)
+    op: the name of the function in `tcsim.aten` ("attention" for scaled_dot_product_attention). dtype: NumPy's, or "f32", "bf16", "f16". properties,
+    what the rows of DOMAINS name; one that is not given counts as not recorded: length (elements of one output), rows (outputs), order of norm;
+    axes, samples, classes of cross_entropy; backend, queries, keys, size of attention. Elementwise operations need none.
+
+    >>> known("softmax", "bf16", length=4096), known("softmax", "bf16", length=1 << 20), known("gelu", np.float16)
+    ('exact', 'assumed', 'exact')
+    >>> known("attention", "f16", backend="cudnn", queries=1, keys=1000, size=128)
     'assumed'
     """
-    return evidence_of(op, dtype, **properties).status
+    found = evidence_of(op, dtype, **properties)
+    if found.status == "not modelled":
+        raise NotImplementedError(f"aten.{op}: {found.evidence}")
+    return found.status

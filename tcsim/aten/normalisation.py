@@ -117,7 +117,7 @@ def layer_norm(
             mean, m2, _ = _by_warps(MOMENTS, _by_threads(MOMENTS, rows, THREADS, VECTOR))
         else:
             mean, m2, _ = _by_warps(WELFORD, _by_threads(WELFORD, rows, MOMENT_THREADS, 1))
-        rstd = rsqrt(np.asarray(m2 / np.float32(n) + np.float32(eps), np.float32))
+        rstd = rsqrt(np.divide(m2, np.float32(n)) + np.float32(eps))
         y = _affine(rows, mean[:, None], rstd[:, None], _parameter(weight), _parameter(bias), vectors)
     return rounded(y, x.dtype).reshape(x.shape)
 
@@ -141,7 +141,7 @@ def rms_norm(
     with np.errstate(all="ignore"):
         if vectors:
             (total,) = _by_warps(SQUARES, _by_threads(SQUARES, rows, THREADS, VECTOR))
-            square = np.asarray(total / np.float32(n), np.float32)
+            square: F32 = np.divide(total, np.float32(n))
         else:
             mean, m2, _ = _by_warps(WELFORD, _by_threads(WELFORD, rows, MOMENT_THREADS, 1))
             square = fma(mean, mean, m2 / np.float32(n))
@@ -167,9 +167,9 @@ def group_norm(
     w, b = _parameter(weight), _parameter(bias)
     with np.errstate(all="ignore"):
         mean, m2, _ = _by_warps(WELFORD, _by_threads(WELFORD, rows, 32 if n < SHORT else MOMENT_THREADS, 1))
-        rstd = rounded(
-            rsqrt(np.asarray(m2 / np.float32(n) + np.float32(np.asarray(eps, x.dtype)), np.float32)), x.dtype
-        ).astype(np.float32)
+        rstd = rounded(rsqrt(np.divide(m2, np.float32(n)) + np.float32(np.asarray(eps, x.dtype))), x.dtype).astype(
+            np.float32
+        )
         mean = rounded(mean, x.dtype).astype(np.float32)
         by_channel = x.reshape(batch, groups, channels // groups, -1).astype(np.float32)
         mean, rstd = (s.reshape(batch, groups, 1, 1) for s in (mean, rstd))

@@ -171,8 +171,8 @@ def argmin(x: Array, dim: int | None = None) -> npt.NDArray[np.int64]:
 def _variance(x: Array, dim: Axes, correction: float, misaligned: int) -> tuple[F32, tuple[int, ...]]:
     (_, m2, n), shape, _ = _reduced("var", x, dim, misaligned)
     with np.errstate(all="ignore"):
-        divisor = np.where(n > np.float32(correction), n - np.float32(correction), np.float32(0))
-        variance = np.asarray(m2 / divisor, np.float32)
+        divisor: F32 = np.where(n > np.float32(correction), n - np.float32(correction), np.float32(0))
+        variance: F32 = np.divide(m2, divisor)
     return variance.reshape(shape), shape
 
 

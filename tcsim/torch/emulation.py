@@ -16,7 +16,7 @@ from tcsim.aten import evidence
 from tcsim.aten.attention.sdpa import backend_of, scaled_dot_product_attention
 from tcsim.core.errors import OperandError
 from tcsim.plans.lookup import chip
-from tcsim.torch.arrays import array, tensor
+from tcsim.torch.arrays import FORMATS, array, tensor
 from tcsim.torch.log import Run
 from tcsim.torch.operations import HANDLERS, MOVES, floats, known, rms_norm, softmax
 
@@ -113,7 +113,7 @@ def _attention(
     mask = None if attn_mask is None else array(attn_mask.contiguous())
     backend = backend_of(q, k, mask is not None)
     properties = {"backend": backend, "queries": q.shape[2], "keys": k.shape[2], "size": q.shape[3]}
-    status = known(run, evidence.status("attention", str(query.dtype).removeprefix("torch."), **properties))
+    status = known(run, evidence.evidence_of("attention", FORMATS[query.dtype], **properties).status)
     try:
         with run.timed("scaled_dot_product_attention", status):
             return tensor(scaled_dot_product_attention(q, k, v, mask, is_causal, scale))

@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_leaves
 from tcsim.aten import elementwise, evidence, normalisation, reductions
 from tcsim.aten import softmax as softmaxes
 from tcsim.torch import products
-from tcsim.torch.arrays import array, tensor
+from tcsim.torch.arrays import FORMATS, array, tensor
 from tcsim.torch.log import Run, Status
 
 Handler = Callable[..., torch.Tensor | tuple[torch.Tensor, ...] | None]
@@ -115,7 +115,7 @@ def _one(name: str) -> Handler:
 
 
 def _name(x: torch.Tensor) -> str:
-    return str(x.dtype).removeprefix("torch.")
+    return FORMATS[x.dtype]
 
 
 def _misaligned(x: torch.Tensor) -> int:
@@ -133,7 +133,7 @@ def _axes(x: torch.Tensor, dim: Any) -> tuple[int, ...]:
 def _over(name: str, op: str, run: Run, x: torch.Tensor, dim: Any, keepdim: bool, **given: Any) -> torch.Tensor:
     axes = _axes(x, dim)
     length = prod(x.shape[own] for own in axes)
-    with run.timed(op, known(run, evidence.status(name, _name(x), length=length))):
+    with run.timed(op, known(run, evidence.evidence_of(name, _name(x), length=length).status)):
         found = tensor(np.asarray(getattr(reductions, name)(array(x), axes, misaligned=_misaligned(x), **given)))
         shape = (
             [1 if own in axes else size for own, size in enumerate(x.shape)]
@@ -157,7 +157,7 @@ def softmax(run: Run, op: str, x: torch.Tensor, dim: int, widens: bool = False) 
     """softmax or log_softmax; widens: to float32, from float16."""
     function = softmaxes.log_softmax if "log" in op else softmaxes.softmax
     name = "log_softmax" if "log" in op else "softmax"
-    with run.timed(op, known(run, evidence.status(name, _name(x), length=x.shape[dim]))):
+    with run.timed(op, known(run, evidence.evidence_of(name, _name(x), length=x.shape[dim]).status)):
         return tensor(function(array(x), dim, "f32" if widens else None, _misaligned(x)))
 
 
@@ -169,7 +169,7 @@ def _layer_norm(run: Run, op: str, x: Any, shape: Sequence[int], weight: Any, bi
     given = [own for own in (weight, bias) if own is not None]
     if any(own.dtype != x.dtype for own in given):
         return None
-    with run.timed(op, known(run, evidence.status("layer_norm", _name(x), length=prod(shape)))):
+    with run.timed(op, known(run, evidence.evidence_of("layer_norm", _name(x), length=prod(shape)).status)):
         scale, shift = (None if own is None else array(own) for own in (weight, bias))
         misaligned = tuple(_misaligned(own) for own in (x, *given))
         y = normalisation.layer_norm(array(x), len(shape), scale, shift, eps, misaligned)
@@ -184,7 +184,7 @@ def rms_norm(
     """torch.nn.functional.rms_norm, in one kernel."""
     if weight is not None and weight.dtype != x.dtype:
         return None
-    with run.timed(op, known(run, evidence.status("rms_norm", _name(x), length=prod(shape)))):
+    with run.timed(op, known(run, evidence.evidence_of("rms_norm", _name(x), length=prod(shape)).status)):
         given = () if weight is None else (weight,)
         misaligned = tuple(_misaligned(own) for own in (x, *given))
         return tensor(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from hwkernels.aten.cases import Case
 from tcsim.aten import loss, normalisation, reductions, softmax
 from tcsim.aten.attention.sdpa import backend_of, scaled_dot_product_attention
+from tcsim.aten.formats import FORMATS
 
 
 def computed(case: Case) -> npt.NDArray[Any]:
@@ -50,8 +52,8 @@ def properties(case: Case) -> dict[str, int | str]:
     """What tcsim.aten.evidence asks of a call."""
     o, shape = case.options, case.shape
     if case.op == "attention":
-        arrays = {name: tensor.array for name, tensor in case.tensors().items()}
-        backend = backend_of(arrays["q"], arrays["k"], "mask" in arrays) if o["backend"] == "default" else o["backend"]
+        q, k = (np.empty((o["batch"], 1, o[n], o["size"]), FORMATS[case.dtype]) for n in ("queries", "keys"))
+        backend = backend_of(q, k, o.get("mask") is not None) if o["backend"] == "default" else o["backend"]
         return {"backend": backend, **{name: o[name] for name in ("queries", "keys", "size")}}
     if case.op == "cross_entropy":
         return {"axes": len(shape), "samples": shape[0], "classes": shape[1]}

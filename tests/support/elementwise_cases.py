@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -47,11 +47,13 @@ def mix(z: Any) -> npt.NDArray[np.uint64]:
         return z ^ z >> np.uint64(31)
 
 
-def digest(codes: Codes) -> npt.NDArray[np.uint64]:
-    """One number for each of 16 equal segments."""
-    codes = codes.reshape(-1).astype(np.uint64)
-    index = np.arange(codes.size, dtype=np.uint64)
-    return mix(index << np.uint64(32) | codes).reshape(SEGMENTS, -1).sum(1, dtype=np.uint64)
+def digest(codes: Codes, segments: Sequence[int] = range(SEGMENTS)) -> npt.NDArray[np.uint64]:
+    """One number for each of 16 equal segments, or of those that the codes are."""
+    rows = codes.astype(np.uint64).reshape(len(segments), -1)
+    index = np.array(segments, np.uint64)[:, None] * np.uint64(rows.shape[1]) + np.arange(
+        rows.shape[1], dtype=np.uint64
+    )
+    return mix(index << np.uint64(32) | rows).sum(1, dtype=np.uint64)
 
 
 def codes_of(result: npt.NDArray[Any]) -> Codes:
