@@ -34,6 +34,8 @@ UNARY = frozenset((
     "sigmoid", "silu", "mish", "relu", "floor", "ceil", "trunc",
 ))  # fmt: skip
 """Operations of one tensor without numbers."""
+TYPES = (torch.float32, torch.float16, torch.bfloat16)
+"""What is computed with; other types are left to the host."""
 _NUMBER = int | float
 
 
@@ -51,7 +53,7 @@ def computed(run: Run, op: str, row: str, *operands: Any, like: torch.Tensor, **
     """An elementwise operation of tensors, which are widened to one type, as torch promotes them."""
     own = elementwise.OPERATIONS[row]
     dtype = torch.result_type(*operands) if len(operands) > 1 else like.dtype
-    if dtype not in (torch.float32, torch.float16, torch.bfloat16):
+    if dtype not in TYPES:
         return None
     with run.timed(op, known(run, own.known)):
         arrays = [array(each if each.dtype == dtype else each.to(dtype)) for each in operands]
@@ -145,7 +147,7 @@ def _over(name: str, op: str, run: Run, x: torch.Tensor, dim: Any, keepdim: bool
 
 def _reduction(name: str) -> Handler:
     def handler(run: Run, op: str, x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
-        if not x.is_floating_point() or (dtype is not None and dtype not in (x.dtype, torch.float32)):
+        if x.dtype not in TYPES or (dtype is not None and dtype not in (x.dtype, torch.float32)):
             return None
         given = {} if dtype in (None, x.dtype) else {"out": "f32"}
         return _over(name, op, run, x, dim, keepdim, **given)
@@ -162,12 +164,12 @@ def softmax(run: Run, op: str, x: torch.Tensor, dim: int, widens: bool = False) 
 
 
 def _softmax(run: Run, op: str, x: Any, dim: int, half_to_float: bool) -> Any:
-    return softmax(run, op, x, dim, half_to_float) if x.is_floating_point() else None
+    return softmax(run, op, x, dim, half_to_float) if x.dtype in TYPES else None
 
 
 def _layer_norm(run: Run, op: str, x: Any, shape: Sequence[int], weight: Any, bias: Any, eps: float) -> Any:
     given = [own for own in (weight, bias) if own is not None]
-    if any(own.dtype != x.dtype for own in given):
+    if x.dtype not in TYPES or any(own.dtype != x.dtype for own in given):
         return None
     with run.timed(op, known(run, evidence.evidence_of("layer_norm", _name(x), length=prod(shape)).status)):
         scale, shift = (None if own is None else array(own) for own in (weight, bias))
@@ -182,7 +184,7 @@ def rms_norm(
     run: Run, op: str, x: torch.Tensor, shape: Sequence[int], weight: torch.Tensor | None, eps: float | None
 ) -> torch.Tensor | None:
     """torch.nn.functional.rms_norm, in one kernel."""
-    if weight is not None and weight.dtype != x.dtype:
+    if x.dtype not in TYPES or (weight is not None and weight.dtype != x.dtype):
         return None
     with run.timed(op, known(run, evidence.evidence_of("rms_norm", _name(x), length=prod(shape)).status)):
         given = () if weight is None else (weight,)

@@ -57,3 +57,17 @@ def test_nothing_computed_is_not_exact() -> None:
 def test_wrong_use() -> None:
     with pytest.raises(ValueError, match="valid"), tcsim.torch.emulate("h999"):
         pass
+
+
+def test_doubles_are_left_to_the_host() -> None:
+    x = torch.arange(6, dtype=torch.float64).reshape(2, 3)
+    with tcsim.torch.emulate("h200") as run, torch.inference_mode():
+        found = (
+            x.sum(1),
+            x.softmax(1),
+            torch.nn.functional.rms_norm(x, (3,)),
+            torch.nn.functional.layer_norm(x, (3,)),
+            x.exp(),
+            x @ x.T,
+        )
+    assert all(own.dtype == torch.float64 for own in found) and not run.exact
