@@ -1,7 +1,7 @@
 """What batches save: the recorded launches of many blocks, with their blocks one after the other and in batches, without the check and with it.
 
 python benchmarks/batches.py [WORD ...]    print the table, of launches whose name has one of the words
-python benchmarks/batches.py --times 5     so many launches of each kind; the best counts, by processor time
+python benchmarks/batches.py --times 5     repeat each launch five times and report the least processor time
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from tcsim.aten.elementwise import OPERATIONS as ELEMENTWISE
 from tcsim.aten.elementwise import Known
 from tcsim.aten.formats import FORMATS
+from tcsim.core.errors import NotModelledError
 
 Range = tuple[int, int]
 
@@ -121,7 +122,7 @@ def evidence_of(op: str, dtype: npt.DTypeLike, **properties: int | str) -> Domai
 
 
 def known(op: str, dtype: npt.DTypeLike, **properties: int | str) -> Known:
-    """ "exact" or "assumed": how a call is known. Raises NotImplementedError for one that is not modelled.
+    """ "exact" or "assumed": how a call is known. Raises NotModelledError for one that is not modelled.
 
     op: the name of the function in `tcsim.aten` ("attention" for scaled_dot_product_attention). dtype: NumPy's, or "f32", "bf16", "f16". properties,
     what the rows of DOMAINS name; one that is not given counts as not recorded: length (elements of one output), rows (outputs), order of norm;
@@ -134,5 +135,5 @@ def known(op: str, dtype: npt.DTypeLike, **properties: int | str) -> Known:
     """
     found = evidence_of(op, dtype, **properties)
     if found.status == "not modelled":
-        raise NotImplementedError(f"aten.{op}: {found.evidence}")
+        raise NotModelledError(f"aten.{op}: {found.evidence}")
     return found.status

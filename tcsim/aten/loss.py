@@ -11,6 +11,7 @@ import numpy.typing as npt
 from tcsim.aten.formats import F32, rounded
 from tcsim.aten.reductions import sum as added
 from tcsim.aten.softmax import halves, log_softmax
+from tcsim.core.errors import NotModelledError
 from tcsim.libdevice.operations import fma
 
 Array = npt.NDArray[Any]
@@ -60,17 +61,17 @@ def cross_entropy(
     x: (samples, classes) of float32, bfloat16 or float16; target: (samples,) indices; weight: (classes,) of x's dtype; reduction: "mean", "sum" or
     "none". The result is of x's dtype: () or (samples,).
 
-    Raises NotImplementedError for x with more axes (sums by atomic additions, in no fixed order), and for weights with label smoothing.
+    Raises NotModelledError for x with more axes (sums by atomic additions, in no fixed order), and for weights with label smoothing.
 
     >>> float(cross_entropy(np.float32([[0, 0]]), np.array([1])))
     0.6931471824645996
     """
     if x.ndim != 2:
-        raise NotImplementedError(
+        raise NotModelledError(
             f"cross_entropy of {x.ndim} axes: sums by atomic additions; modelled: (samples, classes)"
         )
     if label_smoothing and (weight is not None or reduction == "none"):
-        raise NotImplementedError(
+        raise NotModelledError(
             "cross_entropy with label smoothing and weights, or not reduced; modelled: label smoothing alone"
         )
     logarithms = log_softmax(x)

@@ -13,6 +13,7 @@ from tcsim.aten.blocks import division
 from tcsim.aten.formats import F32, FORMATS, rounded
 from tcsim.aten.iteration import arranged
 from tcsim.aten.tree import Accumulation, State, reduced
+from tcsim.core.errors import NotModelledError
 from tcsim.libdevice import exp, log
 from tcsim.libdevice.operations import fma
 
@@ -198,13 +199,13 @@ def std(x: Array, dim: Axes = None, correction: float = 1, misaligned: int = 0) 
 def norm(x: Array, ord: float = 2, dim: Axes = None, misaligned: int = 0) -> Array:
     """The norm of order 1 or 2, as torch.linalg.vector_norm.
 
-    Raises NotImplementedError for another order.
+    Raises NotModelledError for another order.
 
     >>> float(norm(np.float32([3, 4])))
     5.0
     """
     if ord not in (1, 2):
-        raise NotImplementedError(f"norm of order {ord}; modelled: 1, 2")
+        raise NotModelledError(f"norm of order {ord}; modelled: 1, 2")
     state, shape, _ = _reduced(f"norm{ord:g}", x, dim, misaligned)
     with np.errstate(all="ignore"):
         return rounded((state[0] if ord == 1 else np.sqrt(state[0])).reshape(shape), x.dtype)
@@ -237,7 +238,7 @@ def _scan_threads(rows: int, n: int) -> int:
 def cumsum(x: Array, dim: int = -1) -> Array:
     """The running sum along `dim`, every addition rounded to x's dtype, as torch.cumsum.
 
-    Raises NotImplementedError for one row alone, whose order of additions is not fixed.
+    Raises NotModelledError for one row alone, whose order of additions is not fixed.
 
     >>> cumsum(np.float32([[1, 2, 3]] * 2)).tolist()
     [[1.0, 3.0, 6.0], [1.0, 3.0, 6.0]]
@@ -245,7 +246,7 @@ def cumsum(x: Array, dim: int = -1) -> Array:
     dim %= x.ndim
     n = x.shape[dim]
     if x.size == n:
-        raise NotImplementedError("cumsum of a single row: CUB's scan, whose order depends on the run")
+        raise NotModelledError("cumsum of a single row: CUB's scan, whose order depends on the run")
     rows = np.moveaxis(x, dim, -1).reshape(-1, n)
     scanned = _scanned(rows) if dim == x.ndim - 1 else _one_by_one(rows)
     return np.moveaxis(scanned.reshape(*x.shape[:dim], *x.shape[dim + 1 :], n), -1, dim)

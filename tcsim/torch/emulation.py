@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_leaves
 
 from tcsim.aten import evidence
 from tcsim.aten.attention.sdpa import backend_of, scaled_dot_product_attention
-from tcsim.core.errors import OperandError
+from tcsim.core.errors import NotModelledError, OperandError
 from tcsim.plans.lookup import chip
 from tcsim.torch.arrays import FORMATS, array, tensor
 from tcsim.torch.log import Run
@@ -117,7 +117,7 @@ def _attention(
     try:
         with run.timed("scaled_dot_product_attention", status):
             return tensor(scaled_dot_product_attention(q, k, v, mask, is_causal, scale))
-    except NotImplementedError:
+    except NotModelledError:
         run.note("scaled_dot_product_attention", "not modelled")
         return None
 

@@ -14,7 +14,7 @@ from tcsim.aten.formats import FORMATS
 
 
 def computed(case: Case) -> npt.NDArray[Any]:
-    """The output that tcsim computes; NotImplementedError where it models no such call."""
+    """The output that tcsim computes; NotModelledError where it models no such call."""
     tensors, o = case.tensors(), dict(case.options)
     arrays = {name: tensor.array for name, tensor in tensors.items()}
     skipped = tuple(tensor.skipped for tensor in tensors.values())

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from tcsim.aten.attention import composite, cudnn, efficient, flash
 from tcsim.aten.attention.products import Call
 from tcsim.aten.formats import rounded
+from tcsim.core.errors import NotModelledError
 
 Array = npt.NDArray[Any]
 
@@ -43,7 +44,7 @@ def scaled_dot_product_attention(
     mask: bool (True: seen) or of q's dtype, broadcast to (batch, heads, M, N); causal: key j is seen by query i if j <= i; scale: None for
     1 / sqrt(D); backend: "default", "cudnn", "flash", "efficient", "math". The result is (batch, heads, M, D) of q's dtype.
 
-    Raises NotImplementedError for a backend that does not take such a call, or whose order of sums is not known.
+    Raises NotModelledError for a backend that does not take such a call, or whose order of sums is not known.
 
     >>> x = np.ones((1, 1, 2, 16), np.float16)
     >>> scaled_dot_product_attention(x, x, x)[0, 0, 0, :2].tolist()
@@ -63,7 +64,7 @@ def scaled_dot_product_attention(
         bias = np.broadcast_to(added, (batch, heads, m, n)).reshape(batch * heads, m, n)
     call = Call(flat[0], flat[1], flat[2], np.float32(double), bias, np.arange(m) if causal else None)
     if q.dtype == np.float32 and name != "math":
-        raise NotImplementedError(
+        raise NotModelledError(
             "float32 attention by the backend efficient: products of three tf32 terms; modelled: bfloat16, float16"
         )
     with np.errstate(all="ignore"):
@@ -71,7 +72,7 @@ def scaled_dot_product_attention(
             y = cudnn.attention(call, batch * groups)
         elif name == "flash":
             if bias is not None:
-                raise NotImplementedError("flash attention takes no mask; modelled with one: cudnn, efficient, math")
+                raise NotModelledError("flash attention takes no mask; modelled with one: cudnn, efficient, math")
             shared = m == 1 and share > 1
             count = flash.splits(batch * (groups if shared else heads), share if shared else m, n, size)
             y = flash.attention(call, count)
@@ -79,7 +80,7 @@ def scaled_dot_product_attention(
             y = efficient.attention(call)
         elif name == "math":
             if m == 1:
-                raise NotImplementedError(
+                raise NotModelledError(
                     "the math backend with one query: cuBLAS's gemv, whose order of sums is not modelled"
                 )
             y = composite.attention(call, double)
