@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager, nullcontext
 from itertools import product
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -123,7 +123,7 @@ def outputs(
 
 def _models(cases: list[str], device: str) -> Any:
     """Each case with its model; neighbours share it."""
-    last, model = ("", ""), None
+    last, model = ("", ""), cast("Any", None)
     for case in cases:
         name, attention, type, shape = case.split("/")
         if (name, type) != last:

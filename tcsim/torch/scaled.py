@@ -47,32 +47,31 @@ def _codes(x: torch.Tensor) -> torch.Tensor:
     return torch.stack((bytes & 15, bytes >> 4), -1).reshape(x.shape[0], -1) if x.dtype == _FP4 else bytes
 
 
-def recipe_of(x: torch.Tensor, scale: torch.Tensor) -> str | None:
-    """The recipe of an operand: one of BLOCKS, "scaled_mm", "scaled_mm_rowwise"; None for what cuBLAS does not take."""
+def recipe_of(x: torch.Tensor, scale: torch.Tensor, other: torch.Tensor) -> str | None:
+    """The recipe of a product by one operand, its scale and that of the other: one of BLOCKS, "scaled_mm", "scaled_mm_rowwise"; None for what cuBLAS does not take."""
     if x.dtype == _FP4:
         return {torch.float8_e4m3fn: "nvfp4", torch.float8_e8m0fnu: "mxfp4"}.get(scale.dtype)
     if x.dtype == torch.float8_e4m3fn and scale.dtype == torch.float8_e8m0fnu:
         return "mxfp8"
     if x.dtype not in FORMATS or scale.dtype != torch.float32:
         return None
-    return "scaled_mm" if scale.numel() == 1 else "scaled_mm_rowwise"
+    return "scaled_mm" if scale.numel() == other.numel() == 1 else "scaled_mm_rowwise"
 
 
 def scaled_mm(
     run: Run, op: str, a: Any, b: Any, scale_a: Any, scale_b: Any, bias: Any = None, scale_result: Any = None, out_dtype: Any = None, use_fast_accum: bool = False,
 ) -> Any:  # fmt: skip
     """torch._scaled_mm."""
-    recipe = recipe_of(a, scale_a)
+    recipe = recipe_of(a, scale_a, scale_b)
     if recipe is None or scale_result is not None or out_dtype not in (torch.float32, torch.float16, torch.bfloat16):
         return None
     if recipe in BLOCKS:
         codes_a, codes_b = _codes(a), _codes(b.t())
         columns = codes_a.shape[1] // BLOCKS[recipe].size
-        scales = (
-            straight(own.view(torch.uint8), rows, columns)
+        left, right = (
+            straight(own.view(torch.uint8), rows, columns).numpy()
             for own, rows in ((scale_a, a.shape[0]), (scale_b, b.shape[1]))
         )
-        left, right = (own.numpy() for own in scales)
         with run.timed(op, "assumed"):
             total = blocked_product(recipe, codes_a.numpy(), codes_b.numpy().T, left, right.T, run.gpu, run.engine)
             if bias is not None:

@@ -102,14 +102,15 @@ def test_a_layer_of_torchao_under_emulation() -> None:
     assert torch.equal(y, tcsim.torch.linear(x, weight, "nvfp4", bias=bias))
 
 
+@pytest.mark.parametrize("m", [1, 16])
 @pytest.mark.parametrize("recipe", ["fp8", "fp8_row"])
-def test_fp8_follows_the_plan(recipe: str) -> None:
-    x, weight = (torch.randn(rows, 4096, generator=torch.Generator().manual_seed(rows)) for rows in (16, 64))
+def test_fp8_follows_the_plan(recipe: str, m: int) -> None:
+    x, weight = (torch.randn(rows, 4096, generator=torch.Generator().manual_seed(rows)) for rows in (m, 64))
     with tcsim.torch.emulate("H200") as run:
         pass
     left, right = (tcsim.torch.quantized(own, recipe, "h200") for own in (x, weight))
     plan = tcsim.plan(
-        "scaled_mm" if recipe == "fp8" else "scaled_mm_rowwise", m=16, n=64, k=4096, format="e4m3", out="f32", gpu=run.gpu
+        "scaled_mm" if recipe == "fp8" else "scaled_mm_rowwise", m=m, n=64, k=4096, format="e4m3", out="f32", gpu=run.gpu
     )  # fmt: skip
     scale_a, scale_b = left.scales.numpy(), right.scales.numpy().T
     if recipe == "fp8":
