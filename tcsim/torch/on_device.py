@@ -27,7 +27,7 @@ def _chain(work: Work, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     depth = -(-a.shape[-1] // work.k) * work.k
     a, b = _padded(a, -1, depth), _padded(b, -2, depth)
     c = torch.zeros((), device=a.device).expand(*a.shape[:-1], b.shape[-1])
-    found = choice.find("gpu").on_device(work, a=a, b=b, c=c)
+    found = choice.started("gpu").on_device(work, a=a, b=b, c=c)
     return torch.as_tensor(found, device=a.device).view(torch.float32).reshape(c.shape)
 
 
