@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import blake2b
 from typing import Any
 
 import torch
@@ -22,13 +23,13 @@ from tcsim.torch.operations import HANDLERS, MOVES, floats, known, rms_norm, sof
 
 
 @contextmanager
-def emulate(gpu: str, strict: bool = False, engine: str | None = None) -> Iterator[Run]:
+def emulate(gpu: str, strict: bool = False, engine: str | None = None, steps: bool = False) -> Iterator[Run]:
     """Compute torch's operations with the bits of a GPU, forward passes without gradients.
 
     Tensors lie on the CPU, or on any GPU since sm_80: products are computed there then by the engine "gpu", everything else by the host.
 
     gpu: a product ("H200", in any case) or an arch; of others than the H200 everything that computes is assumed. strict: raise NotModelledError where
-    an operation is not exact. engine: of products, as of `tcsim.gemm`. Raises PlanError for a GPU that does not exist, OperandError for tensors elsewhere.
+    an operation is not exact. engine: of products, as of `tcsim.gemm`. steps: keep a digest of every operation's result, for `first_difference`. Raises PlanError for a GPU that does not exist, OperandError for tensors elsewhere.
 
     >>> with emulate("H200") as run, torch.inference_mode():
     ...     y = torch.nn.functional.silu(torch.tensor([1.0, 2.0], dtype=torch.bfloat16))
@@ -36,7 +37,7 @@ def emulate(gpu: str, strict: bool = False, engine: str | None = None) -> Iterat
     (tensor([0.7305, 1.7578], dtype=torch.bfloat16), 'silu', 'exact')
     """
     name, arch = chip(gpu)
-    run = Run(name, arch, strict, engine)
+    run = Run(name, arch, strict, engine, steps)
     with _Operations(run), _Functions(run):
         yield run
 
@@ -69,6 +70,7 @@ class _Operations(TorchDispatchMode):
             options = {key: value for key, value in given.items() if value is not None}
             found = handler(self.run, plain, *args, **options) if "out" not in options else None
             if found is not None:
+                _keep(self.run, plain, found)
                 return args[0].copy_(found) if in_place else _placed(found, device)
         result = func(*args, **given)
         if not floats(args, given) and not floats(result):
@@ -97,6 +99,7 @@ class _Functions(TorchFunctionMode):
             with torch._C.DisableTorchFunctionSubclass(), _disable_current_modes():
                 found = own(self.run, *args, **given)
                 if found is not None:
+                    _keep(self.run, func.__name__, found)
                     return _placed(found, _device(func.__name__, args, given))
         with torch._C.DisableTorchFunctionSubclass():
             return func(*args, **given)
@@ -110,6 +113,13 @@ def _device(name: str, args: Any, given: Any) -> torch.device | None:
             f"{name} of tensors on {', '.join(sorted(map(str, places)))}; valid under emulate: CPU and CUDA tensors"
         )
     return next((place for place in places if place.type == "cuda"), None)
+
+
+def _keep(run: Run, op: str, found: Any) -> None:
+    """Add a step of a result."""
+    if run.steps is not None:
+        first = found[0] if isinstance(found, tuple) else found
+        run.keep(op, tuple(first.shape), blake2b(array(first).tobytes(), digest_size=12).hexdigest())
 
 
 def _placed(found: Any, device: torch.device | None) -> Any:
