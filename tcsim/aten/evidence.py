@@ -75,9 +75,9 @@ DOMAINS: tuple[Domain, ...] = (
     Domain(
         "attention",
         "not modelled",
-        "float32: products of three tf32 terms",
+        "float32: only the backends efficient and math take it",
         _F32,
-        words={"backend": frozenset({"cudnn", "efficient", "flash"})},
+        words={"backend": frozenset({"cudnn", "flash"})},
     ),
     Domain(
         "attention",
@@ -88,6 +88,7 @@ DOMAINS: tuple[Domain, ...] = (
     ),
     _attention("exact", _RECORDED, "math", HALVES, queries=(2, 1024), keys=(2, 1024), size=(8, 256)),
     _attention("exact", _RECORDED, "efficient", HALVES, queries=(1, 1024), keys=(1, 2000), size=(8, 256)),
+    _attention("exact", _RECORDED, "efficient", _F32, queries=(7, 250), keys=(7, 250), size=(64, 128)),
     _attention("exact", _RECORDED, "cudnn", HALVES, queries=(1, 1), keys=(2, 256), size=(8, 256)),
     _attention(
         "assumed",

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.aten.attention import split
 from tcsim.aten.formats import F32
 from tcsim.catalog import instruction
 from tcsim.libdevice.operations import fma
@@ -72,7 +73,9 @@ def _instruction(dtype: str, k: int) -> Instruction:
 
 
 def product(a: Array, b: Array, c: F32 | None = None, k: int = 16) -> F32:
-    """c + a b on tensor cores, steps of k ascending: a (heads, M, K), b (heads, K, N) of bfloat16 or float16. wgmma's steps of 16 are those of mma."""
+    """c + a b on tensor cores, steps of k ascending: a (heads, M, K), b (heads, K, N) of one dtype. wgmma's steps of 16 are those of mma; float32 is split."""
+    if a.dtype == np.float32:
+        return split.product(a, b, c)
     left, right = (np.ascontiguousarray(x).view(np.uint16) for x in (a, b))
     d = gemm(
         left,
