@@ -16,14 +16,18 @@ from tcsim.aten import evidence
 from tcsim.aten.attention.sdpa import backend_of, scaled_dot_product_attention
 from tcsim.core.errors import NotModelledError, OperandError
 from tcsim.plans.lookup import chip
+from tcsim.torch import autograd, training
 from tcsim.torch.arrays import FORMATS, array, tensor
 from tcsim.torch.log import Run
-from tcsim.torch.operations import HANDLERS, MOVES, floats, known, rms_norm, softmax
+from tcsim.torch.operations import DONE, MOVES, floats, known, rms_norm, softmax
+from tcsim.torch.operations import HANDLERS as FORWARD
+
+HANDLERS = {**FORWARD, **training.HANDLERS}
 
 
 @contextmanager
 def emulate(gpu: str, strict: bool = False, engine: str | None = None) -> Iterator[Run]:
-    """Compute torch's operations on CPU tensors with the bits of a GPU, forward passes without gradients.
+    """Compute torch's operations on CPU tensors with the bits of a GPU: forward and backward passes, optimizers.
 
     gpu: a product ("H200", in any case) or an arch; of others than the H200 everything that computes is assumed. strict: raise NotModelledError where
     an operation is not exact. engine: of products, as of `tcsim.gemm`. Raises PlanError for a GPU that does not exist, OperandError for tensors elsewhere.
@@ -68,6 +72,8 @@ class _Operations(TorchDispatchMode):
         if handler is not None and floats(args, given):
             options = {key: value for key, value in given.items() if value is not None}
             found = handler(self.run, plain, *args, **options) if "out" not in options else None
+            if found is DONE:
+                return None
             if found is not None:
                 return args[0].copy_(found) if in_place else found
         result = func(*args, **given)
@@ -94,7 +100,7 @@ class _Functions(TorchFunctionMode):
         given = dict(kwargs or {})
         own = _FUNCTIONS.get(func)
         with torch._C.DisableTorchFunctionSubclass():
-            found = own(self.run, *args, **given) if own is not None and not torch.is_grad_enabled() else None
+            found = own(self.run, *args, **given) if own is not None else None
         return func(*args, **given) if found is None else found
 
 
@@ -107,6 +113,7 @@ def _attention(
         or query.ndim != 4
         or query.dtype not in (torch.float16, torch.bfloat16)
         or (attn_mask is not None and attn_mask.dtype not in (torch.bool, query.dtype))
+        or autograd.wanted(attn_mask)
     ):
         return None
     q, k, v = (array(own.contiguous()) for own in (query, key, value))
@@ -116,23 +123,29 @@ def _attention(
     status = known(run, evidence.evidence_of("attention", FORMATS[query.dtype], **properties).status)
     try:
         with run.timed("scaled_dot_product_attention", status):
-            return tensor(scaled_dot_product_attention(q, k, v, mask, is_causal, scale))
+            y = tensor(scaled_dot_product_attention(q, k, v, mask, is_causal, scale))
     except NotModelledError:
         run.note("scaled_dot_product_attention", "not modelled")
         return None
+    options = {"attn_mask": attn_mask, "is_causal": is_causal, "scale": scale, "enable_gqa": enable_gqa}
+    inputs = (query, key, value)
+    return autograd.recorded(y, autograd.attention(run, inputs, options), *inputs)
 
 
 def _softmax(run: Run, input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Any:
     """softmax of float16 to float32, which a GPU does in one kernel."""
-    return (
-        softmax(run, "_softmax", input, dim, True)
-        if dim is not None and (input.dtype, dtype) == (torch.float16, torch.float32)
-        else None
-    )
+    if dim is None or (input.dtype, dtype) != (torch.float16, torch.float32):
+        return None
+    y = softmax(run, "_softmax", input, dim, True)
+    return autograd.recorded(y, autograd.softmax(run, y, dim, input.dtype), input)
 
 
 def _rms_norm(run: Run, input: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Any:
-    return rms_norm(run, "rms_norm", input, tuple(normalized_shape), weight, eps) if input.is_floating_point() else None
+    found = rms_norm(run, "rms_norm", input, tuple(normalized_shape), weight, eps)
+    if found is None:
+        return None
+    y, rstd = found
+    return autograd.recorded(y, autograd.rms_norm(run, input, weight, rstd), input, weight)
 
 
 _FUNCTIONS: dict[Any, Any] = {
