@@ -90,6 +90,15 @@ DOMAINS: tuple[Domain, ...] = (
         words={"by_frequency": frozenset({"False"})},
     ),
     Domain("embedding_backward", "assumed", "additions in no fixed order in float32, which rounding hides", HALVES, numbers={"indices": (3073, ANY)}),
+    Domain(
+        "attention_backward", "not modelled", "one query: kernels of another order", numbers={"queries": (1, 1)}
+    ),
+    Domain(
+        "attention_backward", "exact", _RECORDED, HALVES, {"queries": (2, 512), "keys": (2, 256), "size": (8, 128)}, {"backend": frozenset({"cudnn"})}
+    ),
+    Domain(
+        "attention_backward", "assumed", "the parts of dq are added in no fixed order: two runs differ", HALVES, {"keys": (257, ANY)}, {"backend": frozenset({"cudnn"})}
+    ),
     Domain("foreach_norm", "exact", _RECORDED, numbers={"length": (1, 1000001)}),
     Domain("foreach_div", "exact", _RECORDED),
     *(Domain(op, "exact", _RECORDED) for op in ("fused_adam", "fused_sgd")),

@@ -58,14 +58,20 @@ def softmax(run: Run, y: torch.Tensor, dim: int, dtype: torch.dtype) -> Backward
     return lambda grad: (training.softmax(run, "_softmax_backward_data", grad, y, dim, dtype),)
 
 
-def attention(run: Run, inputs: Sequence[torch.Tensor], options: dict[str, Any]) -> Backward:
-    """The gradients of query, key and value: by the host's composite, not modelled."""
+def attention(run: Run, backend: str, inputs: Sequence[torch.Tensor], options: dict[str, Any]) -> Backward:
+    """The gradients of query, key and value: as cuDNN computes them, or, not modelled, by the host's composite."""
 
     def backward(grad: torch.Tensor) -> Sequence[torch.Tensor | None]:
-        with run.timed("scaled_dot_product_attention_backward", "not modelled"), torch.enable_grad():
-            own = [x.detach().requires_grad_() for x in inputs]
-            with sdpa_kernel([SDPBackend.MATH]):
-                y = functional.scaled_dot_product_attention(*own, **options)
-            return torch.autograd.grad(y, own, grad)
+        own = [x.detach() for x in inputs]
+        found = training.attention(run, backend, grad, *own, **options)
+        return _by_host(run, grad, own, options) if found is None else found
 
     return backward
+
+
+def _by_host(run: Run, grad: torch.Tensor, inputs: Sequence[torch.Tensor], options: dict[str, Any]) -> Any:
+    with run.timed(training.ATTENTION, "not modelled"), torch.enable_grad():
+        own = [x.requires_grad_() for x in inputs]
+        with sdpa_kernel([SDPBackend.MATH]):
+            y = functional.scaled_dot_product_attention(*own, **options)
+        return torch.autograd.grad(y, own, grad)

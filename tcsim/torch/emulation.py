@@ -129,7 +129,7 @@ def _attention(
         return None
     options = {"attn_mask": attn_mask, "is_causal": is_causal, "scale": scale, "enable_gqa": enable_gqa}
     inputs = (query, key, value)
-    return autograd.recorded(y, autograd.attention(run, inputs, options), *inputs)
+    return autograd.recorded(y, autograd.attention(run, backend, inputs, options), *inputs)
 
 
 def _softmax(run: Run, input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from tcsim.aten import elementwise, evidence, loss, optimizers
+from tcsim.aten.backward import attention as of_attention
 from tcsim.aten.backward import elementwise as gradients
 from tcsim.aten.backward import loss as of_loss
 from tcsim.aten.backward import normalisation as of_norm
@@ -95,6 +96,24 @@ def rms_norm(
         scale = None if weight is None else array(weight)
         dx, dweight = of_norm.rms_norm(array(grad.contiguous()), array(x.contiguous()), array(rstd).reshape(-1), scale)
         return tensor(dx), tensor(dweight) if weight is None else tensor(dweight).reshape(weight.shape)
+
+
+ATTENTION = "scaled_dot_product_attention_backward"
+
+
+def attention(
+    run: Run, backend: str, grad: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, attn_mask: Any, is_causal: bool, scale: float | None, enable_gqa: bool
+) -> tuple[torch.Tensor, ...] | None:  # fmt: skip
+    """The gradients of q, k and v by cuDNN; None where they are not modelled."""
+    if backend != "cudnn" or attn_mask is not None or not _plain(grad, q, k, v) or q.shape[1] != k.shape[1]:
+        return None
+    properties = {"backend": backend, "queries": q.shape[2], "keys": k.shape[2], "size": q.shape[3]}
+    row = evidence.evidence_of("attention_backward", format_of(q), **properties)
+    if row.status == "not modelled":
+        return None
+    with run.timed(ATTENTION, known(run, row.status)):
+        given = (array(x.contiguous()) for x in (grad, q, k, v))
+        return tuple(tensor(x) for x in of_attention.scaled_dot_product_attention(*given, is_causal, scale))
 
 
 # --- losses and tables

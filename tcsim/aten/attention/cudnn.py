@@ -40,11 +40,12 @@ def attention(call: Call, groups: int) -> F32:
         if one and call.keys > SHORT[-1][0]:
             result[at] = _by_warps(s, piece.v, factor, splits(call.keys, groups))
         else:
-            result[at] = _by_blocks(s, piece.v, factor, tile)
+            result[at] = by_blocks(s, piece.v, factor, tile)[0]
     return result
 
 
-def _by_blocks(s: F32, v: Array, factor: np.float32, tile: int) -> F32:
+def by_blocks(s: F32, v: Array, factor: np.float32, tile: int = WGMMA_TILE) -> tuple[F32, F32, F32]:
+    """Outputs, largest scores, and sums of exponentials of rows of scores; factor: of the exponent."""
     largest = np.full(s.shape[:-1], -np.inf, np.float32)
     total = np.zeros((*s.shape[:-1], QUAD), np.float32)
     outputs: F32 | None = None
@@ -57,7 +58,8 @@ def _by_blocks(s: F32, v: Array, factor: np.float32, tile: int) -> F32:
         total = fma(total, rescale, columns(p, tile))
         outputs = product(p.astype(v.dtype), v[:, start : start + tile], None if outputs is None else outputs * rescale)
     assert outputs is not None
-    return outputs * rcp(neighbours_first(total))[..., None]
+    sums = neighbours_first(total)
+    return outputs * rcp(sums)[..., None], largest, sums
 
 
 def splits(keys: int, blocks: int) -> int:
