@@ -7,6 +7,7 @@ The fused kernels compute in f32 and round parameters and state once; bias corre
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any, Literal
 
 import numpy as np
@@ -28,6 +29,8 @@ State = dict[str, Array]
 Way = Literal["loop", "foreach", "fused"]
 WAYS: tuple[Way, ...] = ("loop", "foreach", "fused")
 
+CHUNK, LIST_THREADS, UNROLLED = 65536, 512, 4
+"""Of kernels of lists of tensors: elements of a block, its threads, and elements that a thread has at once."""
 _ONE = np.float32(1)
 
 
@@ -58,7 +61,7 @@ def adam(
     if maximize:
         grad = -grad
     if way == "fused":
-        return _fused_adam(parameter, grad, state, step, decoupled, lr, betas, eps, weight_decay)
+        return _fused_adam(parameter, grad, state, step, decoupled, lr, betas, eps, weight_decay, maximize)
     if weight_decay and decoupled:
         parameter = elementwise.mul_number(parameter, number=1 - lr * weight_decay)
     elif weight_decay:
@@ -81,7 +84,7 @@ def _known(way: str) -> None:
 
 
 def _fused_adam(
-    parameter: Array, grad: Array, state: State, step: int, decoupled: bool, lr: float, betas: tuple[float, float], eps: float, weight_decay: float
+    parameter: Array, grad: Array, state: State, step: int, decoupled: bool, lr: float, betas: tuple[float, float], eps: float, weight_decay: float, maximize: bool
 ) -> Array:  # fmt: skip
     p, g, mean, square = (x.astype(np.float32) for x in (parameter, grad, state["exp_avg"], state["exp_avg_sq"]))
     rate, decay, epsilon, b1, b2 = (np.float32(x) for x in (lr, weight_decay, eps, *betas))
@@ -89,9 +92,10 @@ def _fused_adam(
         if weight_decay and decoupled:
             p = fma(-(rate * decay), p, p)
         elif weight_decay:
-            g = g + p * decay
-        mean = fma(b1, mean, (_ONE - b1) * g)
-        square = fma(b2, square, (_ONE - b2) * (g * g))
+            contracted = "max_exp_avg_sq" in state or (_slot(p.shape) > 0 if not maximize else np.False_)
+            g = np.where(contracted, fma(p, decay, g), g + p * decay)
+        mean = fma(b1, mean, fma(-b1, g, g))
+        square = fma(b2, square, fma(-b2, g * g, g * g))
         largest = square
         if "max_exp_avg_sq" in state:
             largest = np.maximum(state["max_exp_avg_sq"].astype(np.float32), square)
@@ -101,6 +105,15 @@ def _fused_adam(
         p = p - cuda.divide(cuda.divide(rate, first) * mean, root + epsilon)
     state["exp_avg"], state["exp_avg_sq"] = (rounded(x, parameter.dtype) for x in (mean, square))
     return rounded(p, parameter.dtype)
+
+
+def _slot(shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
+    """Which of the four elements that a thread has at once each is: neighbours, or, if the number of elements is no multiple of four, 512 apart.
+
+    nvcc contracts a product and a sum of some of the four, and not of others.
+    """
+    places = np.arange(prod(shape)).reshape(shape)
+    return places % UNROLLED if places.size % UNROLLED == 0 else places // LIST_THREADS % UNROLLED
 
 
 def sgd(
@@ -116,7 +129,7 @@ def sgd(
     if maximize:
         grad = -grad
     if way == "fused":
-        return _fused_sgd(parameter, grad, state, lr, momentum, dampening, weight_decay, nesterov)
+        return _fused_sgd(parameter, grad, state, lr, momentum, dampening, weight_decay, nesterov, maximize)
     if weight_decay:
         grad = elementwise.add(grad, parameter, alpha=weight_decay)
     if momentum:
@@ -129,7 +142,7 @@ def sgd(
 
 
 def _fused_sgd(
-    parameter: Array, grad: Array, state: State, lr: float, momentum: float, dampening: float, weight_decay: float, nesterov: bool
+    parameter: Array, grad: Array, state: State, lr: float, momentum: float, dampening: float, weight_decay: float, nesterov: bool, maximize: bool
 ) -> Array:  # fmt: skip
     p, g = parameter.astype(np.float32), grad.astype(np.float32)
     rate, decay, share, rest = (np.float32(x) for x in (lr, weight_decay, momentum, dampening))
@@ -139,7 +152,11 @@ def _fused_sgd(
         if momentum:
             buffer = g
             if "momentum_buffer" in state:
-                buffer = fma(_ONE - rest, g, share * state["momentum_buffer"].astype(np.float32))
+                before = state["momentum_buffer"].astype(np.float32)
+                if nesterov and maximize and not weight_decay and p.size % UNROLLED == 0:
+                    buffer = fma(share, before, (_ONE - rest) * g)
+                else:
+                    buffer = fma(_ONE - rest, g, share * before)
             state["momentum_buffer"] = rounded(buffer, parameter.dtype)
             g = fma(share, buffer, g) if nesterov else buffer
         return rounded(fma(-rate, g, p), parameter.dtype)
@@ -170,9 +187,6 @@ def clipped(grads: list[Array], max_norm: float, way: Way = "foreach") -> tuple[
     share = elementwise.mul_number(elementwise.reciprocal(small), number=max_norm)
     share = elementwise.clamp(share, max=1.0)
     return [elementwise.mul(grad, np.broadcast_to(share, grad.shape).astype(dtype)) for grad in grads], total
-
-
-CHUNK, LIST_THREADS, UNROLLED = 65536, 512, 4
 
 
 def foreach_norm(x: Array) -> Array:

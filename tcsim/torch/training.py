@@ -105,9 +105,10 @@ def attention(
     run: Run, backend: str, grad: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, attn_mask: Any, is_causal: bool, scale: float | None, enable_gqa: bool
 ) -> tuple[torch.Tensor, ...] | None:  # fmt: skip
     """The gradients of q, k and v by cuDNN; None where they are not modelled."""
-    if backend != "cudnn" or attn_mask is not None or not _plain(grad, q, k, v) or q.shape[1] != k.shape[1]:
+    if backend != "cudnn" or attn_mask is not None or not _plain(grad, q, k, v):
         return None
-    properties = {"backend": backend, "queries": q.shape[2], "keys": k.shape[2], "size": q.shape[3]}
+    share = q.shape[1] // k.shape[1]
+    properties = {"backend": backend, "queries": q.shape[2], "keys": k.shape[2], "size": q.shape[3], "share": share}
     row = evidence.evidence_of("attention_backward", format_of(q), **properties)
     if row.status == "not modelled":
         return None

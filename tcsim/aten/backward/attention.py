@@ -11,6 +11,7 @@ import numpy.typing as npt
 from tcsim.aten.attention.cudnn import WGMMA_TILE, by_blocks
 from tcsim.aten.attention.products import LARGEST, LOG2E, Call, product, scores
 from tcsim.aten.formats import F32, rounded
+from tcsim.aten.reductions import sum as sum_of
 from tcsim.aten.softmax import halves
 from tcsim.core.errors import NotModelledError
 from tcsim.libdevice.operations import ex2, fma, lg2
@@ -57,10 +58,10 @@ def scaled_dot_product_attention(
 ) -> tuple[Array, Array, Array]:
     """The gradients of q, k and v by cuDNN; arguments as `tcsim.aten.attention.sdpa` takes them.
 
-    grad, q: (batch, heads, M, D); k, v: (batch, heads, N, D), all bfloat16 or float16. With more than 256 keys the GPU adds the parts of dq, one of each 128 keys,
+    grad, q: (batch, heads, M, D); k, v: (batch, groups, N, D), all bfloat16 or float16; the gradients of the heads that share a group are rounded and added. With more than 256 keys the GPU adds the parts of dq, one of each 128 keys,
     in no fixed order; here it is the order of the keys.
 
-    Raises NotModelledError for float32, for one query, and for fewer heads of keys than of queries.
+    Raises NotModelledError for float32 and for one query.
 
     >>> x = np.ones((1, 1, 2, 16), np.float16)
     >>> dq, dk, dv = scaled_dot_product_attention(x, x, x, x)
@@ -68,13 +69,15 @@ def scaled_dot_product_attention(
     ([0.0, 0.0], [1.0, 1.0])
     """
     batch, heads, m, size = q.shape
-    if q.dtype == np.float32 or m == 1 or k.shape[1] != heads or size % VECTOR:
+    groups, n = k.shape[1:3]
+    if q.dtype == np.float32 or m == 1 or size % VECTOR:
         raise NotModelledError(
-            "attention's gradient: modelled: cuDNN's, bfloat16 and float16, several queries, as many heads of keys as of queries, a head size that is a multiple of 8"
+            "attention's gradient: modelled: cuDNN's, bfloat16 and float16, several queries, a head size that is a multiple of 8"
         )
-    flat = [x.reshape(batch * heads, -1, size) for x in (q, k, v, grad)]
+    share = heads // groups
+    flat = [np.repeat(x, 1 if x.shape[1] == heads else share, axis=1).reshape(batch * heads, -1, size) for x in (q, k, v, grad)]
     found = [np.empty(x.shape, q.dtype) for x in flat[:3]]
-    some = max(1, LARGEST // (m * k.shape[2]))
+    some = max(1, LARGEST // (m * n))
     number = np.float32(1 / sqrt(size) if scale is None else scale)
     with np.errstate(all="ignore"):
         for start in range(0, batch * heads, some):
@@ -83,4 +86,7 @@ def scaled_dot_product_attention(
             call = Call(own[0], own[1], own[2], number, None, np.arange(m) if causal else None)
             for result, part in zip(found, _of_heads(call, own[3]), strict=True):
                 result[at] = rounded(part, q.dtype)
-    return found[0].reshape(q.shape), found[1].reshape(k.shape), found[2].reshape(v.shape)
+    dq, dk, dv = found
+    if share > 1:
+        dk, dv = (sum_of(x.reshape(batch, groups, share, n, size), 2) for x in (dk, dv))
+    return dq.reshape(q.shape), dk.reshape(k.shape), dv.reshape(v.shape)
