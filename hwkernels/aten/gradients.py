@@ -57,7 +57,9 @@ class Case:
 def _inputs(case: Case) -> Iterator[tuple[str, Array]]:
     o, shape = case.options, case.shape
 
-    def one(name: str, of: tuple[int, ...] = shape, kind: str = "normal", dtype: str | None = None) -> tuple[str, Array]:
+    def one(
+        name: str, of: tuple[int, ...] = shape, kind: str = "normal", dtype: str | None = None
+    ) -> tuple[str, Array]:
         return name, case.array(name, of, kind, dtype)
 
     if case.op == "embedding":
@@ -97,7 +99,7 @@ def _inputs(case: Case) -> Iterator[tuple[str, Array]]:
 
 # --- the list
 
-ELEMENTWISE = {
+ELEMENTWISE: dict[str, tuple[dict[str, Any], ...]] = {
     "gelu": ({"approximate": "none"}, {"approximate": "tanh"}), "silu": ({},), "tanh": ({},), "sigmoid": ({},), "threshold": ({},), "mish": ({},), "softplus": ({},),
     "leaky_relu": ({},), "elu": ({},), "hardswish": ({},), "hardsigmoid": ({},), "log_sigmoid": ({},),
 }  # fmt: skip
@@ -112,9 +114,17 @@ LENGTHS = (1, 2, 3, 5, 8, 16, 17, 31, 32, 33, 64, 65, 96, 127, 128, 129, 200, 25
 SPATIAL = (((64, 10), 0), ((5, 64, 3), 1), ((2, 1000, 70), 1), ((3, 7, 500), 1), ((17, 129), 0), ((2, 100, 32), 1))
 EMBEDDED = ((1, 50, 33), (8, 8, 64), (64, 50, 33), (128, 8192, 384), (128, 256, 384), (200, 10, 7), (1000, 1000, 64), (3000, 100, 64), (3072, 64, 40), (3073, 64, 40), (4000, 50, 33), (5000, 3, 16), (8192, 1000, 32), (8192, 2, 24))  # fmt: skip
 LOSSES = ((1, 10), (7, 33), (32, 1000), (127, 8192), (128, 1000), (1000, 50), (2048, 17), (16, 50257))
-ATTENDED = ((2, 6, 64, 64, 64), (1, 4, 128, 128, 64), (1, 2, 100, 100, 64), (1, 2, 256, 256, 128), (2, 2, 33, 33, 32), (1, 2, 200, 300, 64), (1, 2, 512, 512, 64))
+ATTENDED = (
+    (2, 6, 64, 64, 64),
+    (1, 4, 128, 128, 64),
+    (1, 2, 100, 100, 64),
+    (1, 2, 256, 256, 128),
+    (2, 2, 33, 33, 32),
+    (1, 2, 200, 300, 64),
+    (1, 2, 512, 512, 64),
+)
 """Batch, heads, queries, keys, head size."""
-SIZES = ((1, 37, 4096, 5000), (2112,), (70000, 3), (65536, 65537))
+SIZES: tuple[tuple[int, ...], ...] = ((1, 37, 4096, 5000), (2112,), (70000, 3), (65536, 65537))
 OPTIMIZERS: dict[str, tuple[dict[str, Any], ...]] = {
     "adamw": (
         {}, {"lr": 3e-4, "betas": (0.9, 0.95), "weight_decay": 0.1}, {"lr": 6e-4, "betas": (0.9, 0.95), "eps": 1e-6, "weight_decay": 0.0}, {"amsgrad": True},
@@ -130,6 +140,9 @@ WAYS = ("loop", "foreach", "fused")
 
 
 def _each(dtype: str) -> Iterator[Case]:
+    shape: tuple[int, ...]
+    options: dict[str, Any]
+    sizes: tuple[int, ...]
     for op, several in ELEMENTWISE.items():
         for options in several:
             for shape, kind in NUMBERS:
@@ -154,7 +167,11 @@ def _each(dtype: str) -> Iterator[Case]:
                 yield Case(op, dtype, (3, n), "normal", {"dim": 1, "widens": True})
     for number, shape in enumerate(LOSSES):
         for reduction in ("mean", "sum", "none"):
-            options = {"reduction": reduction, **({"weight": True} if number % 2 else {}), **({"ignored": 3} if number % 3 == 1 else {})}
+            options = {
+                "reduction": reduction,
+                **({"weight": True} if number % 2 else {}),
+                **({"ignored": 3} if number % 3 == 1 else {}),
+            }
             yield Case("nll_loss", dtype, shape, "normal", options)
     for n, rows, size in EMBEDDED:
         yield Case("embedding", dtype, (rows, size), "normal", {"indices": n})
@@ -177,7 +194,16 @@ def _each(dtype: str) -> Iterator[Case]:
     for batch, heads, m, n, size in ATTENDED:
         for causal in (False, True):
             for backend in ("default", "math", "flash", "efficient", "cudnn"):
-                options = {"batch": batch, "heads": heads, "groups": heads, "queries": m, "keys": n, "size": size, "causal": causal, "backend": backend}
+                options = {
+                    "batch": batch,
+                    "heads": heads,
+                    "groups": heads,
+                    "queries": m,
+                    "keys": n,
+                    "size": size,
+                    "causal": causal,
+                    "backend": backend,
+                }
                 if dtype != "f32" or backend in ("default", "math", "efficient"):
                     yield Case("attention", dtype, (), "normal", options)
                 if dtype == "bf16" and backend != "math":
@@ -198,7 +224,11 @@ def to_torch(x: Array, device: str) -> Any:
     """An array as a tensor of the device."""
     import torch
 
-    types = {"float32": (np.int32, torch.float32), "bfloat16": (np.int16, torch.bfloat16), "float16": (np.int16, torch.float16)}
+    types = {
+        "float32": (np.int32, torch.float32),
+        "bfloat16": (np.int16, torch.bfloat16),
+        "float16": (np.int16, torch.float16),
+    }
     codes, own = types.get(x.dtype.name, (x.dtype, None))
     flat = torch.from_numpy(np.ascontiguousarray(x).reshape(-1).view(codes).copy())
     return (flat if own is None else flat.view(own)).reshape(x.shape).to(device)
@@ -228,12 +258,22 @@ def outputs(case: Case, device: str) -> dict[str, Any]:
     if case.op == "layer_norm":
         weight, bias, n = t.get("weight"), t.get("bias"), list(case.shape[-1:])
         _, mean, rstd = aten.native_layer_norm(t["x"], n, weight, bias, 1e-5)
-        found = aten.native_layer_norm_backward(t["grad"], t["x"], n, mean, rstd, weight, bias, [True, weight is not None, bias is not None])
+        found = aten.native_layer_norm_backward(
+            t["grad"], t["x"], n, mean, rstd, weight, bias, [True, weight is not None, bias is not None]
+        )
         return {"mean": mean, "rstd": rstd, **_named(found, "dx", "dweight", "dbias")}
     if case.op == "rms_norm":
         weight, n = t.get("weight"), list(case.shape[-1:])
         y, rstd = aten._fused_rms_norm(t["x"], n, weight, 1e-5)
-        return {"y": y, "rstd": rstd, **_named(aten._fused_rms_norm_backward(t["grad"], t["x"], n, rstd, weight, [True, weight is not None]), "dx", "dweight")}
+        return {
+            "y": y,
+            "rstd": rstd,
+            **_named(
+                aten._fused_rms_norm_backward(t["grad"], t["x"], n, rstd, weight, [True, weight is not None]),
+                "dx",
+                "dweight",
+            ),
+        }
     if case.op in ("softmax", "log_softmax"):
         y = getattr(aten, f"_{case.op}")(t["x"], o["dim"], bool(o.get("widens")))
         return {"dx": getattr(aten, f"_{case.op}_backward_data")(t["grad"], y, o["dim"], t["x"].dtype)}
@@ -241,9 +281,17 @@ def outputs(case: Case, device: str) -> dict[str, Any]:
         reduction = ("none", "mean", "sum").index(o["reduction"])
         y = aten._log_softmax(t["x"], 1, False)
         loss, total = aten.nll_loss_forward(y, t["target"], t.get("weight"), reduction, -100)
-        return {"loss": loss, "total": total, "dx": aten.nll_loss_backward(t["grad"], y, t["target"], t.get("weight"), reduction, -100, total)}
+        return {
+            "loss": loss,
+            "total": total,
+            "dx": aten.nll_loss_backward(t["grad"], y, t["target"], t.get("weight"), reduction, -100, total),
+        }
     if case.op == "embedding":
-        return {"dweight": aten.embedding_dense_backward(t["grad"], t["index"], case.shape[0], o.get("padding", -1), bool(o.get("by_frequency")))}
+        return {
+            "dweight": aten.embedding_dense_backward(
+                t["grad"], t["index"], case.shape[0], o.get("padding", -1), bool(o.get("by_frequency"))
+            )
+        }
     if case.op == "clip":
         parameters = []
         for grad in t.values():
@@ -287,13 +335,19 @@ def _attention(case: Case, t: dict[str, Any]) -> dict[str, Any]:
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     o = case.options
-    names = {"math": SDPBackend.MATH, "flash": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION, "efficient": SDPBackend.EFFICIENT_ATTENTION}
+    names = {
+        "math": SDPBackend.MATH,
+        "flash": SDPBackend.FLASH_ATTENTION,
+        "cudnn": SDPBackend.CUDNN_ATTENTION,
+        "efficient": SDPBackend.EFFICIENT_ATTENTION,
+    }
     q, k, v = (t[name].requires_grad_() for name in "qkv")
     torch.use_deterministic_algorithms(bool(o.get("deterministic")))
     try:
         with sdpa_kernel([names[o["backend"]]]) if o["backend"] in names else contextlib.nullcontext():
-            y = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=o["causal"])
-            choice = torch.tensor(int(torch._fused_sdp_choice(q, k, v, None, 0.0, o["causal"])))
+            given = {"is_causal": o["causal"], "scale": o.get("scale"), "enable_gqa": o["heads"] != o["groups"]}
+            y = torch.nn.functional.scaled_dot_product_attention(q, k, v, **given)
+            choice = torch.tensor(int(torch._fused_sdp_choice(q, k, v, None, 0.0, **given)))
             dq, dk, dv = torch.autograd.grad(y, (q, k, v), t["grad"])
     finally:
         torch.use_deterministic_algorithms(False)
@@ -362,10 +416,19 @@ def main(folder: str, device: str = "cuda") -> None:
     begin, chosen = time.perf_counter(), cases()
     entries, raw = record(chosen, device)
     about = {"torch": torch.__version__, "gpu": torch.cuda.get_device_name() if device == "cuda" else "cpu"}
-    Path(folder, "gradients.json.xz").write_bytes(lzma.compress(json.dumps({"about": about, "entries": entries}).encode()))
-    np.savez(Path(folder, "gradients.npz"), **raw)
+    Path(folder, "gradients.json.xz").write_bytes(
+        lzma.compress(json.dumps({"about": about, "entries": entries}).encode())
+    )
+    np.savez(Path(folder, "gradients.npz"), **raw)  # type: ignore[arg-type]
     ops = Counter((case.op, "error" in entries[case.id]) for case in chosen)
-    print(len(chosen), "cases", f"{time.perf_counter() - begin:.1f} s", sum(x.nbytes for x in raw.values()), "bytes", dict(ops))
+    print(
+        len(chosen),
+        "cases",
+        f"{time.perf_counter() - begin:.1f} s",
+        sum(x.nbytes for x in raw.values()),
+        "bytes",
+        dict(ops),
+    )
     for case in chosen:
         entry = entries[case.id]
         if "error" in entry or entry["unstable"]:

@@ -27,14 +27,21 @@ SEED, STEPS = 20261130, 3
 VOCABULARY, WIDTH, HEADS, LAYERS, POSITIONS = 8192, 384, 6, 4, 256
 BATCH, TOKENS = 2, 64
 TYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32, "mixed": torch.float32}
-OPTIMIZERS: dict[str, Callable[[Any], Any]] = {
-    **{f"adamw-{way}": lambda own, way=way: torch.optim.AdamW(own, lr=1e-3, weight_decay=0.1, betas=(0.9, 0.95), foreach=way == "foreach", fused=way == "fused") for way in ("fused", "foreach", "loop")},
-    **{f"sgd-{way}": lambda own, way=way: torch.optim.SGD(own, lr=0.1, momentum=0.9, foreach=way == "foreach", fused=way == "fused") for way in ("fused", "foreach")},
+WAYS: dict[str, dict[str, Any]] = {
+    "fused": {"foreach": False, "fused": True}, "foreach": {"foreach": True, "fused": False}, "loop": {"foreach": False, "fused": False}, "default": {},
 }  # fmt: skip
+OPTIMIZERS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
+    "adamw": (torch.optim.AdamW, {"lr": 1e-3, "weight_decay": 0.1, "betas": (0.9, 0.95)}),
+    "adamw by itself": (torch.optim.AdamW, {"lr": 1e-3}),
+    "sgd": (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9}),
+    "sgd by itself": (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 0.01}),
+}
+"""By name torch's class and its numbers; "by itself": where torch chooses how to step."""
 CASES = (
     "gpt2/eager/bf16/adamw-fused", "gpt2/eager/bf16/adamw-foreach", "gpt2/eager/bf16/adamw-loop", "gpt2/eager/bf16/sgd-foreach", "gpt2/eager/bf16/sgd-fused",
     "gpt2/eager/f16/sgd-foreach", "gpt2/sdpa/bf16/adamw-fused", "llama/eager/bf16/adamw-fused", "llama/sdpa/bf16/adamw-fused",
     "gated/written/bf16/adamw-fused", "gated/written/mixed/adamw-fused", "gated/written/mixed/adamw-foreach", "gpt2/eager/f32/adamw-fused", "gated/written/f32/adamw-fused",
+    "gpt2/sdpa/f16/adamw-default", "llama/eager/f16/adamw-default", "llama/sdpa/f16/sgd-default",
 )  # fmt: skip
 """Model, attention, type, optimizer. "mixed": weights and elementwise operations in f32, products in bf16. Gradients of the gated model are clipped."""
 
@@ -82,7 +89,9 @@ class Gated(nn.Module):
         for block in self.h:
             x = block(x)
         logits = functional.linear(self.ln_f(x).to(self.compute), self.head.weight.to(self.compute))
-        return functional.cross_entropy(logits[:, :-1].reshape(-1, logits.shape[-1]).to(x.dtype), ids[:, 1:].reshape(-1))
+        return functional.cross_entropy(
+            logits[:, :-1].reshape(-1, logits.shape[-1]).to(x.dtype), ids[:, 1:].reshape(-1)
+        )
 
 
 def made(kind: str, attention: str, type: str) -> Any:
@@ -128,18 +137,44 @@ class Operations(TorchDispatchMode):
         """One operation."""
         result = func(*args, **(kwargs or {}))
         name = func.overloadpacket.__name__
-        tensors = [own for own in tree_leaves(result if result is not None else args[:1]) if isinstance(own, torch.Tensor) and own.is_floating_point()]
+        tensors = [
+            own
+            for own in tree_leaves(result if result is not None else args[:1])
+            if isinstance(own, torch.Tensor) and own.is_floating_point()
+        ]
         if name.startswith("_fused"):
             tensors = [own for own in tree_leaves(args[:3]) if isinstance(own, torch.Tensor)]
-        if tensors and name not in ("empty_like", "empty", "empty_strided", "new_empty_strided", "detach", "view", "t", "transpose", "permute", "expand", "_unsafe_view", "alias"):
+        if tensors and name not in (
+            "empty_like",
+            "empty",
+            "empty_strided",
+            "new_empty_strided",
+            "detach",
+            "view",
+            "t",
+            "transpose",
+            "permute",
+            "expand",
+            "_unsafe_view",
+            "alias",
+        ):
             shapes = ";".join("x".join(map(str, own.shape)) + str(own.dtype)[6:] for own in tensors[:3])
-            self.found.append((name, shapes, digest(tensors[0]) if len(tensors) == 1 else sha256("".join(map(digest, tensors)).encode()).hexdigest()[:12]))
+            self.found.append(
+                (
+                    name,
+                    shapes,
+                    digest(tensors[0])
+                    if len(tensors) == 1
+                    else sha256("".join(map(digest, tensors)).encode()).hexdigest()[:12],
+                )
+            )
         return result
 
 
-def trained(case: str, device: str, around: Callable[[], AbstractContextManager[Any]] = nullcontext, steps: int = STEPS) -> tuple[list[tuple[str, str]], dict[str, Any]]:
-    """In the order in which they come about the names and digests of outputs ("step.module"), gradients ("step.grad.name") and weights ("step.weight.name");
-    and the small ones themselves."""
+def trained(
+    case: str, device: str, around: Callable[[], AbstractContextManager[Any]] = nullcontext, steps: int = STEPS
+) -> tuple[list[tuple[str, str]], dict[str, Any]]:
+    """Names and digests of outputs ("step.module"), gradients ("step.grad.name") and weights ("step.weight.name") as they come about, and the small ones of the first step."""
     kind, attention, type, way = case.split("/")
     model = made(kind, attention, type).to(device)
     found: list[tuple[str, str]] = []
@@ -163,7 +198,9 @@ def trained(case: str, device: str, around: Callable[[], AbstractContextManager[
     for name, module in model.named_modules():
         if name:
             module.register_forward_hook(hook(name))
-    optimizer = OPTIMIZERS[way](model.parameters())
+    name, _, way = way.partition("-")
+    kind_of, numbers = OPTIMIZERS[f"{name} by itself" if way == "default" else name]
+    optimizer = kind_of(model.parameters(), **numbers, **WAYS[way])
     for step in range(steps):
         ids = torch.from_numpy(np.random.default_rng(step).integers(0, VOCABULARY // 2, (BATCH, TOKENS))).to(device)
         with around():
@@ -196,14 +233,34 @@ def main(folder: str, device: str = "cuda", *chosen: str) -> None:
             entries[case] = {"error": f"{type(error).__name__}: {error}"[:300]}
             print(case, entries[case]["error"], flush=True)
             continue
-        unstable = sorted({name for one, two, three in zip(first, second, third, strict=True) for name in (one[0],) if not one == two == three})
+        unstable = sorted(
+            {
+                name
+                for one, two, three in zip(first, second, third, strict=True)
+                for name in (one[0],)
+                if not one == two == three
+            }
+        )
         entries[case] = {"found": first, "unstable": unstable, "operations": operations.found}
         raw |= {f"{case}:{name}": x for name, x in small.items()}
-        print(case, len(first), "digests", len(unstable), "unstable", unstable[:3], len(operations.found), "operations", f"{time.perf_counter() - begin:.1f} s", flush=True)
+        print(
+            case,
+            len(first),
+            "digests",
+            len(unstable),
+            "unstable",
+            unstable[:3],
+            len(operations.found),
+            "operations",
+            f"{time.perf_counter() - begin:.1f} s",
+            flush=True,
+        )
         about = {
             "torch": torch.__version__, "transformers": transformers.__version__, "gpu": torch.cuda.get_device_name() if device == "cuda" else "cpu",
         }  # fmt: skip
-        Path(folder, "training.json.xz").write_bytes(lzma.compress(json.dumps({"about": about, "cases": entries}).encode()))
+        Path(folder, "training.json.xz").write_bytes(
+            lzma.compress(json.dumps({"about": about, "cases": entries}).encode())
+        )
     np.savez_compressed(Path(folder, "training.npz"), **raw)
 
 

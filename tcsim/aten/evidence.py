@@ -71,7 +71,8 @@ DOMAINS: tuple[Domain, ...] = (
     ),
     Domain("group_norm", "exact", _RECORDED, numbers={"length": (4, 16384)}),
     *(
-        Domain(f"{op}_backward", "exact", _RECORDED, numbers={"length": (1, 65536)}) for op in ("softmax", "log_softmax")
+        Domain(f"{op}_backward", "exact", _RECORDED, numbers={"length": (1, 65536)})
+        for op in ("softmax", "log_softmax")
     ),
     *(
         Domain(f"{op}_backward", "exact", _RECORDED, numbers={"length": (3, 20000), "rows": (1, 70000)})
@@ -79,7 +80,11 @@ DOMAINS: tuple[Domain, ...] = (
     ),
     Domain("nll_loss", "exact", _RECORDED, numbers={"classes": (10, 50257), "samples": (1, 2048)}),
     Domain(
-        "embedding_backward", "exact", _RECORDED, numbers={"indices": (1, 3072)}, words={"by_frequency": frozenset({"False"})}
+        "embedding_backward",
+        "exact",
+        _RECORDED,
+        numbers={"indices": (1, 3072)},
+        words={"by_frequency": frozenset({"False"})},
     ),
     Domain(
         "embedding_backward",
@@ -89,15 +94,29 @@ DOMAINS: tuple[Domain, ...] = (
         numbers={"indices": (3073, ANY)},
         words={"by_frequency": frozenset({"False"})},
     ),
-    Domain("embedding_backward", "assumed", "additions in no fixed order in float32, which rounding hides", HALVES, numbers={"indices": (3073, ANY)}),
     Domain(
-        "attention_backward", "not modelled", "one query: kernels of another order", numbers={"queries": (1, 1)}
+        "embedding_backward",
+        "assumed",
+        "additions in no fixed order in float32, which rounding hides",
+        HALVES,
+        numbers={"indices": (3073, ANY)},
+    ),
+    Domain("attention_backward", "not modelled", "one query: kernels of another order", numbers={"queries": (1, 1)}),
+    Domain(
+        "attention_backward",
+        "exact",
+        _RECORDED,
+        HALVES,
+        {"queries": (2, 512), "keys": (2, 256), "size": (8, 128)},
+        {"backend": frozenset({"cudnn"})},
     ),
     Domain(
-        "attention_backward", "exact", _RECORDED, HALVES, {"queries": (2, 512), "keys": (2, 256), "size": (8, 128)}, {"backend": frozenset({"cudnn"})}
-    ),
-    Domain(
-        "attention_backward", "assumed", "the parts of dq are added in no fixed order: two runs differ", HALVES, {"keys": (257, ANY)}, {"backend": frozenset({"cudnn"})}
+        "attention_backward",
+        "assumed",
+        "the parts of dq are added in no fixed order: two runs differ",
+        HALVES,
+        {"keys": (257, ANY)},
+        {"backend": frozenset({"cudnn"})},
     ),
     Domain("foreach_norm", "exact", _RECORDED, numbers={"length": (1, 1000001)}),
     Domain("foreach_div", "exact", _RECORDED),

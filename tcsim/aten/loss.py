@@ -38,7 +38,11 @@ def _block_sum(losses: F32, weights: F32, dtype: npt.DTypeLike) -> tuple[F32, F3
     total, weight = np.zeros(threads, np.float32), np.zeros(threads, np.float32)
     for start in range(0, len(losses), threads):
         x, w = losses[start : start + threads], weights[start : start + threads]
-        total[: len(x)] = fma(-x, w, total[: len(x)]) if dtype == np.float32 else total[: len(x)] - rounded(x * w, dtype).astype(np.float32)
+        total[: len(x)] = (
+            fma(-x, w, total[: len(x)])
+            if dtype == np.float32
+            else total[: len(x)] - rounded(x * w, dtype).astype(np.float32)
+        )
         weight[: len(x)] += w
     return _joined(total), _joined(weight)
 

@@ -37,6 +37,7 @@ def halves(x: F32) -> F32:
 
 
 def padded(x: F32, width: int) -> F32:
+    """With zeros at the end of the last axis, up to a multiple of `width`."""
     return np.concatenate([x, np.zeros((*x.shape[:-1], -x.shape[-1] % width), np.float32)], axis=-1)
 
 

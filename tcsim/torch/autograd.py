@@ -39,7 +39,7 @@ def wanted(*inputs: torch.Tensor | None) -> bool:
 
 def recorded(result: torch.Tensor, backward: Backward, *inputs: torch.Tensor | None) -> torch.Tensor:
     """The result of a function of inputs, in the graph if a gradient is asked for."""
-    found: torch.Tensor = _Computed.apply((result,), backward, *inputs) if wanted(*inputs) else result  # type: ignore[no-untyped-call]
+    found: torch.Tensor = _Computed.apply((result,), backward, *inputs) if wanted(*inputs) else result
     return found
 
 

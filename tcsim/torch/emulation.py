@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch.nn import functional
+from torch.optim import optimizer
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -39,8 +40,19 @@ def emulate(gpu: str, strict: bool = False, engine: str | None = None) -> Iterat
     """
     name, arch = chip(gpu)
     run = Run(name, arch, strict, engine)
-    with _Operations(run), _Functions(run):
+    with _Operations(run), _Functions(run), _lists_by_default():
         yield run
+
+
+@contextmanager
+def _lists_by_default() -> Iterator[None]:
+    """Optimizers that are not told how to step take lists of tensors, as they do on a GPU and not on a CPU."""
+    devices = optimizer._get_foreach_kernels_supported_devices
+    optimizer._get_foreach_kernels_supported_devices = lambda: [*devices(), "cpu"]
+    try:
+        yield
+    finally:
+        optimizer._get_foreach_kernels_supported_devices = devices
 
 
 class _Operations(TorchDispatchMode):

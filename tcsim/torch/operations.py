@@ -127,6 +127,7 @@ def _one(name: str) -> Handler:
 
 
 def format_of(x: torch.Tensor) -> str:
+    """The format of its elements."""
     return FORMATS[x.dtype]
 
 

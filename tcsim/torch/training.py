@@ -80,8 +80,8 @@ def _layer_norm(
     row = evidence.evidence_of("layer_norm_backward", format_of(x), length=prod(shape), rows=mean.numel())
     with run.timed(op, known(run, row.status)):
         scale = None if weight is None else array(weight)
-        given = (array(own.contiguous()) for own in (grad, x))
-        dx, dweight, dbias = of_norm.layer_norm(*given, array(mean).reshape(-1), array(rstd).reshape(-1), scale)
+        g, own, of_mean, of_rstd = (array(each.contiguous()) for each in (grad, x, mean, rstd))
+        dx, dweight, dbias = of_norm.layer_norm(g, own, of_mean.reshape(-1), of_rstd.reshape(-1), scale)
         found = (tensor(dx), tensor(dweight).reshape(shape), tensor(dbias).reshape(shape))
         return tuple(own if wanted else None for own, wanted in zip(found, mask, strict=True))
 
@@ -113,8 +113,9 @@ def attention(
     if row.status == "not modelled":
         return None
     with run.timed(ATTENTION, known(run, row.status)):
-        given = (array(x.contiguous()) for x in (grad, q, k, v))
-        return tuple(tensor(x) for x in of_attention.scaled_dot_product_attention(*given, is_causal, scale))
+        g, *own = (array(x.contiguous()) for x in (grad, q, k, v))
+        found = of_attention.scaled_dot_product_attention(g, own[0], own[1], own[2], is_causal, scale)
+        return tuple(tensor(x) for x in found)
 
 
 # --- losses and tables
@@ -160,11 +161,13 @@ def _embedding(run: Run, op: str, grad: Any, index: Any, rows: int, padding: int
 
 
 def _lerp(run: Run, op: str, x: Any, end: Any, weight: Any) -> Any:
-    return computed(run, op, "lerp", x, end, like=x, weight=float(weight)) if isinstance(weight, NUMBER) else None
+    if not isinstance(weight, NUMBER) or not _plain(x, end):
+        return None
+    return computed(run, op, "lerp", x, end, like=x, weight=float(weight))
 
 
 def _addc(run: Run, op: str, x: Any, a: Any, b: Any, value: float = 1) -> Any:
-    return computed(run, op, op, x, a, b, like=x, value=float(value))
+    return computed(run, op, op, x, a, b, like=x, value=float(value)) if _plain(x, a, b) else None
 
 
 _LISTS: dict[str, tuple[str, str, str]] = {
@@ -195,12 +198,11 @@ def _foreach(run: Run, op: str, first: Sequence[torch.Tensor], *rest: Any, alpha
     for place, own in enumerate(first):
         some = [own, *(each[place] if isinstance(each, Sequence) else each for each in (*rest, *given.values()))]
         part = _one_of_list(name, some, float(alpha))
-        if part is None or any(each.dtype != own.dtype for each in part[1]):
+        if part is None or not _plain(*part[1]):
             return None
         found.append((own, part))
     results = [
-        computed(run, op, row, *operands, like=own, table=_TABLE, **numbers)
-        for own, (row, operands, numbers) in found
+        computed(run, op, row, *operands, like=own, table=_TABLE, **numbers) for own, (row, operands, numbers) in found
     ]
     if not op.endswith("_"):
         return results

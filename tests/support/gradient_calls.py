@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from hwkernels.aten.gradients import ELEMENTWISE, STEPS, Case
@@ -66,5 +65,3 @@ def _optimized(case: Case, t: dict[str, Array]) -> dict[str, Array]:
             parameter = OPTIMIZERS[case.op](parameter, t[f"grad{number}.{step}"], state, step + 1, **case.options)
             found |= {f"{name}{number}.{step}": x for name, x in {"parameter": parameter, **state}.items()}
     return found
-
-

@@ -26,7 +26,7 @@ VECTOR = 8
 def _row_products(grad: Array, y: Array) -> F32:
     """The sums of grad * y of each row: a thread adds pairs of products of eight neighbours, then threads in halves."""
     a, b = (x.astype(np.float32).reshape(*x.shape[:-1], -1, VECTOR) for x in (grad, y))
-    total = np.zeros(a.shape[:-1], np.float32)
+    total: F32 = np.zeros(a.shape[:-1], np.float32)
     for i in range(0, VECTOR, 2):
         total = total + fma(a[..., i], b[..., i], a[..., i + 1] * b[..., i + 1])
     width = 1 << (total.shape[-1] - 1).bit_length()
@@ -75,7 +75,10 @@ def scaled_dot_product_attention(
             "attention's gradient: modelled: cuDNN's, bfloat16 and float16, several queries, a head size that is a multiple of 8"
         )
     share = heads // groups
-    flat = [np.repeat(x, 1 if x.shape[1] == heads else share, axis=1).reshape(batch * heads, -1, size) for x in (q, k, v, grad)]
+    flat = [
+        np.repeat(x, 1 if x.shape[1] == heads else share, axis=1).reshape(batch * heads, -1, size)
+        for x in (q, k, v, grad)
+    ]
     found = [np.empty(x.shape, q.dtype) for x in flat[:3]]
     some = max(1, LARGEST // (m * n))
     number = np.float32(1 / sqrt(size) if scale is None else scale)

@@ -73,14 +73,14 @@ def sigmoid(grad: F32, y: F32, *, dtype: Any) -> Any:
     return _as(grad * _as(_ONE - y, dtype), dtype) * y
 
 
-def _as(x: F32, dtype: Any) -> F32:
+def _as(x: Any, dtype: Any) -> Any:
     return rounded(x, dtype).astype(np.float32)
 
 
 @_operation(typed=True)
 def threshold(grad: F32, x: F32, *, threshold: float = 0.0, dtype: Any) -> Any:
     """Of relu and threshold: grad where x is larger."""
-    return np.where(x <= _as(np.float32([threshold]), dtype)[0], _ZERO, grad)
+    return np.where(x <= _as(np.array([threshold], np.float32), dtype)[0], _ZERO, grad)
 
 
 @_operation()

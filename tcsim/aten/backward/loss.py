@@ -79,7 +79,7 @@ def embedding(grad: Array, index: Indices, rows: int, padding: int = -1, by_freq
     if by_frequency:
         counts = np.repeat(np.diff(np.append(begin, len(ordered))), np.diff(np.append(begin, len(ordered))))
         share = np.float32(1) / counts.astype(np.float32)
-    parts = np.cumsum((rank % ROWS_OF_A_PART == 0)) - 1
+    parts = np.cumsum(rank % ROWS_OF_A_PART == 0) - 1
     _, first, sums = _grouped(parts, wide, share)
     names, _, totals = _grouped(ordered[first], sums)
     kept = names != padding

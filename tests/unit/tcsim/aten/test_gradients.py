@@ -23,8 +23,26 @@ from tests.support.gradient_calls import computed
 FILE = Path(__file__).parents[3] / "data" / "aten" / "gradients_h200.json.xz"
 LARGE = 1 << 17
 """Elements of cases that only TCSIM_WHOLE=1 computes."""
-OPS = (*ELEMENTWISE, "layer_norm", "rms_norm", "softmax", "log_softmax", "nll_loss", "embedding", "adamw", "adam", "sgd", "clip")
-COMPARED = {"layer_norm": (93, 102), "rms_norm": (93, 102), "nll_loss": (66, 72), "embedding": (45, 48), "clip": (30, 33)}
+OPS = (
+    *ELEMENTWISE,
+    "layer_norm",
+    "rms_norm",
+    "softmax",
+    "log_softmax",
+    "nll_loss",
+    "embedding",
+    "adamw",
+    "adam",
+    "sgd",
+    "clip",
+)
+COMPARED = {
+    "layer_norm": (93, 102),
+    "rms_norm": (93, 102),
+    "nll_loss": (66, 72),
+    "embedding": (45, 48),
+    "clip": (30, 33),
+}
 """Cases by default and with TCSIM_WHOLE=1, where they are not all."""
 
 
@@ -35,7 +53,11 @@ def recorded() -> dict[str, Any]:
 
 
 def _large(case: Case) -> bool:
-    size = case.shape[0] * case.shape[1] if len(case.shape) == 2 and case.op not in ("adamw", "adam", "sgd", "clip") else sum(case.shape)
+    size = (
+        case.shape[0] * case.shape[1]
+        if len(case.shape) == 2 and case.op not in ("adamw", "adam", "sgd", "clip")
+        else sum(case.shape)
+    )
     return size > LARGE and case.op not in ELEMENTWISE
 
 
