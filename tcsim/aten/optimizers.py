@@ -98,7 +98,8 @@ def _fused_adam(
         square = fma(b2, square, fma(-b2, g * g, g * g))
         largest = square
         if "max_exp_avg_sq" in state:
-            largest = np.maximum(state["max_exp_avg_sq"].astype(np.float32), square)
+            before = state["max_exp_avg_sq"].astype(np.float32)
+            largest = np.where(before < square, square, before)
             state["max_exp_avg_sq"] = rounded(largest, parameter.dtype)
         first, second = (_ONE - cuda.pow(b, np.float32(step)) for b in (b1, b2))
         root = cuda.divide(cuda.sqrt(largest), cuda.sqrt(second))
@@ -153,7 +154,7 @@ def _fused_sgd(
             buffer = g
             if "momentum_buffer" in state:
                 before = state["momentum_buffer"].astype(np.float32)
-                if nesterov and maximize and not weight_decay and p.size % UNROLLED == 0:
+                if maximize and not weight_decay and p.size % UNROLLED == 0:
                     buffer = fma(share, before, (_ONE - rest) * g)
                 else:
                     buffer = fma(_ONE - rest, g, share * before)
@@ -190,15 +191,21 @@ def clipped(grads: list[Array], max_norm: float, way: Way = "foreach") -> tuple[
 
 
 def foreach_norm(x: Array) -> Array:
-    """The norm of order 2 by torch._foreach_norm: chunks of 65,536 elements of 512 threads each, then the chunks."""
+    """The norm of order 2 by torch._foreach_norm: chunks of 65,536 elements of 512 threads each, then the chunks.
+
+    A thread has four sums: of the places of its vectors or, if the number of elements is no multiple of four, of elements 512 apart.
+    """
     wide = x.reshape(-1).astype(np.float32)
     chunks = max(1, -(-len(wide) // CHUNK))
     full = np.zeros(chunks * CHUNK, np.float32)
     full[: len(wide)] = wide
-    parts = full.reshape(chunks, -1, LIST_THREADS, UNROLLED)
+    if len(wide) % UNROLLED == 0:
+        parts = full.reshape(chunks, -1, LIST_THREADS, UNROLLED).swapaxes(2, 3)
+    else:
+        parts = full.reshape(chunks, -1, UNROLLED, LIST_THREADS)
     total = np.zeros((chunks, UNROLLED, LIST_THREADS), np.float32)
     for i in range(parts.shape[1]):
-        total = fma(parts[:, i].swapaxes(1, 2), parts[:, i].swapaxes(1, 2), total)
+        total = fma(parts[:, i], parts[:, i], total)
     own = total[:, 0]
     for k in range(1, UNROLLED):
         own = own + total[:, k]
