@@ -79,6 +79,11 @@ def _inputs(case: Case) -> Iterator[tuple[str, Array]]:
             yield one(name, (o["batch"], o["heads"], o["queries"], o["size"]))
         for name in ("k", "v"):
             yield one(name, (o["batch"], o["groups"], o["keys"], o["size"]))
+        if o.get("mask"):
+            shape = (o["batch"], 1, o["queries"], o["keys"])
+            yield one(
+                "mask", shape, "masked" if o["mask"] == "added" else "bool", None if o["mask"] == "added" else "bool"
+            )
     elif case.op in ("adamw", "adam", "sgd", "clip"):
         for number, n in enumerate(shape):
             if case.op == "clip":

@@ -177,7 +177,7 @@ def clipped(grads: list[Array], max_norm: float, way: Way = "foreach") -> tuple[
     """Gradients scaled so that their norm is at most max_norm, and their norm, as torch.nn.utils.clip_grad_norm_ (of order 2).
 
     >>> grads, total = clipped([np.float32([3, 4])], 1.0)
-    >>> float(total), grads[0].round(3).tolist()
+    >>> float(total), grads[0].astype(float).round(3).tolist()
     (5.0, [0.6, 0.8])
     """
     _known(way)

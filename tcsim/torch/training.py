@@ -114,7 +114,7 @@ def attention(
         return None
     with run.timed(ATTENTION, known(run, row.status)):
         g, *own = (array(x.contiguous()) for x in (grad, q, k, v))
-        found = of_attention.scaled_dot_product_attention(g, own[0], own[1], own[2], is_causal, scale)
+        found = of_attention.scaled_dot_product_attention(g, own[0], own[1], own[2], None, is_causal, scale)
         return tuple(tensor(x) for x in found)
 
 

@@ -64,6 +64,12 @@ class Call:
                 )
 
 
+def added(mask: Array, shape: tuple[int, int, int, int]) -> F32:
+    """What a mask, bool or of numbers, adds to the scores (batch, heads, M, N): (batch * heads, M, N)."""
+    numbers = np.where(mask, np.float32(0), np.float32(-np.inf)) if mask.dtype == np.bool_ else mask.astype(np.float32)
+    return np.broadcast_to(numbers, shape).reshape(-1, *shape[2:])
+
+
 @cache
 def _instruction(dtype: str, k: int) -> Instruction:
     name = {"bfloat16": "bf16", "float16": "f16"}[dtype]

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.aten.attention.cudnn import WGMMA_TILE, by_blocks
-from tcsim.aten.attention.products import LARGEST, LOG2E, Call, product, scores
+from tcsim.aten.attention.cudnn import WGMMA_TILE, by_blocks, scaled
+from tcsim.aten.attention.products import LARGEST, LOG2E, Call, added, finite, product, scores
 from tcsim.aten.formats import F32, rounded
 from tcsim.aten.reductions import sum as sum_of
 from tcsim.aten.softmax import halves
@@ -37,11 +37,13 @@ def _row_products(grad: Array, y: Array) -> F32:
 
 def _of_heads(call: Call, grad: Array) -> tuple[F32, F32, F32]:
     """dq, dk and dv in float32 of some heads."""
-    dtype, factor = call.q.dtype, np.float32(call.scale * LOG2E)
-    s = call.hidden(scores(call))
+    dtype = call.q.dtype
+    s, factor = scaled(call, scores(call))
+    s = call.hidden(s)
     outputs, largest, sums = by_blocks(s, call.v, factor)
-    logarithm = fma(largest * factor, LN2, lg2(sums) * LN2)[..., None]
-    p = np.where(np.isneginf(s), np.float32(0), ex2(fma(s, call.scale, -logarithm) * LOG2E))
+    logarithm = fma(finite(largest) * factor, LN2, lg2(sums) * LN2)[..., None]
+    shifted = s - logarithm if call.bias is not None else fma(s, call.scale, -logarithm)
+    p = np.where(np.isneginf(s), np.float32(0), ex2(shifted * LOG2E))
     along = _row_products(grad, rounded(outputs, dtype))[..., None]
     ds = rounded(p * (product(grad, call.v.swapaxes(-1, -2)) - along) * call.scale, dtype)
     dq: F32 | None = None
@@ -54,7 +56,13 @@ def _of_heads(call: Call, grad: Array) -> tuple[F32, F32, F32]:
 
 
 def scaled_dot_product_attention(
-    grad: Array, q: Array, k: Array, v: Array, causal: bool = False, scale: float | None = None
+    grad: Array,
+    q: Array,
+    k: Array,
+    v: Array,
+    mask: Array | None = None,
+    causal: bool = False,
+    scale: float | None = None,
 ) -> tuple[Array, Array, Array]:
     """The gradients of q, k and v by cuDNN; arguments as `tcsim.aten.attention.sdpa` takes them.
 
@@ -82,11 +90,13 @@ def scaled_dot_product_attention(
     found = [np.empty(x.shape, q.dtype) for x in flat[:3]]
     some = max(1, LARGEST // (m * n))
     number = np.float32(1 / sqrt(size) if scale is None else scale)
+    bias = None if mask is None else added(mask, (batch, heads, m, n))
     with np.errstate(all="ignore"):
         for start in range(0, batch * heads, some):
             at = slice(start, start + some)
             own = [np.ascontiguousarray(x[at]) for x in flat]
-            call = Call(own[0], own[1], own[2], number, None, np.arange(m) if causal else None)
+            rows = np.arange(m) if causal else None
+            call = Call(own[0], own[1], own[2], number, None if bias is None else bias[at], rows)
             for result, part in zip(found, _of_heads(call, own[3]), strict=True):
                 result[at] = rounded(part, q.dtype)
     dq, dk, dv = found
