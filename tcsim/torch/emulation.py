@@ -149,7 +149,7 @@ def _softmax(run: Run, input: Any, dim: int | None = None, _stacklevel: int = 3,
     if dim is None or (input.dtype, dtype) != (torch.float16, torch.float32):
         return None
     y = softmax(run, "_softmax", input, dim, True)
-    return autograd.recorded(y, autograd.softmax(run, y, dim, input.dtype), input)
+    return autograd.recorded(y, autograd.softmax(run, y.detach(), dim, input.dtype), input)
 
 
 def _rms_norm(run: Run, input: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Any:
