@@ -105,7 +105,7 @@ def attention(
     run: Run, backend: str, grad: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, attn_mask: Any, is_causal: bool, scale: float | None, enable_gqa: bool
 ) -> tuple[torch.Tensor, ...] | None:  # fmt: skip
     """The gradients of q, k and v by cuDNN; None where they are not modelled."""
-    if backend != "cudnn" or attn_mask is not None or not _plain(grad, q, k, v):
+    if backend != "cudnn" or not _plain(grad, q, k, v):
         return None
     share = q.shape[1] // k.shape[1]
     properties = {"backend": backend, "queries": q.shape[2], "keys": k.shape[2], "size": q.shape[3], "share": share}
@@ -113,8 +113,9 @@ def attention(
     if row.status == "not modelled":
         return None
     with run.timed(ATTENTION, known(run, row.status)):
+        mask = None if attn_mask is None else array(attn_mask.contiguous())
         g, *own = (array(x.contiguous()) for x in (grad, q, k, v))
-        found = of_attention.scaled_dot_product_attention(g, own[0], own[1], own[2], None, is_causal, scale)
+        found = of_attention.scaled_dot_product_attention(g, own[0], own[1], own[2], mask, is_causal, scale)
         return tuple(tensor(x) for x in found)
 
 

@@ -6,6 +6,7 @@ With one query and more than 256 keys two runs of cuDNN differ now and then in t
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from tcsim.aten.attention.products import LOG2E, QUAD, Array, Call, columns, finite, neighbours_first, product, scores
 from tcsim.aten.blocks import MULTIPROCESSORS
@@ -13,11 +14,22 @@ from tcsim.aten.formats import F32
 from tcsim.libdevice.operations import ex2, fma, rcp
 
 WGMMA_TILE = 128
+HIDDEN = -65504.0
+"""What torch adds, rounded to the type, to the scores that a bool mask hides: a row that is hidden as a whole is computed as if it were seen."""
 SHORT = ((32, 32), (256, 64))
 """One query: up to this many keys, blocks of so many."""
 LONGEST_UNSPLIT = 512
 LEAST_SPLITS = 4
 WARPS = 4  # more keys than that: of a block of 128, each of four warps takes 32
+
+
+def hidden(dtype: npt.DTypeLike) -> np.float32:
+    """HIDDEN in a type.
+
+    >>> float(hidden(np.float16))
+    -65504.0
+    """
+    return np.float32(np.asarray(HIDDEN, dtype))
 
 
 def scaled(call: Call, s: F32) -> tuple[F32, np.float32]:

@@ -19,6 +19,7 @@ Array = npt.NDArray[Any]
 
 LOG2E = np.float32(1.4426950408889634)
 QUAD = 4
+_HIDDEN = np.float32(-np.inf)
 LARGEST = 1 << 23  # scores computed at once
 ROWS = 128  # of a causal call, at once: whole tiles of keys end where theirs do, in every kernel
 
@@ -64,9 +65,9 @@ class Call:
                 )
 
 
-def added(mask: Array, shape: tuple[int, int, int, int]) -> F32:
-    """What a mask, bool or of numbers, adds to the scores (batch, heads, M, N): (batch * heads, M, N)."""
-    numbers = np.where(mask, np.float32(0), np.float32(-np.inf)) if mask.dtype == np.bool_ else mask.astype(np.float32)
+def added(mask: Array, shape: tuple[int, int, int, int], hidden: np.float32 = _HIDDEN) -> F32:
+    """What a mask, bool or of numbers, adds to the scores (batch, heads, M, N): (batch * heads, M, N); hidden: to a key that a bool mask hides."""
+    numbers = np.where(mask, np.float32(0), hidden) if mask.dtype == np.bool_ else mask.astype(np.float32)
     return np.broadcast_to(numbers, shape).reshape(-1, *shape[2:])
 
 

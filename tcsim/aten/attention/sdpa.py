@@ -56,7 +56,8 @@ def scaled_dot_product_attention(
     double = 1 / sqrt(size) if scale is None else scale
     share = heads // groups
     flat = [np.repeat(x, share if x is not q else 1, axis=1).reshape(batch * heads, -1, size) for x in (q, k, v)]
-    bias = None if mask is None else added(mask, (batch, heads, m, n))
+    hidden = cudnn.hidden(q.dtype) if name == "cudnn" else np.float32(-np.inf)
+    bias = None if mask is None else added(mask, (batch, heads, m, n), hidden)
     call = Call(flat[0], flat[1], flat[2], np.float32(double), bias, np.arange(m) if causal else None)
     if q.dtype == np.float32 and name != "math":
         raise NotModelledError(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.aten.attention.cudnn import WGMMA_TILE, by_blocks, scaled
+from tcsim.aten.attention.cudnn import WGMMA_TILE, by_blocks, hidden, scaled
 from tcsim.aten.attention.products import LARGEST, LOG2E, Call, added, finite, product, scores
 from tcsim.aten.formats import F32, rounded
 from tcsim.aten.reductions import sum as sum_of
@@ -90,7 +90,7 @@ def scaled_dot_product_attention(
     found = [np.empty(x.shape, q.dtype) for x in flat[:3]]
     some = max(1, LARGEST // (m * n))
     number = np.float32(1 / sqrt(size) if scale is None else scale)
-    bias = None if mask is None else added(mask, (batch, heads, m, n))
+    bias = None if mask is None else added(mask, (batch, heads, m, n), hidden(q.dtype))
     with np.errstate(all="ignore"):
         for start in range(0, batch * heads, some):
             at = slice(start, start + some)
