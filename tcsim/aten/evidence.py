@@ -43,7 +43,7 @@ class Domain:
 
 
 _RECORDED = "recorded on an H200: every output equal"
-_BF16, _F16, _F32 = (frozenset({name}) for name in ("bfloat16", "float16", "float32"))
+_F32 = frozenset({"float32"})
 
 
 def _attention(status: Known, evidence: str, backend: str, dtypes: frozenset[str], **numbers: Range) -> Domain:
@@ -126,9 +126,9 @@ DOMAINS: tuple[Domain, ...] = (
     Domain(
         "attention",
         "not modelled",
-        "float32: products of three tf32 terms",
+        "float32: only the backends efficient and math take it",
         _F32,
-        words={"backend": frozenset({"cudnn", "efficient", "flash"})},
+        words={"backend": frozenset({"cudnn", "flash"})},
     ),
     Domain(
         "attention",
@@ -139,6 +139,7 @@ DOMAINS: tuple[Domain, ...] = (
     ),
     _attention("exact", _RECORDED, "math", HALVES, queries=(2, 1024), keys=(2, 1024), size=(8, 256)),
     _attention("exact", _RECORDED, "efficient", HALVES, queries=(1, 1024), keys=(1, 2000), size=(8, 256)),
+    _attention("exact", _RECORDED, "efficient", _F32, queries=(7, 250), keys=(7, 250), size=(64, 128)),
     _attention("exact", _RECORDED, "cudnn", HALVES, queries=(1, 1), keys=(2, 256), size=(8, 256)),
     _attention(
         "assumed",
@@ -148,10 +149,8 @@ DOMAINS: tuple[Domain, ...] = (
         queries=(1, 1),
         keys=(257, ANY),
     ),
-    _attention("exact", _RECORDED, "cudnn", _BF16, queries=(2, 1024), keys=(2, 2000), size=(8, 256)),
-    _attention("exact", _RECORDED, "cudnn", _F16, queries=(2, 1024), keys=(2, 256), size=(8, 256)),
-    _attention("assumed", "one recorded call differs in two outputs", "cudnn", _F16, queries=(2, ANY), keys=(257, ANY)),
-    _attention("assumed", "four recorded calls differ in one to twelve outputs", "flash", HALVES),
+    _attention("exact", _RECORDED, "cudnn", HALVES, queries=(2, 1024), keys=(2, 2000), size=(8, 256)),
+    _attention("exact", _RECORDED, "flash", HALVES, queries=(1, 1024), keys=(1, 4096), size=(36, 256)),
 )
 """The first row that holds a call counts."""
 

@@ -83,6 +83,10 @@ class Matrices:
         """Products of all outputs."""
         return int(self.c.size * self.a.shape[2])
 
+    def of_columns(self) -> dict[str, Codes | None]:
+        """What has a column for each of D's."""
+        return {"b": self.b, "c": self.c, "scale_b": self.scale_b}
+
     def part(self, **arrays: Codes | None) -> Matrices:
         """The same with some arrays replaced."""
         return Matrices(**{field.name: arrays.get(field.name, getattr(self, field.name)) for field in fields(self)})
@@ -121,6 +125,13 @@ class Engine(ABC):
     def execute(self, work: Work, stored: Stored) -> Words:
         """The words (T, words) of D of one instruction. Raises as `multiply` does."""
         return stored.packed(self.multiply(work, stored.matrices(), (0,)))
+
+    def on_device(self, work: Work, **arrays: Any) -> Any:
+        """D of codes that lie on the engine's own device already, left there: a, b, c, scale_a, scale_b as `Matrices` has them, without copies.
+
+        Raises EngineError, which an engine without a device always does.
+        """
+        raise EngineError(f"the engine {self.name} has no device of its own; valid: engine='gpu'")
 
     @abstractmethod
     def multiply(self, work: Work, matrices: Matrices, order: Sequence[int]) -> Codes:

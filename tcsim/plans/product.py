@@ -40,10 +40,7 @@ def product(
         raise OperandError(
             f"product: a is {a.shape} and b {b.shape}; valid for this plan: (..., {plan.m}, {plan.k}) and (..., {plan.k}, {plan.n})"
         )
-    idesc = None
-    if plan.instruction.startswith("tcgen05"):
-        kind, d = plan.instruction.split("kind::")[1], "s32" if plan.format == "s8" else "f32"
-        idesc = InstructionDescriptor(kind=kind, a_format=plan.format, b_format=plan.format, d_format=d, m=128, n=64)
+    idesc = descriptor_of(plan)
     total: Any = None
     for first, last in plan.chunks:
         chunk: Any = None
@@ -62,6 +59,14 @@ def product(
     if plan.format == "s8":
         return total
     return _epilogue(plan, total, bias, scale_a, scale_b)
+
+
+def descriptor_of(plan: Plan) -> InstructionDescriptor | None:
+    """The instruction descriptor of a plan whose instruction is tcgen05.mma."""
+    if plan.instruction is None or not plan.instruction.startswith("tcgen05"):
+        return None
+    kind, d = plan.instruction.split("kind::")[1], "s32" if plan.format == "s8" else "f32"
+    return InstructionDescriptor(kind=kind, a_format=plan.format, b_format=plan.format, d_format=d, m=128, n=64)
 
 
 def _operand(x: Any, format: Any, name: str) -> Array:

@@ -22,14 +22,15 @@ class _Computed(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, result: tuple[torch.Tensor], backward: Backward, *inputs: torch.Tensor | None) -> Any:
         """The result."""
-        ctx.computed = backward
+        ctx.computed, ctx.devices = backward, [None if own is None else own.device for own in inputs]
         return result[0]
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         """The gradients of the inputs."""
         with _disable_current_modes():
-            return (None, None, *ctx.computed(grads[0]))
+            found = zip(ctx.computed(grads[0]), ctx.devices, strict=True)
+            return (None, None, *(None if own is None else own.to(device) for own, device in found))
 
 
 def wanted(*inputs: torch.Tensor | None) -> bool:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import blake2b
 from typing import Any
 
 import torch
 from torch.nn import functional
 from torch.optim import optimizer
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from tcsim.aten import evidence
 from tcsim.aten.attention.sdpa import backend_of, scaled_dot_product_attention
@@ -27,11 +28,13 @@ HANDLERS = {**FORWARD, **training.HANDLERS}
 
 
 @contextmanager
-def emulate(gpu: str, strict: bool = False, engine: str | None = None) -> Iterator[Run]:
-    """Compute torch's operations on CPU tensors with the bits of a GPU: forward and backward passes, optimizers.
+def emulate(gpu: str, strict: bool = False, engine: str | None = None, steps: bool = False) -> Iterator[Run]:
+    """Compute torch's operations with the bits of a GPU: forward and backward passes, optimizers.
+
+    Tensors lie on the CPU, or on any GPU since sm_80: products are computed there then by the engine "gpu", everything else by the host.
 
     gpu: a product ("H200", in any case) or an arch; of others than the H200 everything that computes is assumed. strict: raise NotModelledError where
-    an operation is not exact. engine: of products, as of `tcsim.gemm`. Raises PlanError for a GPU that does not exist, OperandError for tensors elsewhere.
+    an operation is not exact. engine: of products, as of `tcsim.gemm`. steps: keep a digest of every operation's result, for `first_difference`. Raises PlanError for a GPU that does not exist, OperandError for tensors elsewhere.
 
     >>> with emulate("H200") as run, torch.inference_mode():
     ...     y = torch.nn.functional.silu(torch.tensor([1.0, 2.0], dtype=torch.bfloat16))
@@ -39,7 +42,7 @@ def emulate(gpu: str, strict: bool = False, engine: str | None = None) -> Iterat
     (tensor([0.7305, 1.7578], dtype=torch.bfloat16), 'silu', 'exact')
     """
     name, arch = chip(gpu)
-    run = Run(name, arch, strict, engine)
+    run = Run(name, arch, strict, engine, steps)
     with _Operations(run), _Functions(run), _lists_by_default():
         yield run
 
@@ -63,14 +66,12 @@ class _Operations(TorchDispatchMode):
         self.run = run
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """One operation: by its handler, as a move, or by the host."""
+        """One operation: by its handler, as a move, or by the host; a subclass of tensors with operations of its own is asked first."""
+        if any(own.__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl for own in types):
+            return NotImplemented
         given = dict(kwargs or {})
         name = func.overloadpacket.__name__
-        if any(
-            isinstance(own, torch.Tensor) and own.device.type not in ("cpu", "meta")
-            for own in tree_leaves((args, given))
-        ):
-            raise OperandError(f"{name} of tensors that are not on the CPU; valid under emulate: CPU tensors")
+        device = _device(name, args, given)
         in_place = name.endswith("_") and name not in MOVES and not name.startswith("_")
         plain = name.removesuffix("_") if in_place else name
         handler = HANDLERS.get(plain)
@@ -87,7 +88,8 @@ class _Operations(TorchDispatchMode):
             if found is DONE:
                 return None
             if found is not None:
-                return args[0].copy_(found) if in_place else found
+                _keep(self.run, plain, found)
+                return args[0].copy_(found) if in_place else _placed(found, device)
         result = func(*args, **given)
         if not floats(args, given) and not floats(result):
             return result
@@ -111,9 +113,36 @@ class _Functions(TorchFunctionMode):
         """One function: as a GPU does it, or passed on."""
         given = dict(kwargs or {})
         own = _FUNCTIONS.get(func)
+        if own is not None:
+            with torch._C.DisableTorchFunctionSubclass(), _disable_current_modes():
+                found = own(self.run, *args, **given)
+                if found is not None:
+                    _keep(self.run, func.__name__, found)
+                    return _placed(found, _device(func.__name__, args, given))
         with torch._C.DisableTorchFunctionSubclass():
-            found = own(self.run, *args, **given) if own is not None else None
-        return func(*args, **given) if found is None else found
+            return func(*args, **given)
+
+
+def _device(name: str, args: Any, given: Any) -> torch.device | None:
+    """The GPU on which the operands lie; None: the CPU. Raises OperandError for other devices."""
+    places = {own.device for own in tree_leaves((args, given)) if isinstance(own, torch.Tensor)}
+    if any(place.type not in ("cpu", "meta", "cuda") for place in places):
+        raise OperandError(
+            f"{name} of tensors on {', '.join(sorted(map(str, places)))}; valid under emulate: CPU and CUDA tensors"
+        )
+    return next((place for place in places if place.type == "cuda"), None)
+
+
+def _keep(run: Run, op: str, found: Any) -> None:
+    """Add a step of a result."""
+    if run.steps is not None:
+        first = next(own for own in tree_leaves(found) if isinstance(own, torch.Tensor))
+        run.keep(op, tuple(first.shape), blake2b(array(first).tobytes(), digest_size=12).hexdigest())
+
+
+def _placed(found: Any, device: torch.device | None) -> Any:
+    """Results where the operands lie."""
+    return found if device is None else tree_map_only(torch.Tensor, lambda own: own.to(device), found)
 
 
 def _attention(

@@ -38,7 +38,7 @@ def _row_products(grad: Array, y: Array) -> F32:
 def _of_heads(call: Call, grad: Array) -> tuple[F32, F32, F32]:
     """dq, dk and dv in float32 of some heads."""
     dtype = call.q.dtype
-    s, factor = scaled(call, scores(call))
+    s, factor = scaled(call, scores(call), False)
     s = call.hidden(s)
     outputs, largest, sums = by_blocks(s, call.v, factor)
     logarithm = fma(finite(largest) * factor, LN2, lg2(sums) * LN2)[..., None]
