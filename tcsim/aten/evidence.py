@@ -70,6 +70,57 @@ DOMAINS: tuple[Domain, ...] = (
         for op in ("softmax", "log_softmax", "layer_norm", "rms_norm")
     ),
     Domain("group_norm", "exact", _RECORDED, numbers={"length": (4, 16384)}),
+    *(
+        Domain(f"{op}_backward", "exact", _RECORDED, numbers={"length": (1, 131072)})
+        for op in ("softmax", "log_softmax")
+    ),
+    *(
+        Domain(f"{op}_backward", "exact", _RECORDED, numbers={"length": (3, 20000), "rows": (1, 70000)})
+        for op in ("layer_norm", "rms_norm")
+    ),
+    Domain("nll_loss", "exact", _RECORDED, numbers={"classes": (2, 50257), "samples": (1, 2048)}),
+    Domain(
+        "embedding_backward",
+        "exact",
+        _RECORDED,
+        numbers={"indices": (1, 3072)},
+        words={"by_frequency": frozenset({"False"})},
+    ),
+    Domain(
+        "embedding_backward",
+        "not modelled",
+        "additions in no fixed order: two runs differ",
+        _F32,
+        numbers={"indices": (3073, ANY)},
+        words={"by_frequency": frozenset({"False"})},
+    ),
+    Domain(
+        "embedding_backward",
+        "assumed",
+        "additions in no fixed order in float32, which rounding hides",
+        HALVES,
+        numbers={"indices": (3073, ANY)},
+    ),
+    Domain("attention_backward", "not modelled", "one query: kernels of another order", numbers={"queries": (1, 1)}),
+    Domain(
+        "attention_backward",
+        "exact",
+        _RECORDED,
+        HALVES,
+        {"queries": (2, 512), "keys": (2, 256), "size": (8, 256), "share": (1, 8)},
+        {"backend": frozenset({"cudnn"})},
+    ),
+    Domain(
+        "attention_backward",
+        "assumed",
+        "the parts of dq are added in no fixed order: two runs differ",
+        HALVES,
+        {"keys": (257, ANY)},
+        {"backend": frozenset({"cudnn"})},
+    ),
+    Domain("foreach_norm", "exact", _RECORDED, numbers={"length": (1, 5000001)}),
+    Domain("foreach_div", "exact", _RECORDED),
+    *(Domain(op, "exact", _RECORDED) for op in ("fused_adam", "fused_sgd")),
     Domain("cross_entropy", "exact", _RECORDED, numbers={"axes": (2, 2), "classes": (2, 50257), "samples": (1, 2048)}),
     Domain("cross_entropy", "not modelled", "more than two axes: atomic additions", numbers={"axes": (3, ANY)}),
     Domain(

@@ -21,6 +21,7 @@ Array = npt.NDArray[Any]
 
 LOG2E = np.float32(1.4426950408889634)
 QUAD = 4
+_HIDDEN = np.float32(-np.inf)
 LARGEST = 1 << 23  # scores computed at once
 ROWS = 128  # of a causal call, at once: whole tiles of keys end where theirs do, in every kernel
 
@@ -64,6 +65,12 @@ class Call:
                     (h, r),
                     replace(self, q=self.q[h, r], k=self.k[h, :last], v=self.v[h, :last], bias=bias, rows=rows),
                 )
+
+
+def added(mask: Array, shape: tuple[int, int, int, int], hidden: np.float32 = _HIDDEN) -> F32:
+    """What a mask, bool or of numbers, adds to the scores (batch, heads, M, N): (batch * heads, M, N); hidden: to a key that a bool mask hides."""
+    numbers = np.where(mask, np.float32(0), hidden) if mask.dtype == np.bool_ else mask.astype(np.float32)
+    return np.broadcast_to(numbers, shape).reshape(-1, *shape[2:])
 
 
 @cache

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.aten.attention import composite, cudnn, efficient, flash
-from tcsim.aten.attention.products import Call
+from tcsim.aten.attention.products import Call, added
 from tcsim.aten.formats import rounded
 from tcsim.core.errors import NotModelledError
 
@@ -56,12 +56,8 @@ def scaled_dot_product_attention(
     double = 1 / sqrt(size) if scale is None else scale
     share = heads // groups
     flat = [np.repeat(x, share if x is not q else 1, axis=1).reshape(batch * heads, -1, size) for x in (q, k, v)]
-    bias = None
-    if mask is not None:
-        added = (
-            np.where(mask, np.float32(0), np.float32(-np.inf)) if mask.dtype == np.bool_ else mask.astype(np.float32)
-        )
-        bias = np.broadcast_to(added, (batch, heads, m, n)).reshape(batch * heads, m, n)
+    hidden = cudnn.hidden(q.dtype) if name == "cudnn" else np.float32(-np.inf)
+    bias = None if mask is None else added(mask, (batch, heads, m, n), hidden)
     call = Call(flat[0], flat[1], flat[2], np.float32(double), bias, np.arange(m) if causal else None)
     if q.dtype == np.float32 and name not in ("math", "efficient"):
         raise NotModelledError(f"float32 attention by the backend {name}; modelled: efficient, math")
