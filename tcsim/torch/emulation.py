@@ -34,7 +34,9 @@ def emulate(gpu: str, strict: bool = False, engine: str | None = None, steps: bo
     Tensors lie on the CPU, or on any GPU since sm_80: products are computed there then by the engine "gpu", everything else by the host.
 
     gpu: a product ("H200", in any case) or an arch; of others than the H200 everything that computes is assumed. strict: raise NotModelledError where
-    an operation is not exact. engine: of products, as of `tcsim.gemm`. steps: keep a digest of every operation's result, for `first_difference`. Raises PlanError for a GPU that does not exist, OperandError for tensors elsewhere.
+    an operation is not exact. engine: of products, as of `tcsim.gemm`. steps: keep a digest of every operation's result, for `first_difference`.
+
+    Raises PlanError for a GPU that does not exist, OperandError for tensors elsewhere.
 
     >>> with emulate("H200") as run, torch.inference_mode():
     ...     y = torch.nn.functional.silu(torch.tensor([1.0, 2.0], dtype=torch.bfloat16))
