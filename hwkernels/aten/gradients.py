@@ -395,6 +395,24 @@ def kept(array: Array, limit: int) -> Array:
     return np.ascontiguousarray(array.reshape(-1)[::step])
 
 
+def together(digests: dict[str, str]) -> str:
+    """One digest of the digests of many outputs: what is kept of an optimizer's steps."""
+    text = ",".join(f"{name}:{code}" for name, code in sorted(digests.items()))
+    return blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def packed(entries: dict[str, Any]) -> dict[str, Any]:
+    """Entries as a recording keeps them: 48 bits of each digest, one digest of an optimizer's steps."""
+    kept = {}
+    for name, entry in entries.items():
+        kept[name] = {key: value for key, value in entry.items() if value}
+        if "digests" in entry:
+            codes = entry["digests"]
+            codes = {"all": together(codes)} if name.split("/")[0] in ("adamw", "adam", "sgd") else codes
+            kept[name]["digests"] = {key: code[:12] for key, code in codes.items()}
+    return kept
+
+
 def record(chosen: list[Case], device: str, limit: int = 6000) -> tuple[dict[str, Any], dict[str, Array]]:
     """By case: of each output the digest, whether two runs differ; or an error. And outputs, or parts of them."""
     entries: dict[str, Any] = {}
@@ -424,7 +442,7 @@ def main(folder: str, device: str = "cuda") -> None:
     entries, raw = record(chosen, device)
     about = {"torch": torch.__version__, "gpu": torch.cuda.get_device_name() if device == "cuda" else "cpu"}
     Path(folder, "gradients.json.xz").write_bytes(
-        lzma.compress(json.dumps({"about": about, "entries": entries}).encode())
+        lzma.compress(json.dumps({"about": about, "entries": packed(entries)}).encode())
     )
     np.savez(Path(folder, "gradients.npz"), **raw)  # type: ignore[arg-type]
     ops = Counter((case.op, "error" in entries[case.id]) for case in chosen)
