@@ -110,12 +110,11 @@ def _simt(choice: Choice) -> Order | None:
     return _cutlass(choice._replace(kind=choice.kind._replace(format="f32")), "", 0)
 
 
-def _xmma(choice: Choice) -> Order | None:
-    """sm80_xmma with FMA: the parts of a split take tiles of 8 in turn. With custom option 1 they are added as they come."""
-    parts = min(choice.cuts, ceil(choice.k / 8)) if choice.cuts > 1 else 1
-    if choice.custom == 1 and parts > 2:
-        return None
-    return Order(parts=parts, turn=8 if parts > 1 else 0)
+def _xmma(choice: Choice) -> Order:
+    """sm80_xmma with FMA: the parts of a split take tiles of 8 in turn. With custom option 1 they are added in buffers."""
+    if choice.cuts <= 1:
+        return Order()
+    return Order(parts=choice.cuts, turn=8, parts_by="buffers" if choice.custom == 1 else "ascending")
 
 
 def _xmma_tf32(choice: Choice) -> Order | None:

@@ -98,7 +98,14 @@ def _block(parts: list[Floats]) -> Floats:
     return _ascending([_ascending(threads[i::4]) for i in range(4)])
 
 
-SUMS: dict[str, Callable[[list[Floats]], Floats]] = {"ascending": _ascending, "halves": _halves, "block": _block}
+def _buffers(parts: list[Floats]) -> Floats:
+    """The last part, then half as many sums as there are parts: part p of the others was added to sum p modulo their number."""
+    *others, last = parts
+    count = (len(parts) + 1) // 2
+    return _ascending([last, *(_ascending(others[i::count]) for i in range(min(count, len(others))))])
+
+
+SUMS: dict[str, Callable[[list[Floats]], Floats]] = {"ascending": _ascending, "halves": _halves, "block": _block, "buffers": _buffers}
 
 
 def total(order: Order, a: Array, b: Array, out: Any, bias: Floats | None, arch: str, engine: Any = None) -> Floats:
@@ -125,7 +132,9 @@ def total(order: Order, a: Array, b: Array, out: Any, bias: Floats | None, arch:
         if order.parts_by == "in place":
             assert running is not None
             return running
-        found = sums[0] if order.parts_by not in SUMS else SUMS[order.parts_by](sums)
+        if order.parts_by in SUMS:
+            sums += [np.zeros_like(sums[0])] * (order.parts - len(sums) if order.parts_by != "ascending" else 0)
+        found = SUMS[order.parts_by](sums) if order.parts_by in SUMS else sums[0]
         if bias is None:
             return found
         return (rounded(found) if order.bias == "rounded" else found) + bias
