@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 
 from tcsim.engines import threads
+from tcsim.engines.loops import loop
 from tcsim.libdevice.compiled import fma
 
 _ROWS = 4
@@ -15,7 +15,7 @@ _ROWS = 4
 _LEAST = 1 << 18  # FMAs of a thread's part
 
 
-@numba.njit(nogil=True, error_model="numpy")
+@loop(nogil=True, error_model="numpy")
 def _loop(a: Any, b: Any, places: Any, out: Any, first: Any, last: Any) -> None:
     """a (batch, M, K), b (batch, K, N), places (chains, elements), out (chains, batch, M, N): the blocks of rows from first to last."""
     count, batch, m, n = out.shape
@@ -43,7 +43,9 @@ def chains(a: Any, b: Any, places: Any, shape: tuple[int, ...]) -> Any:
         found = chains(np.swapaxes(b, -1, -2), np.swapaxes(a, -1, -2), places, (*lead, n, m))
         return np.swapaxes(found, -1, -2)
     batch = int(np.prod(lead, dtype=np.int64))
-    left, right = (np.ascontiguousarray(np.broadcast_to(x, (*lead, *x.shape[-2:]))).reshape(batch, *x.shape[-2:]) for x in (a, b))
+    left, right = (
+        np.ascontiguousarray(np.broadcast_to(x, (*lead, *x.shape[-2:]))).reshape(batch, *x.shape[-2:]) for x in (a, b)
+    )
     out = np.zeros((len(places), batch, m, n), np.float32)
     work = _ROWS * n * places.shape[1]
     blocks = len(places) * batch * ((m + _ROWS - 1) // _ROWS)

@@ -53,7 +53,9 @@ LINE, VECTOR = 128, 16
 """Bytes that CUTLASS aligns the parts of a split K to: a line where K is contiguous in an operand and a multiple of it, or a vector."""
 
 
-def order_of(kernel: str, cuts: int, reduction: int, kind: Kind, m: int, n: int, k: int, batch: int = 1) -> Order | None:
+def order_of(
+    kernel: str, cuts: int, reduction: int, kind: Kind, m: int, n: int, k: int, batch: int = 1
+) -> Order | None:
     """The order of a decision of cuBLASLt's heuristic, whose kernel is spelled "cublasLt ID.STAGES.CUSTOM"; None where it is not known.
 
     >>> from tcsim.plans.record import Kind
@@ -121,7 +123,9 @@ def _xmma_tf32(choice: Choice) -> Order | None:
     """sm80_xmma and sm90_xmma on tensor cores: no residue, parts take tiles in turn."""
     tile = STAGES.get(choice.stages, 0)
     parts = min(choice.cuts, ceil(choice.k / tile)) if choice.cuts > 1 and tile else 1
-    return Order("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", parts, turn=tile if parts > 1 else 0, operands="tf32")
+    return Order(
+        "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", parts, turn=tile if parts > 1 else 0, operands="tf32"
+    )
 
 
 def _large_k(choice: Choice) -> Order:
@@ -154,18 +158,26 @@ def _vector(choice: Choice) -> Order | None:
         return Order(lanes=24 if wide else 32, block=4, lanes_by="halves")
     if option in (11, 12, 13, 14):  # gemv2T
         return Order(parts=parts, chunk=chunk, lanes=16, block=1, run=32 if option == 11 else 16, bias=bias)
-    lanes = GEMVX.get(option - option % 2)
-    if lanes is None:
+    threads = GEMVX.get(option - option % 2)
+    if threads is None:
         return None
-    block = 1 if option % 2 else min(GEMVX_BLOCK, ceil(chunk / lanes))
-    return Order(parts=parts, chunk=chunk, lanes=lanes, block=block, lanes_by="halves", bias=bias)
+    block = 1 if option % 2 else min(GEMVX_BLOCK, ceil(chunk / threads))
+    return Order(parts=parts, chunk=chunk, lanes=threads, block=block, lanes_by="halves", bias=bias)
 
 
 def _dot(choice: Choice) -> Order:
     """dot_kernel and reduce_1Block: blocks of 128 threads; two neighbouring elements a thread where the matrix is contiguous along K."""
     letter = choice.kind.layout[0] == "T" if choice.m == 1 and choice.n > 1 else choice.kind.layout[1] == "N"
     vector = 2 if letter or choice.m == choice.n == 1 else 1
-    return Order(parts=choice.cuts, turn=128 * vector, lanes=128, block=vector, vector=vector, lanes_by="halves", parts_by="block")
+    return Order(
+        parts=choice.cuts,
+        turn=128 * vector,
+        lanes=128,
+        block=vector,
+        vector=vector,
+        lanes_by="halves",
+        parts_by="block",
+    )
 
 
 ALGORITHMS: Mapping[int, Callable[[Choice], Order | None]] = MappingProxyType({

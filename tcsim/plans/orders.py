@@ -45,9 +45,21 @@ class Order:
     run: int = 0  # elements of a lane's run; 0: all
     vector: int = 1  # or so many runs, to which a lane's elements go in turn
     lanes_by: str = "ascending"  # a key of SUMS
-    parts_by: str = "ascending"  # a key of SUMS; "rounded": each in the output's type; "in place": their running total too, from the bias
+    parts_by: str = "ascending"  # a key of SUMS; "rounded": each in the output's type first; "in place": from the bias on, each sum in the output's type
     bias: str = "sum"  # added to the f32 sum; "rounded": to the sum in the output's type
     operands: str = ""  # "tf32": rounded to it, to nearest even
+
+    def __str__(self) -> str:
+        size = f"tiles of {self.turn} in turn" if self.turn else f"{self.chunk} elements"
+        whole = f"{self.parts} parts of {size}, added {SAID[self.parts_by]}" if self.parts > 1 else "one part"
+        lanes = (
+            f", {self.lanes} lanes that take {self.block} at once, added {SAID[self.lanes_by]}"
+            if self.lanes > 1
+            else ""
+        )
+        runs = f", a fresh accumulator after {self.run} elements of each" if self.run else ""
+        first = f", what exceeds tiles of {self.residue} first" if self.residue else ""
+        return f"{whole}{lanes}{runs}: chains of {self.instruction or 'f32 FMA'}{first}"
 
     def places(self, k: int) -> Iterator[Places]:
         """Of each part the elements of each run of each lane: (lanes, runs, elements), -1 where a run is shorter."""
@@ -105,7 +117,16 @@ def _buffers(parts: list[Floats]) -> Floats:
     return _ascending([last, *(_ascending(others[i::count]) for i in range(min(count, len(others))))])
 
 
-SUMS: dict[str, Callable[[list[Floats]], Floats]] = {"ascending": _ascending, "halves": _halves, "block": _block, "buffers": _buffers}
+SUMS: dict[str, Callable[[list[Floats]], Floats]] = {
+    "ascending": _ascending,
+    "halves": _halves,
+    "block": _block,
+    "buffers": _buffers,
+}
+SAID = {
+    "ascending": "in ascending order", "halves": "in halves", "block": "by a block of 128 threads", "buffers": "in buffers",
+    "rounded": "in ascending order, each rounded to the output's format", "in place": "in ascending order, each sum rounded to the output's format",
+}  # fmt: skip
 
 
 def total(order: Order, a: Array, b: Array, out: Any, bias: Floats | None, arch: str, engine: Any = None) -> Floats:
@@ -116,25 +137,16 @@ def total(order: Order, a: Array, b: Array, out: Any, bias: Floats | None, arch:
     def rounded(x: Floats) -> Floats:
         return x if out == np.float32 else x.astype(out).astype(np.float32)
 
-    sums: list[Floats] = []
-    running: Floats | None = bias
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        for places in order.places(a.shape[-1]):
-            part = _part(order, a, b, places, arch, engine)
-            if order.parts_by == "in place":
-                running = rounded(part if running is None else part + running)
-            elif order.parts_by == "rounded":
-                sums = [rounded(part) if not sums else sums[0] + rounded(part)]
-            elif order.parts_by == "ascending":
-                sums = [part if not sums else sums[0] + part]
-            else:
-                sums.append(part)
+        parts = (_part(order, a, b, places, arch, engine) for places in order.places(a.shape[-1]))
         if order.parts_by == "in place":
-            assert running is not None
-            return running
-        if order.parts_by in SUMS:
-            sums += [np.zeros_like(sums[0])] * (order.parts - len(sums) if order.parts_by != "ascending" else 0)
-        found = SUMS[order.parts_by](sums) if order.parts_by in SUMS else sums[0]
+            running = rounded(next(parts) if bias is None else next(parts) + bias)
+            return reduce(lambda sum, part: rounded(part + sum), parts, running)
+        if order.parts_by in ("ascending", "rounded"):
+            found = reduce(np.add, parts if order.parts_by == "ascending" else map(rounded, parts))
+        else:
+            every = list(parts)
+            found = SUMS[order.parts_by](every + [np.zeros_like(every[0])] * (order.parts - len(every)))
         if bias is None:
             return found
         return (rounded(found) if order.bias == "rounded" else found) + bias
@@ -175,7 +187,10 @@ def _taken(x: Array, axis: int, places: Places, residue: int) -> Array:
         return found
     zeros = [(0, 0)] * x.ndim
     zeros[axis] = (0, -rest % _STEP)
-    cut = (..., slice(None, rest), slice(None))[: 2 if axis == -1 else 3], (..., slice(rest, None), slice(None))[: 2 if axis == -1 else 3]
+    cut = (
+        (..., slice(None, rest), slice(None))[: 2 if axis == -1 else 3],
+        (..., slice(rest, None), slice(None))[: 2 if axis == -1 else 3],
+    )
     return np.concatenate([np.pad(found[cut[0]], zeros), found[cut[1]]], axis)
 
 
@@ -198,6 +213,7 @@ def chains(a: Floats, b: Floats, places: Places, engine: Any = None) -> Floats:
 
         return compiled.chains(a, b, places, shape)
     found = np.zeros((len(places), *shape), np.float32)
+    a, b = (np.broadcast_to(x, (*shape[:-2], *x.shape[-2:])) for x in (a, b))
     a = np.concatenate([a, np.zeros_like(a[..., :1])], -1)  # of which -1 is the last
     b = np.concatenate([b, np.zeros_like(b[..., :1, :])], -2)
     rows = max(1, _TOGETHER * shape[-2] // max(size, 1))

@@ -41,6 +41,8 @@ def product(
         raise OperandError(
             f"product: a is {a.shape} and b {b.shape}; valid for this plan: (..., {plan.m}, {plan.k}) and (..., {plan.k}, {plan.n})"
         )
+    if (scale_a is not None or scale_b is not None) and not plan.kind.call.startswith("scaled"):
+        raise OperandError(f"product: scales for {plan.op}; valid: scaled_mm and scaled_mm_rowwise")
     if plan.order is not None:
         return _ordered(plan, plan.order, a, b, bias, engine)
     idesc = None
@@ -82,7 +84,9 @@ def _bias(plan: Plan, bias: Any) -> npt.NDArray[np.float32] | None:
         raise OperandError(f"product: the plan has bias={plan.bias}; valid: the bias (N,) exactly then")
     if bias is None:
         return None
-    found: npt.NDArray[np.float32] = as_codes(bias, FORMATS[plan.out], "product: bias").view(TYPES[plan.out]).astype(np.float32)
+    found: npt.NDArray[np.float32] = (
+        as_codes(bias, FORMATS[plan.out], "product: bias").view(TYPES[plan.out]).astype(np.float32)
+    )
     return found
 
 
@@ -100,8 +104,6 @@ def _spans(first: int, last: int, size: int) -> list[tuple[int, int]]:
 
 def _epilogue(plan: Plan, result: Array, bias: Any, scale_a: Any, scale_b: Any) -> Array:
     """Scales and bias in f32, then one rounding."""
-    if (scale_a is not None or scale_b is not None) and not plan.kind.call.startswith("scaled"):
-        raise OperandError(f"product: scales for {plan.op}; valid: scaled_mm and scaled_mm_rowwise")
     added = _bias(plan, bias)
     left, right = (np.float32(1) if x is None else np.asarray(x, np.float32) for x in (scale_a, scale_b))
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):

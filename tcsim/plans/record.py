@@ -128,7 +128,6 @@ class Plan:
             "bias": self.bias, "fast": self.kind.fast, "gpu": self.gpu, "arch": self.arch, "modelled": self.modelled, "instruction": self.instruction,
             "split": self.split, "chunk": self.chunk, "promotion": self.promotion, "source": self.source, "kernel": self.kernel, "reason": self.reason,
             "order": None if self.order is None else asdict(self.order),
-            "order": None if self.order is None else asdict(self.order),
         }  # fmt: skip
 
 
