@@ -47,8 +47,12 @@ GEMVX = MappingProxyType({
 """Threads of gemvx that share K, by the even custom option; the next option has as many."""
 GEMVX_BLOCK = 64
 """Elements of K that such a thread takes at once, at most, if the option is even; of an odd one, one."""
-GEMV_NSP_WIDE = 128
+GEMV_NSP_WIDE = 129
 """Results of f32 from which gemvNSP has 24 threads for each instead of 32."""
+GEMV_NSP_MOST = 7760
+"""Results up to which the number of its threads is known: of more it has 8 to 24."""
+PROCESSORS = 132
+"""Multiprocessors of an H200."""
 LINE, VECTOR = 128, 16
 """Bytes that CUTLASS aligns the parts of a split K to: a line where K is contiguous in an operand and a multiple of it, or a vector."""
 
@@ -112,24 +116,38 @@ def _simt(choice: Choice) -> Order | None:
     return _cutlass(choice._replace(kind=choice.kind._replace(format="f32")), "", 0)
 
 
-def _xmma(choice: Choice) -> Order:
-    """sm80_xmma with FMA: the parts of a split take tiles of 8 in turn. With custom option 1 they are added in buffers."""
+def _in_turn(choice: Choice, instruction: str, tile: int, operands: str = "") -> Order:
+    """Parts that take tiles in turn; with custom option 1 they are added in buffers."""
     if choice.cuts <= 1:
-        return Order()
-    return Order(parts=choice.cuts, turn=8, parts_by="buffers" if choice.custom == 1 else "ascending")
+        return Order(instruction, operands=operands)
+    added = "buffers" if choice.custom == 1 else "ascending"
+    return Order(instruction, choice.cuts, turn=tile, parts_by=added, operands=operands)
+
+
+def _xmma(choice: Choice) -> Order:
+    """sm80_xmma with FMA."""
+    return _in_turn(choice, "", 8)
 
 
 def _xmma_tf32(choice: Choice) -> Order | None:
-    """sm80_xmma and sm90_xmma on tensor cores: no residue, parts take tiles in turn."""
-    tile = STAGES.get(choice.stages, 0)
-    parts = min(choice.cuts, ceil(choice.k / tile)) if choice.cuts > 1 and tile else 1
-    return Order(
-        "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", parts, turn=tile if parts > 1 else 0, operands="tf32"
-    )
+    """sm80_xmma on tensor cores, without a residue; sm90_xmma, never split."""
+    if choice.cuts > 1 and choice.stages not in STAGES:
+        return None
+    return _in_turn(choice, "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", STAGES.get(choice.stages, 0), "tf32")
 
 
-def _large_k(choice: Choice) -> Order:
+def _xmma_half(choice: Choice) -> Order | None:
+    """sm90_xmma of f16 and bf16: one chain; where there are more tiles than processors, some may be cut."""
+    if choice.cuts != 1 and ceil(choice.m / 64) * ceil(choice.n / 256) > PROCESSORS:
+        return None
+    format = choice.kind.format
+    return Order(f"mma.sync.aligned.m16n8k16.row.col.f32.{format}.{format}.f32") if format in ("f16", "bf16") else None
+
+
+def _large_k(choice: Choice) -> Order | None:
     """sgemm_largek: chunks of a multiple of 8."""
+    if choice.cuts == 0:
+        return None  # it chooses them itself
     chunk = max(8, _up(choice.k // choice.cuts, 8)) if choice.cuts > 1 else choice.k
     return Order(parts=ceil(choice.k / chunk), chunk=chunk)
 
@@ -154,7 +172,10 @@ def _vector(choice: Choice) -> Order | None:
         lanes = (1, 2, 4)[option % 7]
         return Order(parts=parts, chunk=chunk, lanes=lanes, block=ceil(chunk / lanes), run=512 // lanes, bias=bias)
     if option == 10:  # gemvNSP
-        wide = choice.size == 4 and max(choice.m, choice.n) >= GEMV_NSP_WIDE
+        results = max(choice.m, choice.n)
+        if results > GEMV_NSP_MOST:
+            return None
+        wide = choice.size == 4 and results >= GEMV_NSP_WIDE
         return Order(lanes=24 if wide else 32, block=4, lanes_by="halves")
     if option in (11, 12, 13, 14):  # gemv2T
         return Order(parts=parts, chunk=chunk, lanes=16, block=1, run=32 if option == 11 else 16, bias=bias)
@@ -181,7 +202,8 @@ def _dot(choice: Choice) -> Order:
 
 
 ALGORITHMS: Mapping[int, Callable[[Choice], Order | None]] = MappingProxyType({
-    10: _large_k, 11: _small_n, 12: _chain, 13: _vector, 14: _dot, 16: _chain, 20: _simt, 21: _tensor, 23: _tensor, 24: _tensor, 43: _xmma_tf32, 55: _xmma,
+    10: _large_k, 11: _small_n, 12: _chain, 13: _vector, 14: _dot, 16: _chain, 20: _simt, 21: _tensor, 23: _tensor, 24: _tensor, 41: _xmma_half,
+    42: _xmma_half, 43: _xmma_tf32, 55: _xmma,
     56: _chain, 63: _xmma_tf32,
 })  # fmt: skip
 """By CUBLASLT_ALGO_CONFIG_ID."""
