@@ -176,7 +176,7 @@ def _vector(choice: Choice) -> Order | None:
         if results > GEMV_NSP_MOST:
             return None
         wide = choice.size == 4 and results >= GEMV_NSP_WIDE
-        return Order(lanes=24 if wide else 32, block=4, lanes_by="halves")
+        return Order(parts=parts, chunk=chunk, lanes=24 if wide else 32, block=4, lanes_by="halves", bias=bias)
     if option in (11, 12, 13, 14):  # gemv2T
         return Order(parts=parts, chunk=chunk, lanes=16, block=1, run=32 if option == 11 else 16, bias=bias)
     threads = GEMVX.get(option - option % 2)

@@ -45,7 +45,10 @@ def test_parts_lanes_and_runs() -> None:
     """Chunks, tiles in turn, lanes that take blocks in turn, runs of a lane, and neighbours in accumulators of their own."""
 
     def listed(order: Order, k: int) -> list[list[list[list[int]]]]:
-        return [[[[x for x in run if x >= 0] for run in lane] for lane in part] for part in map(np.ndarray.tolist, order.places(k))]
+        return [
+            [[[x for x in run if x >= 0] for run in lane] for lane in part]
+            for part in map(np.ndarray.tolist, order.places(k))
+        ]
 
     assert listed(Order(parts=2, chunk=3), 5) == [[[[0, 1, 2]]], [[[3, 4]]]]
     assert listed(Order(parts=2, turn=2), 7) == [[[[0, 1, 4, 5]]], [[[2, 3, 6]]]]
@@ -101,5 +104,7 @@ def test_operands_rounded_to_tf32() -> None:
     """To nearest even; infinity and NaN stay."""
     order = Order(operands="tf32")
     x = np.array([[0x3F801000, 0x3F803000, 0x7F800000, 0x7FFFFFFF]], np.uint32).view(np.float32)
-    found = [float(total(order, x[:, [i]], np.ones((1, 1), np.float32), np.float32, None, "sm_90")[0, 0]) for i in range(4)]
+    found = [
+        float(total(order, x[:, [i]], np.ones((1, 1), np.float32), np.float32, None, "sm_90")[0, 0]) for i in range(4)
+    ]
     assert found[:3] == [1.0, 1 + 2**-9, np.inf] and np.isnan(found[3])
