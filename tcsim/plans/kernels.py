@@ -162,7 +162,7 @@ def _small_n(choice: Choice) -> Order:
 
 def _vector(choice: Choice) -> Order | None:
     """A matrix times a vector."""
-    if choice.m == choice.n == 1:
+    if choice.m == choice.n == 1 and (choice.kind.call != "bmm" or choice.kind.layout[0] == "N"):
         return None  # other kernels run than the heuristic answers
     parts = choice.cuts if choice.cuts > 1 else 1
     chunk, bias = ceil(choice.k / parts), "rounded" if parts > 1 else "sum"
