@@ -51,6 +51,8 @@ GEMV_NSP_WIDE = 129
 """Results of f32 from which gemvNSP has 24 threads for each instead of 32."""
 GEMV_NSP_MOST = 7760
 """Results up to which the number of its threads is known: of more it has 8 to 24."""
+LARGE_K, LARGE_K_CUT, LARGE_K_MOST = 512, 544, 768
+"""Elements of a part of sgemm_largek with split 0; the shortest K that was seen cut so, and the longest K that was seen, both rounded."""
 LINE, VECTOR = 128, 16
 """Bytes that CUTLASS aligns the parts of a split K to: a line where K is contiguous in an operand and a multiple of it, or a vector."""
 
@@ -90,9 +92,9 @@ def _cutlass(choice: Choice, instruction: str, residue: int) -> Order | None:
     plain = Order(instruction, parts, chunk, residue=residue, operands=operands)
     if choice.cuts <= 1:
         return plain
-    if choice.reduction == 2 and choice.size == 2 and choice.kind.call == "addmm" and choice.kind.out != "f32":
-        return None  # the place of its bias is not known
-    added = {1: {"parts_by": "in place"}, 2: {}, 4: {"parts_by": "rounded", "bias": "rounded"}}.get(choice.reduction)
+    added = {
+        1: {"parts_by": "in place"}, 2: {"bias": "rounded"}, 4: {"parts_by": "rounded", "bias": "rounded"},
+    }.get(choice.reduction)  # fmt: skip
     return None if added is None else Order(**(vars(plain) | added))
 
 
@@ -144,8 +146,9 @@ def _whole(choice: Choice) -> Order | None:
 
 def _large_k(choice: Choice) -> Order | None:
     """sgemm_largek: chunks of a multiple of 8."""
-    if choice.cuts == 0:
-        return None  # it chooses them itself
+    if choice.cuts == 0:  # it cuts K itself
+        known = choice.k <= LARGE_K or LARGE_K_CUT <= choice.k <= LARGE_K_MOST
+        return Order(parts=ceil(choice.k / LARGE_K), chunk=LARGE_K) if known else None
     chunk = max(8, _up(choice.k // choice.cuts, 8)) if choice.cuts > 1 else choice.k
     return Order(parts=ceil(choice.k / chunk), chunk=chunk)
 
