@@ -131,7 +131,7 @@ def _xmma(choice: Choice) -> Order:
 
 def _xmma_tf32(choice: Choice) -> Order | None:
     """sm80_xmma on tensor cores, without a residue."""
-    if choice.cuts > 1 and choice.stages not in STAGES:
+    if choice.cuts > 1 and not (choice.stages and choice.stages in STAGES):
         return None
     return _in_turn(choice, "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", STAGES.get(choice.stages, 0), "tf32")
 
@@ -153,12 +153,11 @@ def _large_k(choice: Choice) -> Order | None:
     return Order(parts=ceil(choice.k / chunk), chunk=chunk)
 
 
-def _small_n(choice: Choice) -> Order:
-    """gemmSN: of TN 16 lanes, else 2 or 4 that have a run of K each."""
+def _small_n(choice: Choice) -> Order | None:
+    """gemmSN: of TN 16 lanes, else 4 that have a run of K each; 2 with custom option 0, which is also what is written where the option was not kept."""
     if choice.kind.layout == "TN":
         return Order(lanes=16, block=1, run=16)
-    lanes = 4 if choice.custom == 1 else 2
-    return Order(lanes=lanes, block=ceil(choice.k / lanes), run=512 // lanes)
+    return Order(lanes=4, block=ceil(choice.k / 4), run=128) if choice.custom == 1 else None
 
 
 def _vector(choice: Choice) -> Order | None:
