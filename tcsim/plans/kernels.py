@@ -23,7 +23,7 @@ class Choice(NamedTuple):
 
     stages: int  # CUBLASLT_ALGO_CONFIG_STAGES_ID
     custom: int  # CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION
-    cuts: int  # CUBLASLT_ALGO_CONFIG_SPLITK_NUM
+    cuts: int  # CUBLASLT_ALGO_CONFIG_SPLITK_NUM; 1 for -1 without a workspace
     reduction: int  # CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME: 1 in place, 2 in f32, 4 in the type of the result
     kind: Kind
     m: int
@@ -51,8 +51,8 @@ GEMV_NSP_WIDE = 129
 """Results of f32 from which gemvNSP has 24 threads for each instead of 32."""
 GEMV_NSP_MOST = 7760
 """Results up to which the number of its threads is known: of more it has 8 to 24."""
-PROCESSORS = 132
-"""Multiprocessors of an H200."""
+LARGE_K, LARGE_K_CUT, LARGE_K_MOST = 512, 544, 768
+"""Elements of a part of sgemm_largek with split 0; the shortest K that was seen cut so, and the longest K that was seen, both rounded."""
 LINE, VECTOR = 128, 16
 """Bytes that CUTLASS aligns the parts of a split K to: a line where K is contiguous in an operand and a multiple of it, or a vector."""
 
@@ -92,9 +92,9 @@ def _cutlass(choice: Choice, instruction: str, residue: int) -> Order | None:
     plain = Order(instruction, parts, chunk, residue=residue, operands=operands)
     if choice.cuts <= 1:
         return plain
-    if choice.reduction == 2 and choice.size == 2 and choice.kind.call == "addmm" and choice.kind.out != "f32":
-        return None  # the place of its bias is not known
-    added = {1: {"parts_by": "in place"}, 2: {}, 4: {"parts_by": "rounded", "bias": "rounded"}}.get(choice.reduction)
+    added = {
+        1: {"parts_by": "in place"}, 2: {"bias": "rounded"}, 4: {"parts_by": "rounded", "bias": "rounded"},
+    }.get(choice.reduction)  # fmt: skip
     return None if added is None else Order(**(vars(plain) | added))
 
 
@@ -130,34 +130,34 @@ def _xmma(choice: Choice) -> Order:
 
 
 def _xmma_tf32(choice: Choice) -> Order | None:
-    """sm80_xmma on tensor cores, without a residue; sm90_xmma, never split."""
-    if choice.cuts > 1 and choice.stages not in STAGES:
+    """sm80_xmma on tensor cores, without a residue."""
+    if choice.cuts > 1 and not (choice.stages and choice.stages in STAGES):
         return None
     return _in_turn(choice, "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", STAGES.get(choice.stages, 0), "tf32")
 
 
-def _xmma_half(choice: Choice) -> Order | None:
-    """sm90_xmma of f16 and bf16: one chain; where there are more tiles than processors, some may be cut."""
-    if choice.cuts != 1 and ceil(choice.m / 64) * ceil(choice.n / 256) > PROCESSORS:
+def _whole(choice: Choice) -> Order | None:
+    """sm90_xmma: one chain of wgmma, whose bits are those of mma.sync. With split -1 and a workspace it cuts some tiles along K."""
+    k, format = {"tf32": (8, "tf32"), "f16": (16, "f16"), "bf16": (16, "bf16")}.get(choice.kind.format, (0, ""))
+    if choice.cuts != 1 or not k:
         return None
-    format = choice.kind.format
-    return Order(f"mma.sync.aligned.m16n8k16.row.col.f32.{format}.{format}.f32") if format in ("f16", "bf16") else None
+    return Order(f"mma.sync.aligned.m16n8k{k}.row.col.f32.{format}.{format}.f32", operands="tf32" if k == 8 else "")
 
 
 def _large_k(choice: Choice) -> Order | None:
     """sgemm_largek: chunks of a multiple of 8."""
-    if choice.cuts == 0:
-        return None  # it chooses them itself
+    if choice.cuts == 0:  # it cuts K itself
+        known = choice.k <= LARGE_K or LARGE_K_CUT <= choice.k <= LARGE_K_MOST
+        return Order(parts=ceil(choice.k / LARGE_K), chunk=LARGE_K) if known else None
     chunk = max(8, _up(choice.k // choice.cuts, 8)) if choice.cuts > 1 else choice.k
     return Order(parts=ceil(choice.k / chunk), chunk=chunk)
 
 
-def _small_n(choice: Choice) -> Order:
-    """gemmSN: of TN 16 lanes, else 2 or 4 that have a run of K each."""
+def _small_n(choice: Choice) -> Order | None:
+    """gemmSN: of TN 16 lanes, else 4 that have a run of K each; 2 with custom option 0, which is also what is written where the option was not kept."""
     if choice.kind.layout == "TN":
         return Order(lanes=16, block=1, run=16)
-    lanes = 4 if choice.custom == 1 else 2
-    return Order(lanes=lanes, block=ceil(choice.k / lanes), run=512 // lanes)
+    return Order(lanes=4, block=ceil(choice.k / 4), run=128) if choice.custom == 1 else None
 
 
 def _vector(choice: Choice) -> Order | None:
@@ -202,8 +202,7 @@ def _dot(choice: Choice) -> Order:
 
 
 ALGORITHMS: Mapping[int, Callable[[Choice], Order | None]] = MappingProxyType({
-    10: _large_k, 11: _small_n, 12: _chain, 13: _vector, 14: _dot, 16: _chain, 20: _simt, 21: _tensor, 23: _tensor, 24: _tensor, 41: _xmma_half,
-    42: _xmma_half, 43: _xmma_tf32, 55: _xmma,
-    56: _chain, 63: _xmma_tf32,
+    10: _large_k, 11: _small_n, 12: _chain, 13: _vector, 14: _dot, 16: _chain, 20: _simt, 21: _tensor, 23: _tensor, 24: _tensor, 41: _whole, 42: _whole,
+    43: _whole, 55: _xmma, 56: _chain, 63: _xmma_tf32,
 })  # fmt: skip
 """By CUBLASLT_ALGO_CONFIG_ID."""
