@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import cache
 
-from tcsim import catalog
 from tcsim.core.errors import TargetError, listing, nearest
 from tcsim.core.targets import ARCHS, accepting
+from tcsim.isa.index import entry
 from tcsim.numbers.formats import FORMATS
 from tcsim.plans.record import RECORDED, Kind, Plan, PlanError, table
 
@@ -195,8 +195,7 @@ def instruction_of(format: str, arch: str) -> str | None:
     names += [f"mma.sync.aligned.{_MMA[format]}"] if format in _MMA else []
     names += [f"mma.sync.aligned.{name}" for name in _OLD.get(format, ())]
     targets = set(accepting(arch)[1])
-    rows = catalog.rows()
-    return next((name for name in names if name in rows and targets & set(rows[name].targets)), None)
+    return next((name for name in names if (row := entry(name)) is not None and targets & set(row.targets)), None)
 
 
 def table_answers(gpu: str = "h200") -> dict[str, int]:
