@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
 from hwkernels.device.driver import device_available
 from hwkernels.device.errors import CudaError, DriverUnavailable
 from hwkernels.device.stream_launch import make_current
 from hwkernels.device.toolchain import AssembleError, ToolchainError
-from hwkernels.engine.run import Operands, multiply, order_of, uploaded
+from hwkernels.engine.run import Operands, multiply, on_device, order_of, uploaded
 from hwkernels.engine.source import UnsupportedError, instruction_text
 from tcsim.engines.contract import Codes, Engine, EngineError, Matrices, Work
 
@@ -42,6 +43,13 @@ class GpuEngine(Engine):
             arrays = {name: uploaded(array, name) for name, array in given.items() if array is not None}
             operands = Operands(arrays, order_of(order, matrices.instructions(work)))
             return multiply(work, operands).get()
+        except (CudaError, DriverUnavailable, ToolchainError, AssembleError, UnsupportedError) as error:
+            raise EngineError(f"the engine gpu: {error}") from error
+
+    def on_device(self, work: Work, **arrays: Any) -> Any:
+        """By `hwkernels.engine.run.on_device`."""
+        try:
+            return on_device(work, **arrays)
         except (CudaError, DriverUnavailable, ToolchainError, AssembleError, UnsupportedError) as error:
             raise EngineError(f"the engine gpu: {error}") from error
 

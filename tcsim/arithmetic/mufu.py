@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from importlib import resources
 from types import MappingProxyType
 
@@ -34,6 +34,8 @@ ONE = np.uint32(0x3F800000)
 ZERO = np.uint32(0)
 
 X_BITS = 17
+MANY = 1 << 16
+"""Powers of two from which a table of 32 MiB is worth its 0.2 s."""
 SQUARE_CUT = 19  # columns of the square below this power of two are left out
 MEASURED = ("sm_90",)
 """Archs whose answers the tables were derived from."""
@@ -273,12 +275,36 @@ class Unit:
         >>> hex(unit().ex2(np.array([0x3F000000], np.uint32))[0])  # of 0.5
         '0x3fb504f3'
         """
+        if codes.size >= MANY:
+            return self._ex2_of_many(codes)
         result = _packed(self._cut("ex2", self.argument("ex2", codes)), self._power(codes) >> 23)
         value = codes.view(np.float32)
         with np.errstate(invalid="ignore"):
             result = np.where(value >= 128, INFINITY, result)
             result = np.where(value < -126, ZERO, result)
         return self._bypassed("ex2", codes, result)
+
+    @cached_property
+    def _powers(self) -> npt.NDArray[np.int32]:
+        """The code of 2 ** f for every fraction f of 23 bits."""
+        row, x = np.arange(64)[:, None], np.arange(1 << X_BITS)
+        code: npt.NDArray[np.int32] = (
+            _packed(self._cut("ex2", Argument(row, x)), np.int64(0)).reshape(-1).view(np.int32)
+        )
+        return code
+
+    def _ex2_of_many(self, codes: Codes) -> Codes:
+        """The same by a table of all fractions, in a fifth of the time."""
+        value = codes.view(np.float32)
+        with np.errstate(invalid="ignore"):
+            inside = (value >= -126) & (value < 128)
+            cut = (np.where(inside, value, np.float32(0)).astype(np.float64) * (1 << 23)).astype(np.int32)
+            cut -= (value < 0) & (cut & 0x7FFFFF != 0)  # in one's complement, but whole numbers
+            result = (self._powers[cut & 0x7FFFFF] + (cut >> 23 << 23)).view(np.uint32)
+            result = np.where(inside, result, np.where(value >= 128, INFINITY, ZERO))
+        special = np.flatnonzero((codes & 0x7F800000) % INFINITY == 0)
+        result.reshape(-1)[special] = self._bypassed("ex2", codes.reshape(-1)[special], result.reshape(-1)[special])
+        return result
 
     def lg2(self, codes: Codes) -> Codes:
         """The logarithm to base 2, as MUFU.LG2.

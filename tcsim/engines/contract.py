@@ -122,6 +122,13 @@ class Engine(ABC):
         """The words (T, words) of D of one instruction. Raises as `multiply` does."""
         return stored.packed(self.multiply(work, stored.matrices(), (0,)))
 
+    def on_device(self, work: Work, **arrays: Any) -> Any:
+        """D of codes that lie on the engine's own device already, left there: a, b, c, scale_a, scale_b as `Matrices` has them, without copies.
+
+        Raises EngineError, which an engine without a device always does.
+        """
+        raise EngineError(f"the engine {self.name} has no device of its own; valid: engine='gpu'")
+
     @abstractmethod
     def multiply(self, work: Work, matrices: Matrices, order: Sequence[int]) -> Codes:
         """D (T, M, N) in the format `work.result`: the instructions along K one after another, in this order.

@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
+from tcsim.plans.blocks import BLOCKS, blocked_product
 from tcsim.plans.lookup import plan, table_answers
 from tcsim.plans.product import product
 from tcsim.plans.record import Plan, PlanError, Profile, profile, recorded
 
-__all__ = ["Plan", "PlanError", "Profile", "plan", "product", "profile", "recorded", "table_answers"]
+__all__ = [
+    "BLOCKS",
+    "Plan",
+    "PlanError",
+    "Profile",
+    "blocked_product",
+    "plan",
+    "product",
+    "profile",
+    "recorded",
+    "table_answers",
+]

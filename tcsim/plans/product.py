@@ -40,14 +40,11 @@ def product(
         raise OperandError(
             f"product: a is {a.shape} and b {b.shape}; valid for this plan: (..., {plan.m}, {plan.k}) and (..., {plan.k}, {plan.n})"
         )
-    idesc = None
-    if plan.instruction.startswith("tcgen05"):
-        kind, d = plan.instruction.split("kind::")[1], "s32" if plan.format == "s8" else "f32"
-        idesc = InstructionDescriptor(kind=kind, a_format=plan.format, b_format=plan.format, d_format=d, m=128, n=64)
+    idesc = descriptor_of(plan)
     total: Any = None
     for first, last in plan.chunks:
         chunk: Any = None
-        for start, stop in _spans(first, last, plan.promotion):
+        for start, stop in spans(first, last, plan.promotion):
             part = gemm(
                 a[..., start:stop],
                 b[..., start:stop, :],
@@ -64,6 +61,14 @@ def product(
     return _epilogue(plan, total, bias, scale_a, scale_b)
 
 
+def descriptor_of(plan: Plan) -> InstructionDescriptor | None:
+    """The instruction descriptor of a plan whose instruction is tcgen05.mma."""
+    if plan.instruction is None or not plan.instruction.startswith("tcgen05"):
+        return None
+    kind, d = plan.instruction.split("kind::")[1], "s32" if plan.format == "s8" else "f32"
+    return InstructionDescriptor(kind=kind, a_format=plan.format, b_format=plan.format, d_format=d, m=128, n=64)
+
+
 def _operand(x: Any, format: Any, name: str) -> Array:
     codes: Array = as_codes(x, format, f"product: {name}")
     if codes.ndim < 2:
@@ -71,7 +76,7 @@ def _operand(x: Any, format: Any, name: str) -> Array:
     return codes.view(np.float32) if format.name == "f32" else codes  # tf32: the instruction drops the low bits
 
 
-def _spans(first: int, last: int, size: int) -> list[tuple[int, int]]:
+def spans(first: int, last: int, size: int) -> list[tuple[int, int]]:
     """Pieces of a chunk whose sums are added in f32."""
     return [(start, min(start + size, last)) for start in range(first, last, size)] if size else [(first, last)]
 

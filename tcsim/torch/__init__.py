@@ -10,5 +10,6 @@ from __future__ import annotations
 
 from tcsim.torch.emulation import emulate
 from tcsim.torch.log import Run
+from tcsim.torch.low_precision import Quantized, linear, quantized
 
-__all__ = ["Run", "emulate"]
+__all__ = ["Quantized", "Run", "emulate", "linear", "quantized"]

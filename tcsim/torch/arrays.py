@@ -1,4 +1,4 @@
-"""Tensors of the host as NumPy arrays, and back, without changing a bit."""
+"""Tensors as NumPy arrays of the host, and back, without changing a bit."""
 
 from __future__ import annotations
 
@@ -15,18 +15,20 @@ FORMATS = MappingProxyType(
     {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.int8: "s8", torch.float8_e4m3fn: "e4m3"}
 )
 """By dtype the format, of those that are computed with."""
+DTYPES = MappingProxyType({format: dtype for dtype, format in FORMATS.items()})
+"""By format the dtype."""
 _AS = {torch.bfloat16: (torch.int16, ml_dtypes.bfloat16), torch.float8_e4m3fn: (torch.uint8, ml_dtypes.float8_e4m3fn)}
 """Types that torch does not hand to NumPy: through which type, and as which."""
 _BACK = {np.dtype(array): (np.dtype(str(through).removeprefix("torch.")), own) for own, (through, array) in _AS.items()}
 
 
 def array(x: torch.Tensor) -> Array:
-    """The elements where they lie, with the strides that they have.
+    """The elements where they lie, with the strides that they have; those of another device are copied.
 
     >>> array(torch.ones(2, dtype=torch.bfloat16))
     array([1, 1], dtype=bfloat16)
     """
-    x = x.detach().resolve_neg()
+    x = x.detach().resolve_neg().cpu()
     if x.dtype in _AS:
         through, own = _AS[x.dtype]
         return x.view(through).numpy().view(own)

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from tcsim.aten import evidence
 from tcsim.aten.attention.sdpa import backend_of, scaled_dot_product_attention
@@ -23,7 +23,9 @@ from tcsim.torch.operations import HANDLERS, MOVES, floats, known, rms_norm, sof
 
 @contextmanager
 def emulate(gpu: str, strict: bool = False, engine: str | None = None) -> Iterator[Run]:
-    """Compute torch's operations on CPU tensors with the bits of a GPU, forward passes without gradients.
+    """Compute torch's operations with the bits of a GPU, forward passes without gradients.
+
+    Tensors lie on the CPU, or on any GPU since sm_80: products are computed there then by the engine "gpu", everything else by the host.
 
     gpu: a product ("H200", in any case) or an arch; of others than the H200 everything that computes is assumed. strict: raise NotModelledError where
     an operation is not exact. engine: of products, as of `tcsim.gemm`. Raises PlanError for a GPU that does not exist, OperandError for tensors elsewhere.
@@ -47,14 +49,12 @@ class _Operations(TorchDispatchMode):
         self.run = run
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """One operation: by its handler, as a move, or by the host."""
+        """One operation: by its handler, as a move, or by the host; a subclass of tensors with operations of its own is asked first."""
+        if any(own.__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl for own in types):
+            return NotImplemented
         given = dict(kwargs or {})
         name = func.overloadpacket.__name__
-        if any(
-            isinstance(own, torch.Tensor) and own.device.type not in ("cpu", "meta")
-            for own in tree_leaves((args, given))
-        ):
-            raise OperandError(f"{name} of tensors that are not on the CPU; valid under emulate: CPU tensors")
+        device = _device(name, args, given)
         in_place = name.endswith("_") and name not in MOVES and not name.startswith("_")
         plain = name.removesuffix("_") if in_place else name
         handler = HANDLERS.get(plain)
@@ -69,7 +69,7 @@ class _Operations(TorchDispatchMode):
             options = {key: value for key, value in given.items() if value is not None}
             found = handler(self.run, plain, *args, **options) if "out" not in options else None
             if found is not None:
-                return args[0].copy_(found) if in_place else found
+                return args[0].copy_(found) if in_place else _placed(found, device)
         result = func(*args, **given)
         if not floats(args, given) and not floats(result):
             return result
@@ -93,9 +93,28 @@ class _Functions(TorchFunctionMode):
         """One function: as a GPU does it, or passed on."""
         given = dict(kwargs or {})
         own = _FUNCTIONS.get(func)
+        if own is not None and not torch.is_grad_enabled():
+            with torch._C.DisableTorchFunctionSubclass(), _disable_current_modes():
+                found = own(self.run, *args, **given)
+                if found is not None:
+                    return _placed(found, _device(func.__name__, args, given))
         with torch._C.DisableTorchFunctionSubclass():
-            found = own(self.run, *args, **given) if own is not None and not torch.is_grad_enabled() else None
-        return func(*args, **given) if found is None else found
+            return func(*args, **given)
+
+
+def _device(name: str, args: Any, given: Any) -> torch.device | None:
+    """The GPU on which the operands lie; None: the CPU. Raises OperandError for other devices."""
+    places = {own.device for own in tree_leaves((args, given)) if isinstance(own, torch.Tensor)}
+    if any(place.type not in ("cpu", "meta", "cuda") for place in places):
+        raise OperandError(
+            f"{name} of tensors on {', '.join(sorted(map(str, places)))}; valid under emulate: CPU and CUDA tensors"
+        )
+    return next((place for place in places if place.type == "cuda"), None)
+
+
+def _placed(found: Any, device: torch.device | None) -> Any:
+    """Results where the operands lie."""
+    return found if device is None else tree_map_only(torch.Tensor, lambda own: own.to(device), found)
 
 
 def _attention(

@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 
 from tcsim.aten import elementwise, evidence, normalisation, reductions
 from tcsim.aten import softmax as softmaxes
-from tcsim.torch import products
+from tcsim.torch import products, scaled
 from tcsim.torch.arrays import FORMATS, array, tensor
 from tcsim.torch.log import Run, Status
 
@@ -222,7 +222,7 @@ HANDLERS: dict[str, Handler] = {
     **{name: _one(name) for name in UNARY},
     "add": _sum_of(1), "sub": _sum_of(-1), "rsub": _rsub, "mul": _mul, "div": _div, "pow": _pow, "gelu": _gelu, "clamp": _clamp, "softplus": _softplus,
     "sum": _reduction("sum"), "mean": _reduction("mean"), "_softmax": _softmax, "_log_softmax": _softmax, "native_layer_norm": _layer_norm,
-    "mm": _mm, "bmm": _bmm, "addmm": _addmm, "linear": linear,
+    "mm": _mm, "bmm": _bmm, "addmm": _addmm, "linear": linear, "_scaled_mm": scaled.scaled_mm, "_scaled_mm_v2": scaled.scaled_mm_v2,
 }  # fmt: skip
 """Operations that compute, by the name of the aten operator; of those in place ("add_") the name is that without the stroke."""
 

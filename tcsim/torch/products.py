@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from tcsim.plans import Plan, plan, product
+from tcsim.torch import on_device
 from tcsim.torch.arrays import FORMATS, array, tensor
 from tcsim.torch.log import Run, Status
 
@@ -65,6 +66,9 @@ def multiplied(
     found = plan_of(run, op, a, b, bias is not None)
     if found is None or not found.modelled:
         return None
+    if a.is_cuda and found.format in ("f16", "bf16"):
+        with run.timed(op, status_of(found)):
+            return on_device.product(found, a, b, bias)
     given: dict[str, Any] = {} if bias is None else {"bias": array(bias.contiguous())}
     with run.timed(op, status_of(found)):
         return tensor(product(found, array(a), array(b), engine=run.engine, **given))

@@ -89,6 +89,25 @@ def test_narrow_forms_cut_the_wide_result(function: str, format: str) -> None:
     assert finite.sum() > 30_000
 
 
+@pytest.mark.parametrize(
+    "own",
+    [mufu.unit(), mufu.Unit(keeps_subnormals=True), mufu.Unit(rounded=True)],
+    ids=["as it is", "subnormals", "rounded"],
+)
+def test_powers_of_two_of_many(own: mufu.Unit) -> None:
+    stream = np.random.default_rng(5)
+    near = np.arange(-(1 << 16), 1 << 16) / 2**23
+    numbers = np.concatenate([stream.uniform(-130, 130, 300_000), near, near + 1, near - 126, np.arange(-600, 600) / 4])
+    codes = np.concatenate([
+        numbers.astype(np.float32).view(np.uint32), stream.integers(0, 1 << 32, 300_000, np.uint32),
+        np.array([0, 1, 0x7F800000, 0x7F800001, 0x7FFFFFFF, 0xC2FC0001, 0x42FFFFFF], np.uint32), np.array([0, 1, 0x7F800000, 0x7FC00000], np.uint32) | 0x80000000,
+    ])  # fmt: skip
+    assert len(codes) > mufu.MANY
+    few = [own.ex2(piece) for piece in np.array_split(codes, 1 + len(codes) // (mufu.MANY // 2))]
+    assert np.array_equal(own.ex2(codes), np.concatenate(few)) and len(np.unique(codes)) > 500_000
+    assert np.array_equal(own.ex2(codes.reshape(1, -1)), own.ex2(codes)[None])
+
+
 def test_high_words_follow_the_same_tables() -> None:
     """rcp and rsqrt of f64: the first twenty bits of the result are near the true ones."""
     x = np.linspace(1.0, 1e6, 10_001)
