@@ -289,7 +289,7 @@ class Unit:
         """The code of 2 ** f for every fraction f of 23 bits."""
         row, x = np.arange(64)[:, None], np.arange(1 << X_BITS)
         code: npt.NDArray[np.int32] = (
-            _packed(self._cut("ex2", Argument(row, x)), np.int64(0)).reshape(-1).view(np.int32)
+            _packed(self._cut("ex2", Argument(row, x)), np.zeros((), np.int64)).reshape(-1).view(np.int32)
         )
         return code
 

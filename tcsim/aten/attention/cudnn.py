@@ -20,11 +20,11 @@ LEAST_SPLITS = 4
 WARPS = 4  # more keys than that: of a block of 128, each of four warps takes 32
 
 
-def _scaled(call: Call, s: F32) -> tuple[F32, np.float32]:
-    """Scores and the factor of the exponent."""
+def _scaled(call: Call, s: F32, one: bool) -> tuple[F32, np.float32]:
+    """Scores and the factor of the exponent; one: of a call of one query."""
     if call.bias is not None:
         return fma(s, call.scale, call.bias), LOG2E
-    if call.q.shape[1] > 1:
+    if not one:
         return s, np.float32(call.scale * LOG2E)
     return s * call.scale, LOG2E
 
@@ -35,7 +35,7 @@ def attention(call: Call, groups: int) -> F32:
     tile = next((tile for most, tile in SHORT if call.keys <= most), WGMMA_TILE) if one else WGMMA_TILE
     result = np.empty(call.q.shape, np.float32)
     for at, piece in call.pieces(tile):
-        s, factor = _scaled(piece, scores(piece))
+        s, factor = _scaled(piece, scores(piece), one)
         s = piece.hidden(s)
         if one and call.keys > SHORT[-1][0]:
             result[at] = _by_warps(s, piece.v, factor, splits(call.keys, groups))

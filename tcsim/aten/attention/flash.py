@@ -54,7 +54,7 @@ def _part(s: F32, v: npt.NDArray, tile: int, factor: np.float32) -> tuple[F32, F
             total, addend = columns(p, tile), None
         else:
             rescale = ex2((before - shift) * factor)[..., None]
-            total, addend = columns(p, tile, total * rescale), outputs * rescale
+            total, addend = columns(p, tile, total, rescale), outputs * rescale
         outputs = product(p.astype(v.dtype), v[:, start : start + tile], addend)
     assert total is not None
     return outputs, largest, distant_first(total)

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.aten.formats import F32
+from tcsim.libdevice.operations import fma
 from tcsim.catalog import instruction
 from tcsim.model.instruction import Instruction
 from tcsim.multiplication import gemm
@@ -87,7 +88,7 @@ def scores(call: Call, k: int = 16) -> F32:
     return product(call.q, call.k.swapaxes(-1, -2), None, k)
 
 
-def columns(p: F32, width: int, start: F32 | None = None) -> F32:
+def columns(p: F32, width: int, start: F32 | None = None, rescale: F32 | None = None) -> F32:
     """The sums that the four threads of a quad have of their columns of a row (..., n), one after another; padded with zeros to `width`.
 
     Thread t of a quad holds columns 8 j + 2 t and 8 j + 2 t + 1.
@@ -98,7 +99,10 @@ def columns(p: F32, width: int, start: F32 | None = None) -> F32:
     total = np.zeros((*p.shape[:-1], QUAD), np.float32) if start is None else start
     for j in range(width // 8):
         for i in range(2):
-            total = total + own[..., j, :, i]
+            if i == j == 0 and rescale is not None:
+                total = fma(total, rescale, own[..., 0, :, 0])
+            else:
+                total = total + own[..., j, :, i]
     return total
 
 
