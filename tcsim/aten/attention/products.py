@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.aten.formats import F32
-from tcsim.libdevice.operations import fma
 from tcsim.catalog import instruction
+from tcsim.libdevice.operations import fma
 from tcsim.model.instruction import Instruction
 from tcsim.multiplication import gemm
 
