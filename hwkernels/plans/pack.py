@@ -17,6 +17,8 @@ from tcsim.plans.trees import Machine, Tree
 
 LEAVES = {"mm": 3000, "addmm": 1500, "scaled": 1500}
 """Of the tree of a call, at most."""
+UNIT = 8
+"""N and K below which no rule speaks."""
 ENOUGH = 1000
 """Shapes with which a tree is grown."""
 
@@ -57,7 +59,7 @@ def rule(answers: Sequence[Answer]) -> dict[str, Any] | None:
     if not short or any(x.decision is None or x.decision.split != 1 for x in short):
         return None
     words = f"no recorded product of its kind in whole rows of 16 bytes is cut at K up to {most}: {len(short)} of {len(short)}"
-    least = min(min(x.case.n, x.case.k) for x in short)
+    least = max(UNIT, min(min(x.case.n, x.case.k) for x in short))
     return {
         "most_k": most,
         "least": least,

@@ -23,7 +23,7 @@ from tcsim.plans.trees import Machine, Tree, unpacked
 VERSION = 2
 AXES = {"m": (0,), "n": (1,), "k": (2,), "mn": (0, 1), "mk": (0, 2)}
 """Which of m, n, k grow in a sweep."""
-_FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 1, "pb": 0}]
+_FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "dict_size": 1 << 20, "lc": 1, "pb": 0}]
 
 
 @dataclass(frozen=True)
