@@ -43,7 +43,7 @@ class Domain:
 
 
 _RECORDED = "recorded on an H200: every output equal"
-_BF16, _F16, _F32 = (frozenset({name}) for name in ("bfloat16", "float16", "float32"))
+_F32 = frozenset({"float32"})
 
 
 def _attention(status: Known, evidence: str, backend: str, dtypes: frozenset[str], **numbers: Range) -> Domain:
@@ -70,14 +70,65 @@ DOMAINS: tuple[Domain, ...] = (
         for op in ("softmax", "log_softmax", "layer_norm", "rms_norm")
     ),
     Domain("group_norm", "exact", _RECORDED, numbers={"length": (4, 16384)}),
+    *(
+        Domain(f"{op}_backward", "exact", _RECORDED, numbers={"length": (1, 131072)})
+        for op in ("softmax", "log_softmax")
+    ),
+    *(
+        Domain(f"{op}_backward", "exact", _RECORDED, numbers={"length": (3, 20000), "rows": (1, 70000)})
+        for op in ("layer_norm", "rms_norm")
+    ),
+    Domain("nll_loss", "exact", _RECORDED, numbers={"classes": (2, 50257), "samples": (1, 2048)}),
+    Domain(
+        "embedding_backward",
+        "exact",
+        _RECORDED,
+        numbers={"indices": (1, 3072)},
+        words={"by_frequency": frozenset({"False"})},
+    ),
+    Domain(
+        "embedding_backward",
+        "not modelled",
+        "additions in no fixed order: two runs differ",
+        _F32,
+        numbers={"indices": (3073, ANY)},
+        words={"by_frequency": frozenset({"False"})},
+    ),
+    Domain(
+        "embedding_backward",
+        "assumed",
+        "additions in no fixed order in float32, which rounding hides",
+        HALVES,
+        numbers={"indices": (3073, ANY)},
+    ),
+    Domain("attention_backward", "not modelled", "one query: kernels of another order", numbers={"queries": (1, 1)}),
+    Domain(
+        "attention_backward",
+        "exact",
+        _RECORDED,
+        HALVES,
+        {"queries": (2, 512), "keys": (2, 256), "size": (8, 256), "share": (1, 8)},
+        {"backend": frozenset({"cudnn"})},
+    ),
+    Domain(
+        "attention_backward",
+        "assumed",
+        "the parts of dq are added in no fixed order: two runs differ",
+        HALVES,
+        {"keys": (257, ANY)},
+        {"backend": frozenset({"cudnn"})},
+    ),
+    Domain("foreach_norm", "exact", _RECORDED, numbers={"length": (1, 5000001)}),
+    Domain("foreach_div", "exact", _RECORDED),
+    *(Domain(op, "exact", _RECORDED) for op in ("fused_adam", "fused_sgd")),
     Domain("cross_entropy", "exact", _RECORDED, numbers={"axes": (2, 2), "classes": (2, 50257), "samples": (1, 2048)}),
     Domain("cross_entropy", "not modelled", "more than two axes: atomic additions", numbers={"axes": (3, ANY)}),
     Domain(
         "attention",
         "not modelled",
-        "float32: products of three tf32 terms",
+        "float32: only the backends efficient and math take it",
         _F32,
-        words={"backend": frozenset({"cudnn", "efficient", "flash"})},
+        words={"backend": frozenset({"cudnn", "flash"})},
     ),
     Domain(
         "attention",
@@ -88,6 +139,7 @@ DOMAINS: tuple[Domain, ...] = (
     ),
     _attention("exact", _RECORDED, "math", HALVES, queries=(2, 1024), keys=(2, 1024), size=(8, 256)),
     _attention("exact", _RECORDED, "efficient", HALVES, queries=(1, 1024), keys=(1, 2000), size=(8, 256)),
+    _attention("exact", _RECORDED, "efficient", _F32, queries=(7, 250), keys=(7, 250), size=(64, 128)),
     _attention("exact", _RECORDED, "cudnn", HALVES, queries=(1, 1), keys=(2, 256), size=(8, 256)),
     _attention(
         "assumed",
@@ -97,10 +149,8 @@ DOMAINS: tuple[Domain, ...] = (
         queries=(1, 1),
         keys=(257, ANY),
     ),
-    _attention("exact", _RECORDED, "cudnn", _BF16, queries=(2, 1024), keys=(2, 2000), size=(8, 256)),
-    _attention("exact", _RECORDED, "cudnn", _F16, queries=(2, 1024), keys=(2, 256), size=(8, 256)),
-    _attention("assumed", "one recorded call differs in two outputs", "cudnn", _F16, queries=(2, ANY), keys=(257, ANY)),
-    _attention("assumed", "four recorded calls differ in one to twelve outputs", "flash", HALVES),
+    _attention("exact", _RECORDED, "cudnn", HALVES, queries=(2, 1024), keys=(2, 2000), size=(8, 256)),
+    _attention("exact", _RECORDED, "flash", HALVES, queries=(1, 1024), keys=(1, 4096), size=(36, 256)),
 )
 """The first row that holds a call counts."""
 

@@ -32,13 +32,17 @@ def _threads(samples: int) -> int:
     return int(np.clip(1 << max(0, round(log2(max(samples, 1) / 16))), 32, 1024))
 
 
-def _block_sum(losses: F32, weights: F32) -> tuple[F32, F32]:
-    """The sums of -loss * weight and of weights: thread t adds samples t, t + threads, ...; then the threads in halves."""
+def _block_sum(losses: F32, weights: F32, dtype: npt.DTypeLike) -> tuple[F32, F32]:
+    """The sums of -loss * weight, a product of the type, and of weights: thread t adds samples t, t + threads, ...; then the threads in halves."""
     threads = _threads(len(losses))
     total, weight = np.zeros(threads, np.float32), np.zeros(threads, np.float32)
     for start in range(0, len(losses), threads):
         x, w = losses[start : start + threads], weights[start : start + threads]
-        total[: len(x)] = fma(-x, w, total[: len(x)])
+        total[: len(x)] = (
+            fma(-x, w, total[: len(x)])
+            if dtype == np.float32
+            else total[: len(x)] - rounded(x * w, dtype).astype(np.float32)
+        )
         weight[: len(x)] += w
     return _joined(total), _joined(weight)
 
@@ -75,19 +79,11 @@ def cross_entropy(
             "cross_entropy with label smoothing and weights, or not reduced; modelled: label smoothing alone"
         )
     logarithms = log_softmax(x)
+    loss = nll_loss(logarithms, target, weight, reduction, ignore_index)[0]
+    if not label_smoothing:
+        return loss
     seen = target != ignore_index
-    index = np.where(seen, target, 0)
-    w = np.where(
-        seen, np.ones(len(x), np.float32) if weight is None else weight.astype(np.float32)[index], np.float32(0)
-    )
-    losses = np.take_along_axis(logarithms, index[:, None], 1)[:, 0].astype(np.float32)
-    if reduction == "none":
-        return rounded(np.where(seen, -losses * w, np.float32(0)), x.dtype)
     with np.errstate(all="ignore"):
-        total, weights = _block_sum(losses, w)
-        loss = rounded(total / weights if reduction == "mean" else total, x.dtype)
-        if not label_smoothing:
-            return loss
         smooth = added(np.where(seen, -added(logarithms, -1), x.dtype.type(0)))
         if reduction == "mean":
             smooth = rounded(smooth.astype(np.float32) / np.float32(seen.sum()), x.dtype)
@@ -96,3 +92,24 @@ def cross_entropy(
             for part, factor in ((loss, 1 - label_smoothing), (smooth, label_smoothing / x.shape[1]))
         )
         return rounded(np.add(*parts), x.dtype)
+
+
+def nll_loss(
+    logarithms: Array, target: Indices, weight: Array | None = None, reduction: str = "mean", ignore_index: int = -100
+) -> tuple[Array, Array]:
+    """-logarithms[target] by weight, and the sum of the weights, as torch's nll_loss_forward; arguments as `cross_entropy` takes them, both of the same dtype.
+
+    >>> [float(x) for x in nll_loss(np.float32([[-1, -2]] * 3), np.array([1, 1, 0]), reduction="sum")]
+    [5.0, 3.0]
+    """
+    seen = target != ignore_index
+    index = np.where(seen, target, 0)
+    ones = np.ones(len(target), np.float32)
+    w = np.where(seen, ones if weight is None else weight.astype(np.float32)[index], np.float32(0))
+    losses = np.take_along_axis(logarithms, index[:, None], 1)[:, 0].astype(np.float32)
+    dtype = logarithms.dtype
+    with np.errstate(all="ignore"):
+        if reduction == "none":
+            return rounded(np.where(seen, -losses * w, np.float32(0)), dtype), np.zeros((), dtype)
+        total, weights = _block_sum(losses, w, dtype)
+        return rounded(total / weights if reduction == "mean" else total, dtype), rounded(weights, dtype)

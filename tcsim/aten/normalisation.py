@@ -110,6 +110,22 @@ def layer_norm(
     >>> layer_norm(np.float32([[1, -1, 1, -1]]), eps=0.0).tolist()
     [[1.0, -1.0, 1.0, -1.0]]
     """
+    return layer_norm_statistics(x, axes, weight, bias, eps, misaligned)[0]
+
+
+def layer_norm_statistics(
+    x: Array,
+    axes: int = 1,
+    weight: Array | None = None,
+    bias: Array | None = None,
+    eps: float = 1e-5,
+    misaligned: tuple[int, ...] = (),
+) -> tuple[Array, F32, F32]:
+    """What `layer_norm` returns, and mean and 1 / sqrt(var + eps) of each row in float32, which its gradient needs.
+
+    >>> [s.tolist() for s in layer_norm_statistics(np.float32([[1, -1, 1, -1]]), eps=0.0)[1:]]
+    [[0.0], [1.0]]
+    """
     rows, n = _flat(x, axes)
     vectors = _vectors(n, (misaligned[:1] if x.flags.c_contiguous else ()) + misaligned[1:])
     with np.errstate(all="ignore"):
@@ -119,7 +135,7 @@ def layer_norm(
             mean, m2, _ = _by_warps(WELFORD, _by_threads(WELFORD, rows, MOMENT_THREADS, 1))
         rstd = rsqrt(np.divide(m2, np.float32(n)) + np.float32(eps))
         y = _affine(rows, mean[:, None], rstd[:, None], _parameter(weight), _parameter(bias), vectors)
-    return rounded(y, x.dtype).reshape(x.shape)
+    return rounded(y, x.dtype).reshape(x.shape), mean, rstd
 
 
 EPSILON = 2.0**-23  # where none is given, whatever the dtype: sums are float32
@@ -135,6 +151,17 @@ def rms_norm(
     >>> rms_norm(np.float32([[2, -2, 2, -2]]), eps=0.0).tolist()
     [[1.0, -1.0, 1.0, -1.0]]
     """
+    return rms_norm_statistics(x, axes, weight, eps, misaligned)[0]
+
+
+def rms_norm_statistics(
+    x: Array, axes: int = 1, weight: Array | None = None, eps: float | None = None, misaligned: tuple[int, ...] = ()
+) -> tuple[Array, F32]:
+    """What `rms_norm` returns, and 1 / sqrt(mean of squares + eps) of each row in float32, which its gradient needs.
+
+    >>> rms_norm_statistics(np.float32([[2, -2, 2, -2]]), eps=0.0)[1].tolist()
+    [0.5]
+    """
     rows, n = _flat(x, axes)
     vectors = _vectors(n, (misaligned[:1] if x.flags.c_contiguous else ()) + misaligned[1:])
     epsilon = np.float32(EPSILON if eps is None else eps)
@@ -145,10 +172,11 @@ def rms_norm(
         else:
             mean, m2, _ = _by_warps(WELFORD, _by_threads(WELFORD, rows, MOMENT_THREADS, 1))
             square = fma(mean, mean, m2 / np.float32(n))
-        scaled = rsqrt(square + epsilon)[:, None] * rows
+        rstd = rsqrt(square + epsilon)
+        scaled = rstd[:, None] * rows
         w = _parameter(weight)
         y = scaled if w is None else w * scaled
-    return rounded(y, x.dtype).reshape(x.shape)
+    return rounded(y, x.dtype).reshape(x.shape), rstd
 
 
 def group_norm(

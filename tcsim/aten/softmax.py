@@ -21,7 +21,7 @@ REGISTERS = 9  # elements of one thread that stay in registers
 SHARED_MEMORY = 48 * 1024
 
 
-def _added(x: F32, axis: int) -> F32:
+def added(x: F32, axis: int) -> F32:
     """The sum along an axis, one after another from zero."""
     total = np.zeros_like(np.take(x, 0, axis))
     for part in np.moveaxis(x, axis, 0):
@@ -36,14 +36,15 @@ def halves(x: F32) -> F32:
     return x[..., 0]
 
 
-def _padded(x: F32, width: int) -> F32:
+def padded(x: F32, width: int) -> F32:
+    """With zeros at the end of the last axis, up to a multiple of `width`."""
     return np.concatenate([x, np.zeros((*x.shape[:-1], -x.shape[-1] % width), np.float32)], axis=-1)
 
 
-def _warp_sum(e: F32) -> F32:
+def warp_sum(e: F32) -> F32:
     """Lane l adds l, l + 32, ...; then lanes 16, 8, 4, 2, 1 apart. Fewer lanes for rows of fewer than 32."""
     lanes = min(32, 1 << max(e.shape[-1] - 1, 0).bit_length())
-    return halves(_added(_padded(e, lanes).reshape(len(e), -1, lanes), 1))
+    return halves(added(padded(e, lanes).reshape(len(e), -1, lanes), 1))
 
 
 def _block_sum(threads: F32) -> F32:
@@ -53,33 +54,34 @@ def _block_sum(threads: F32) -> F32:
 
 def _strided_sum(e: F32) -> F32:
     """Thread t adds t, t + 1024, ..."""
-    return _block_sum(_added(_padded(e, THREADS).reshape(len(e), -1, THREADS), 1))
+    return _block_sum(added(padded(e, THREADS).reshape(len(e), -1, THREADS), 1))
 
 
-def _vector_sum(e: F32, vector: int, threads: F32 | None = None) -> F32:
-    """Thread t adds vectors t, t + 1024, ..., element by element, to what it has; elements beyond whole rounds one each."""
-    rounds = e.shape[1] // (vector * THREADS)
-    whole = rounds * vector * THREADS
+def vector_sum(e: F32, vector: int, threads: F32 | None = None) -> F32:
+    """Thread t of 1,024, or of as many as have something, adds vectors t, t + threads, ..., element by element, to what it has; elements beyond whole rounds one each."""
     total = np.zeros((len(e), THREADS), np.float32) if threads is None else threads
-    for r in np.moveaxis(e[:, :whole].reshape(len(e), rounds, THREADS, vector), 1, 0):
+    count = total.shape[1]
+    rounds = e.shape[1] // (vector * count)
+    whole = rounds * vector * count
+    for r in np.moveaxis(e[:, :whole].reshape(len(e), rounds, count, vector), 1, 0):
         for v in range(vector):
             total = total + r[:, :, v]
-    for r in np.moveaxis(_padded(e[:, whole:], THREADS).reshape(len(e), -1, THREADS), 1, 0):
+    for r in np.moveaxis(padded(e[:, whole:], count).reshape(len(e), -1, count), 1, 0):
         total = total + r
     return total
 
 
 def _shared_sum(e: F32, vector: int) -> F32:
-    """As `_vector_sum`, with the last round in vectors too."""
-    return _block_sum(_vector_sum(_padded(e, vector * THREADS), vector))
+    """As `vector_sum`, with the last round in vectors too."""
+    return _block_sum(vector_sum(padded(e, vector * THREADS), vector))
 
 
 def _shifted_sum(e: F32, vector: int, shift: int) -> F32:
-    """As `_vector_sum`, after threads from `shift` on took one element each so that the rest is aligned."""
+    """As `vector_sum`, after threads from `shift` on took one element each so that the rest is aligned."""
     if not shift:
-        return _block_sum(_vector_sum(e, vector))
+        return _block_sum(vector_sum(e, vector))
     first = np.concatenate([np.zeros((len(e), shift), np.float32), e[:, : THREADS - shift]], axis=1)
-    return _block_sum(_vector_sum(e[:, THREADS - shift :], vector, np.zeros_like(first) + first))
+    return _block_sum(vector_sum(e[:, THREADS - shift :], vector, np.zeros_like(first) + first))
 
 
 def _row_sum(e: F32, itemsize: int, misaligned: int, widens: bool) -> F32:
@@ -97,7 +99,7 @@ def _row_sum(e: F32, itemsize: int, misaligned: int, widens: bool) -> F32:
     return total
 
 
-def _column_sum(e: F32) -> F32:
+def column_sum(e: F32) -> F32:
     """The sums over the middle axis of (outer, n, inner): a thread a column, or some where columns are few and long."""
     outer, n, inner = e.shape
     threads, wide = 1, min(inner, THREADS)
@@ -106,7 +108,7 @@ def _column_sum(e: F32) -> F32:
             threads *= 2
         threads //= 2
     e = np.moveaxis(e, 1, 2)
-    return halves(_added(_padded(e, threads).reshape(outer, inner, -1, threads), 2))
+    return halves(added(padded(e, threads).reshape(outer, inner, -1, threads), 2))
 
 
 def _computed(x: Array, dim: int, finish: Callable[[F32, F32, F32], F32], out: str | None, misaligned: int) -> Array:
@@ -123,9 +125,9 @@ def _computed(x: Array, dim: int, finish: Callable[[F32, F32, F32], F32], out: s
         shifted = columns - columns.max(axis=1, keepdims=True)
         e = exp(shifted)
         if inner > 1:
-            total = _column_sum(e)
+            total = column_sum(e)
         elif n <= (LONGEST_WIDENED if widens else LONGEST_OF_A_WARP):
-            total = _warp_sum(e[:, :, 0])[:, None]
+            total = warp_sum(e[:, :, 0])[:, None]
         else:
             total = _row_sum(e[:, :, 0], x.itemsize, misaligned if x.flags.c_contiguous else 0, widens)[:, None]
         return finish(shifted, e, total[:, None]).astype(dtype).reshape(x.shape)

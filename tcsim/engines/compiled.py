@@ -24,6 +24,7 @@ from tcsim.numbers.formats import FORMATS, Format
 
 _COLUMNS = 32  # or fragments, from which a loop over them is worth while
 _SHARED = 1 << 19  # products of a thread's part, at least
+_PIECE = 1 << 20  # elements of B that are prepared at once
 _CHUNK = (
     1 << 22
 )  # products between two times that operands are fetched from registers and memory: their codes stay in the cache
@@ -62,7 +63,16 @@ class CompiledEngine(Engine):
         """As the contract says."""
         if _are_fragments(work, matrices):
             return _fragments_of_codes(work, matrices)
-        return _gemm(_loops(), work, program_of(work), matrices, np.asarray(order, np.int64))
+        program, places, (batch, rows, width) = program_of(work), np.asarray(order, np.int64), matrices.shape
+        piece = max(_PIECE // max(1, matrices.b.shape[1] * batch), rows // 8) // _COLUMNS * _COLUMNS or _COLUMNS
+        if width <= piece:
+            return _gemm(_loops(), work, program, matrices, places)
+        out = np.empty(matrices.c.shape, work.result.dtype)
+        for start in range(0, width, piece):
+            part = slice(start, start + piece)
+            own = {name: x if x is None else x[:, :, part] for name, x in matrices.of_columns().items()}
+            out[:, :, part] = _gemm(_loops(), work, program, matrices.part(**own), places)
+        return out
 
     def execute(self, work: Work, stored: Stored) -> Words:
         """As the contract says."""

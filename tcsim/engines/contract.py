@@ -83,6 +83,10 @@ class Matrices:
         """Products of all outputs."""
         return int(self.c.size * self.a.shape[2])
 
+    def of_columns(self) -> dict[str, Codes | None]:
+        """What has a column for each of D's."""
+        return {"b": self.b, "c": self.c, "scale_b": self.scale_b}
+
     def part(self, **arrays: Codes | None) -> Matrices:
         """The same with some arrays replaced."""
         return Matrices(**{field.name: arrays.get(field.name, getattr(self, field.name)) for field in fields(self)})

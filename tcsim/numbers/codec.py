@@ -55,7 +55,7 @@ def as_codes(x: Any, format: str | Format, what: str = "codes") -> npt.NDArray[A
         return array
     alias = FLOAT_DTYPES.get(dtype)
     if alias == target.name or (alias == "f32" and target.name == "tf32"):
-        return np.ascontiguousarray(array).view(target.dtype).reshape(array.shape)
+        return array.view(target.dtype)
     if target.name in SIGNED_DTYPES.get(dtype, ()):
         raw = np.ascontiguousarray(array).view(target.dtype).reshape(array.shape)
         return raw & target.dtype.type(target.code_mask)

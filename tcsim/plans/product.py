@@ -44,7 +44,7 @@ def product(
     total: Any = None
     for first, last in plan.chunks:
         chunk: Any = None
-        for start, stop in spans(first, last, plan.promotion):
+        for start, stop in _spans(first, last, plan.promotion):
             part = gemm(
                 a[..., start:stop],
                 b[..., start:stop, :],
@@ -76,7 +76,7 @@ def _operand(x: Any, format: Any, name: str) -> Array:
     return codes.view(np.float32) if format.name == "f32" else codes  # tf32: the instruction drops the low bits
 
 
-def spans(first: int, last: int, size: int) -> list[tuple[int, int]]:
+def _spans(first: int, last: int, size: int) -> list[tuple[int, int]]:
     """Pieces of a chunk whose sums are added in f32."""
     return [(start, min(start + size, last)) for start in range(first, last, size)] if size else [(first, last)]
 

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from tcsim.torch.emulation import emulate
-from tcsim.torch.log import Run
+from tcsim.torch.log import Run, first_difference
 from tcsim.torch.low_precision import Quantized, linear, quantized
 
-__all__ = ["Quantized", "Run", "emulate", "linear", "quantized"]
+__all__ = ["Quantized", "Run", "emulate", "first_difference", "linear", "quantized"]

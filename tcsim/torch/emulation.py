@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import blake2b
 from typing import Any
 
 import torch
 from torch.nn import functional
+from torch.optim import optimizer
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map_only
@@ -16,19 +18,25 @@ from tcsim.aten import evidence
 from tcsim.aten.attention.sdpa import backend_of, scaled_dot_product_attention
 from tcsim.core.errors import NotModelledError, OperandError
 from tcsim.plans.lookup import chip
+from tcsim.torch import autograd, training
 from tcsim.torch.arrays import FORMATS, array, tensor
 from tcsim.torch.log import Run
-from tcsim.torch.operations import HANDLERS, MOVES, floats, known, rms_norm, softmax
+from tcsim.torch.operations import DONE, MOVES, floats, known, rms_norm, softmax
+from tcsim.torch.operations import HANDLERS as FORWARD
+
+HANDLERS = {**FORWARD, **training.HANDLERS}
 
 
 @contextmanager
-def emulate(gpu: str, strict: bool = False, engine: str | None = None) -> Iterator[Run]:
-    """Compute torch's operations with the bits of a GPU, forward passes without gradients.
+def emulate(gpu: str, strict: bool = False, engine: str | None = None, steps: bool = False) -> Iterator[Run]:
+    """Compute torch's operations with the bits of a GPU: forward and backward passes, optimizers.
 
     Tensors lie on the CPU, or on any GPU since sm_80: products are computed there then by the engine "gpu", everything else by the host.
 
     gpu: a product ("H200", in any case) or an arch; of others than the H200 everything that computes is assumed. strict: raise NotModelledError where
-    an operation is not exact. engine: of products, as of `tcsim.gemm`. Raises PlanError for a GPU that does not exist, OperandError for tensors elsewhere.
+    an operation is not exact. engine: of products, as of `tcsim.gemm`. steps: keep a digest of every operation's result, for `first_difference`.
+
+    Raises PlanError for a GPU that does not exist, OperandError for tensors elsewhere.
 
     >>> with emulate("H200") as run, torch.inference_mode():
     ...     y = torch.nn.functional.silu(torch.tensor([1.0, 2.0], dtype=torch.bfloat16))
@@ -36,9 +44,20 @@ def emulate(gpu: str, strict: bool = False, engine: str | None = None) -> Iterat
     (tensor([0.7305, 1.7578], dtype=torch.bfloat16), 'silu', 'exact')
     """
     name, arch = chip(gpu)
-    run = Run(name, arch, strict, engine)
-    with _Operations(run), _Functions(run):
+    run = Run(name, arch, strict, engine, steps)
+    with _Operations(run), _Functions(run), _lists_by_default():
         yield run
+
+
+@contextmanager
+def _lists_by_default() -> Iterator[None]:
+    """Optimizers that are not told how to step take lists of tensors, as they do on a GPU and not on a CPU."""
+    devices = optimizer._get_foreach_kernels_supported_devices
+    optimizer._get_foreach_kernels_supported_devices = lambda: [*devices(), "cpu"]
+    try:
+        yield
+    finally:
+        optimizer._get_foreach_kernels_supported_devices = devices
 
 
 class _Operations(TorchDispatchMode):
@@ -68,7 +87,10 @@ class _Operations(TorchDispatchMode):
         if handler is not None and floats(args, given):
             options = {key: value for key, value in given.items() if value is not None}
             found = handler(self.run, plain, *args, **options) if "out" not in options else None
+            if found is DONE:
+                return None
             if found is not None:
+                _keep(self.run, plain, found)
                 return args[0].copy_(found) if in_place else _placed(found, device)
         result = func(*args, **given)
         if not floats(args, given) and not floats(result):
@@ -93,10 +115,11 @@ class _Functions(TorchFunctionMode):
         """One function: as a GPU does it, or passed on."""
         given = dict(kwargs or {})
         own = _FUNCTIONS.get(func)
-        if own is not None and not torch.is_grad_enabled():
+        if own is not None:
             with torch._C.DisableTorchFunctionSubclass(), _disable_current_modes():
                 found = own(self.run, *args, **given)
                 if found is not None:
+                    _keep(self.run, func.__name__, found)
                     return _placed(found, _device(func.__name__, args, given))
         with torch._C.DisableTorchFunctionSubclass():
             return func(*args, **given)
@@ -110,6 +133,13 @@ def _device(name: str, args: Any, given: Any) -> torch.device | None:
             f"{name} of tensors on {', '.join(sorted(map(str, places)))}; valid under emulate: CPU and CUDA tensors"
         )
     return next((place for place in places if place.type == "cuda"), None)
+
+
+def _keep(run: Run, op: str, found: Any) -> None:
+    """Add a step of a result."""
+    if run.steps is not None:
+        first = next(own for own in tree_leaves(found) if isinstance(own, torch.Tensor))
+        run.keep(op, tuple(first.shape), blake2b(array(first).tobytes(), digest_size=12).hexdigest())
 
 
 def _placed(found: Any, device: torch.device | None) -> Any:
@@ -126,6 +156,7 @@ def _attention(
         or query.ndim != 4
         or query.dtype not in (torch.float16, torch.bfloat16)
         or (attn_mask is not None and attn_mask.dtype not in (torch.bool, query.dtype))
+        or autograd.wanted(attn_mask)
     ):
         return None
     q, k, v = (array(own.contiguous()) for own in (query, key, value))
@@ -135,23 +166,29 @@ def _attention(
     status = known(run, evidence.evidence_of("attention", FORMATS[query.dtype], **properties).status)
     try:
         with run.timed("scaled_dot_product_attention", status):
-            return tensor(scaled_dot_product_attention(q, k, v, mask, is_causal, scale))
+            y = tensor(scaled_dot_product_attention(q, k, v, mask, is_causal, scale))
     except NotModelledError:
         run.note("scaled_dot_product_attention", "not modelled")
         return None
+    options = {"attn_mask": attn_mask, "is_causal": is_causal, "scale": scale, "enable_gqa": enable_gqa}
+    inputs = (query, key, value)
+    return autograd.recorded(y, autograd.attention(run, backend, inputs, options), *inputs)
 
 
 def _softmax(run: Run, input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Any:
     """softmax of float16 to float32, which a GPU does in one kernel."""
-    return (
-        softmax(run, "_softmax", input, dim, True)
-        if dim is not None and (input.dtype, dtype) == (torch.float16, torch.float32)
-        else None
-    )
+    if dim is None or (input.dtype, dtype) != (torch.float16, torch.float32):
+        return None
+    y = softmax(run, "_softmax", input, dim, True)
+    return autograd.recorded(y, autograd.softmax(run, y.detach(), dim, input.dtype), input)
 
 
 def _rms_norm(run: Run, input: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Any:
-    return rms_norm(run, "rms_norm", input, tuple(normalized_shape), weight, eps) if input.is_floating_point() else None
+    found = rms_norm(run, "rms_norm", input, tuple(normalized_shape), weight, eps)
+    if found is None:
+        return None
+    y, rstd = found
+    return autograd.recorded(y, autograd.rms_norm(run, input, weight, rstd), input, weight)
 
 
 _FUNCTIONS: dict[Any, Any] = {

@@ -9,7 +9,7 @@ from html import escape
 from time import perf_counter
 from typing import Any, Literal
 
-from tcsim.core.errors import NotModelledError
+from tcsim.core.errors import NotModelledError, OperandError
 
 Status = Literal["exact", "assumed", "not modelled"]
 MEANING: dict[Status, str] = {
@@ -30,11 +30,26 @@ class Entry:
     seconds: float = 0.0
 
 
-class Run:
-    """The operations of one emulation, `gpu` the product that was asked for, `arch` its own."""
+@dataclass(frozen=True)
+class Step:
+    """One operation that was computed, in its turn."""
 
-    def __init__(self, gpu: str, arch: str, strict: bool, engine: str | None) -> None:
+    op: str
+    shape: tuple[int, ...]  # of its result
+    digest: str  # of the bits
+    plan: str  # of a product the order of summation
+
+    def __str__(self) -> str:
+        return f"{self.op} {'x'.join(map(str, self.shape))}"
+
+
+class Run:
+    """The operations of one emulation, `gpu` the product that was asked for, `arch` its own; `steps` one by one, if they are to be kept."""
+
+    def __init__(self, gpu: str, arch: str, strict: bool, engine: str | None, steps: bool = False) -> None:
         self.gpu, self.arch, self.strict, self.engine = gpu, arch, strict, engine
+        self.steps: list[Step] | None = [] if steps else None
+        self.plan = ""  # of the product that was computed last
         self._entries: dict[tuple[str, Status], Entry] = {}
         self._inside = 0.0  # seconds of calls within the one that is timed
 
@@ -46,6 +61,12 @@ class Run:
 
     def _entry(self, op: str, status: Status) -> Entry:
         return self._entries.setdefault((op, status), Entry(op, status))
+
+    def keep(self, op: str, shape: tuple[int, ...], digest: str) -> None:
+        """Add a step, if steps are kept."""
+        if self.steps is not None:
+            self.steps.append(Step(op, shape, digest, self.plan))
+        self.plan = ""
 
     @contextmanager
     def timed(self, op: str, status: Status) -> Iterator[None]:
@@ -89,3 +110,24 @@ class Run:
         )
         head = "".join(f"<th>{own}</th>" for own in ("op", "calls", "seconds", "status"))
         return f"<table><caption>{escape(self.gpu)}</caption><tr>{head}</tr>{rows}</table>"
+
+
+def first_difference(one: Run, other: Run) -> str:
+    """The first operation of which two runs with steps=True have other bits: its inputs were equal, so it is the cause of all that follow.
+
+    Raises OperandError for runs without steps, or of other operations.
+    """
+    if one.steps is None or other.steps is None:
+        raise OperandError("first_difference of runs without steps; valid: runs of emulate(..., steps=True)")
+    for place, (own, its) in enumerate(zip(one.steps, other.steps, strict=False)):
+        if (own.op, own.shape) != (its.op, its.shape):
+            raise OperandError(
+                f"step {place} is {own} on {one.gpu} and {its} on {other.gpu}; valid: two runs of one model"
+            )
+        if own.digest != its.digest:
+            said = [f"step {place} of {len(one.steps)}: {own} has other bits on {one.gpu} and {other.gpu}"]
+            said += [f"  {step.plan}" for step in (own, its) if step.plan]
+            return "\n".join(said)
+    if len(one.steps) != len(other.steps):
+        raise OperandError(f"{len(one.steps)} steps and {len(other.steps)}; valid: two runs of one model")
+    return f"all {len(one.steps)} steps have the same bits on {one.gpu} and {other.gpu}"

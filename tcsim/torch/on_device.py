@@ -11,7 +11,7 @@ from tcsim.catalog import instruction as find_instruction
 from tcsim.engines import choice
 from tcsim.engines.contract import Work
 from tcsim.multiplication import machine_of
-from tcsim.plans.product import descriptor_of, spans
+from tcsim.plans.product import descriptor_of
 from tcsim.plans.record import Plan
 from tcsim.torch.arrays import DTYPES
 
@@ -27,7 +27,7 @@ def _chain(work: Work, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     depth = -(-a.shape[-1] // work.k) * work.k
     a, b = _padded(a, -1, depth), _padded(b, -2, depth)
     c = torch.zeros((), device=a.device).expand(*a.shape[:-1], b.shape[-1])
-    found = choice.find("gpu").on_device(work, a=a, b=b, c=c)
+    found = choice.started("gpu").on_device(work, a=a, b=b, c=c)
     return torch.as_tensor(found, device=a.device).view(torch.float32).reshape(c.shape)
 
 
@@ -40,10 +40,7 @@ def product(plan: Plan, a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | N
     flat_a, flat_b = (own.detach().reshape(-1, *own.shape[-2:]) for own in (a, b))
     total: Any = None
     for first, last in plan.chunks:
-        chunk: Any = None
-        for start, stop in spans(first, last, plan.promotion):
-            part = _chain(machine.work, flat_a[..., start:stop], flat_b[:, start:stop])
-            chunk = part if chunk is None else chunk + part
+        chunk = _chain(machine.work, flat_a[..., first:last], flat_b[:, first:last])
         total = chunk if total is None else total + chunk
     if bias is not None:
         total = total + bias.float()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -25,7 +25,7 @@ MOVES = frozenset((
     "index_put_", "index_select", "lift_fresh", "masked_fill", "masked_fill_", "masked_select", "narrow", "new_empty", "new_empty_strided", "new_full", "new_ones", "new_zeros", "ones",
     "ones_like", "permute", "repeat", "repeat_interleave", "reshape", "resolve_conj", "resolve_neg", "roll", "scalar_tensor", "select", "set_", "slice", "slice_scatter",
     "split", "split_with_sizes", "squeeze", "stack", "t", "transpose", "tril", "triu", "unbind", "unfold", "unsqueeze", "view", "where", "zero_", "zeros", "zeros_like",
-    "detach_", "abs", "neg", "eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "isfinite", "any", "all", "maximum", "minimum", "max", "min", "amax", "amin", "item", "_local_scalar_dense",
+    "detach_", "slice_backward", "select_backward", "abs", "neg", "eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "isfinite", "any", "all", "maximum", "minimum", "max", "min", "amax", "amin", "item", "_local_scalar_dense",
     "logical_and", "logical_or", "logical_not", "is_nonzero", "equal",
 ))  # fmt: skip
 """Operations that compute no value of their own: copies, choices, comparisons, signs. NaN keeps the bits that the host gives it."""
@@ -36,7 +36,9 @@ UNARY = frozenset((
 """Operations of one tensor without numbers."""
 TYPES = (torch.float32, torch.float16, torch.bfloat16)
 """What is computed with; other types are left to the host."""
-_NUMBER = int | float
+DONE = object()
+"""What a handler returns that has changed its arguments and has no result."""
+NUMBER = int | float
 
 
 def measured(run: Run) -> bool:
@@ -49,10 +51,18 @@ def known(run: Run, status: str) -> Status:
     return "exact" if status == "exact" and measured(run) else "assumed"
 
 
-def computed(run: Run, op: str, row: str, *operands: Any, like: torch.Tensor, **numbers: Any) -> torch.Tensor | None:
-    """An elementwise operation of tensors, which are widened to one type, as torch promotes them."""
-    own = elementwise.OPERATIONS[row]
-    dtype = torch.result_type(*operands) if len(operands) > 1 else like.dtype
+def computed(
+    run: Run,
+    op: str,
+    row: str,
+    *operands: Any,
+    like: torch.Tensor,
+    table: Mapping[str, elementwise.Operation] = elementwise.OPERATIONS,
+    **numbers: Any,
+) -> torch.Tensor | None:
+    """An elementwise operation of a table on tensors, which are widened to one type, as torch promotes them."""
+    own = table[row]
+    dtype = torch.result_type(*operands) if len(operands) == 2 else like.dtype
     if dtype not in TYPES:
         return None
     with run.timed(op, known(run, own.known)):
@@ -62,7 +72,7 @@ def computed(run: Run, op: str, row: str, *operands: Any, like: torch.Tensor, **
 
 def _sum_of(sign: float) -> Handler:
     def handler(run: Run, op: str, x: Any, other: Any, alpha: float = 1) -> Any:
-        if isinstance(other, _NUMBER):
+        if isinstance(other, NUMBER):
             return computed(run, op, "add_number", x, like=x, number=float(sign * alpha * other))
         return computed(run, op, "add", x, other, like=x, alpha=float(sign * alpha))
 
@@ -70,7 +80,7 @@ def _sum_of(sign: float) -> Handler:
 
 
 def _mul(run: Run, op: str, x: Any, other: Any) -> Any:
-    if isinstance(other, _NUMBER):
+    if isinstance(other, NUMBER):
         return computed(run, op, "mul_number", x, like=x, number=float(other))
     return computed(run, op, "mul", x, other, like=x)
 
@@ -78,20 +88,20 @@ def _mul(run: Run, op: str, x: Any, other: Any) -> Any:
 def _div(run: Run, op: str, x: Any, other: Any, rounding_mode: str | None = None) -> Any:
     if rounding_mode is not None:
         return None
-    if isinstance(other, _NUMBER):
+    if isinstance(other, NUMBER):
         return computed(run, op, "div_number", x, like=x, number=float(other))
     return computed(run, op, "div", x, other, like=x)
 
 
 def _rsub(run: Run, op: str, x: Any, other: Any, alpha: float = 1) -> Any:
-    if not isinstance(other, _NUMBER) or alpha != 1:
+    if not isinstance(other, NUMBER) or alpha != 1:
         return None
     return computed(run, op, "add_number", tensor(-array(x)), like=x, number=float(other))
 
 
 def _pow(run: Run, op: str, x: Any, exponent: Any) -> Any:
     return (
-        computed(run, op, "pow_number", x, like=x, exponent=float(exponent)) if isinstance(exponent, _NUMBER) else None
+        computed(run, op, "pow_number", x, like=x, exponent=float(exponent)) if isinstance(exponent, NUMBER) else None
     )
 
 
@@ -100,7 +110,7 @@ def _gelu(run: Run, op: str, x: Any, approximate: Any = "none") -> Any:
 
 
 def _clamp(run: Run, op: str, x: Any, min: Any = None, max: Any = None) -> Any:
-    if not all(own is None or isinstance(own, _NUMBER) for own in (min, max)):
+    if not all(own is None or isinstance(own, NUMBER) for own in (min, max)):
         return None
     return computed(run, op, "clamp", x, like=x, min=min, max=max)
 
@@ -116,11 +126,12 @@ def _one(name: str) -> Handler:
 # --- along axes
 
 
-def _name(x: torch.Tensor) -> str:
+def format_of(x: torch.Tensor) -> str:
+    """The format of its elements."""
     return FORMATS[x.dtype]
 
 
-def _misaligned(x: torch.Tensor) -> int:
+def misaligned(x: torch.Tensor) -> int:
     """Elements between the last 16-byte boundary of its storage and its first one: a GPU's allocations begin at such a boundary."""
     return x.storage_offset() % (16 // x.itemsize)
 
@@ -135,8 +146,8 @@ def _axes(x: torch.Tensor, dim: Any) -> tuple[int, ...]:
 def _over(name: str, op: str, run: Run, x: torch.Tensor, dim: Any, keepdim: bool, **given: Any) -> torch.Tensor:
     axes = _axes(x, dim)
     length = prod(x.shape[own] for own in axes)
-    with run.timed(op, known(run, evidence.evidence_of(name, _name(x), length=length).status)):
-        found = tensor(np.asarray(getattr(reductions, name)(array(x), axes, misaligned=_misaligned(x), **given)))
+    with run.timed(op, known(run, evidence.evidence_of(name, format_of(x), length=length).status)):
+        found = tensor(np.asarray(getattr(reductions, name)(array(x), axes, misaligned=misaligned(x), **given)))
         shape = (
             [1 if own in axes else size for own, size in enumerate(x.shape)]
             if keepdim
@@ -159,8 +170,8 @@ def softmax(run: Run, op: str, x: torch.Tensor, dim: int, widens: bool = False) 
     """softmax or log_softmax; widens: to float32, from float16."""
     function = softmaxes.log_softmax if "log" in op else softmaxes.softmax
     name = "log_softmax" if "log" in op else "softmax"
-    with run.timed(op, known(run, evidence.evidence_of(name, _name(x), length=x.shape[dim]).status)):
-        return tensor(function(array(x), dim, "f32" if widens else None, _misaligned(x)))
+    with run.timed(op, known(run, evidence.evidence_of(name, format_of(x), length=x.shape[dim]).status)):
+        return tensor(function(array(x), dim, "f32" if widens else None, misaligned(x)))
 
 
 def _softmax(run: Run, op: str, x: Any, dim: int, half_to_float: bool) -> Any:
@@ -171,27 +182,37 @@ def _layer_norm(run: Run, op: str, x: Any, shape: Sequence[int], weight: Any, bi
     given = [own for own in (weight, bias) if own is not None]
     if x.dtype not in TYPES or any(own.dtype != x.dtype for own in given):
         return None
-    with run.timed(op, known(run, evidence.evidence_of("layer_norm", _name(x), length=prod(shape)).status)):
+    with run.timed(op, known(run, evidence.evidence_of("layer_norm", format_of(x), length=prod(shape)).status)):
         scale, shift = (None if own is None else array(own) for own in (weight, bias))
-        misaligned = tuple(_misaligned(own) for own in (x, *given))
-        y = normalisation.layer_norm(array(x), len(shape), scale, shift, eps, misaligned)
+        offsets = tuple(misaligned(own) for own in (x, *given))
+        y, *statistics = normalisation.layer_norm_statistics(array(x), len(shape), scale, shift, eps, offsets)
         rest = x.shape[: x.ndim - len(shape)] + (1,) * len(shape)
-        nothing = torch.full(rest, float("nan"))  # mean and rstd, which only a backward pass reads
-        return tensor(y), nothing, nothing
+        return tensor(y), *(tensor(own).reshape(rest) for own in statistics)
 
 
 def rms_norm(
     run: Run, op: str, x: torch.Tensor, shape: Sequence[int], weight: torch.Tensor | None, eps: float | None
-) -> torch.Tensor | None:
-    """torch.nn.functional.rms_norm, in one kernel."""
+) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """torch.nn.functional.rms_norm, in one kernel, and 1 / sqrt(mean of squares + eps) of each row."""
     if x.dtype not in TYPES or (weight is not None and weight.dtype != x.dtype):
         return None
-    with run.timed(op, known(run, evidence.evidence_of("rms_norm", _name(x), length=prod(shape)).status)):
+    with run.timed(op, known(run, evidence.evidence_of("rms_norm", format_of(x), length=prod(shape)).status)):
         given = () if weight is None else (weight,)
-        misaligned = tuple(_misaligned(own) for own in (x, *given))
-        return tensor(
-            normalisation.rms_norm(array(x), len(shape), None if weight is None else array(weight), eps, misaligned)
-        )
+        offsets = tuple(misaligned(own) for own in (x, *given))
+        scale = None if weight is None else array(weight)
+        y, rstd = normalisation.rms_norm_statistics(array(x), len(shape), scale, eps, offsets)
+        return tensor(y), tensor(rstd)
+
+
+def _norm(run: Run, op: str, x: Any, ord: Any = 2, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
+    if x.dtype not in TYPES or ord not in (1, 2) or dtype not in (None, x.dtype):
+        return None
+    axes = _axes(x, dim)
+    length = prod(x.shape[own] for own in axes)
+    row = evidence.evidence_of("norm", format_of(x), length=length, order=int(ord))
+    with run.timed(op, known(run, row.status)):
+        found = tensor(np.asarray(reductions.norm(array(x), ord, axes, misaligned(x))))
+        return found.reshape([1 if d in axes else n for d, n in enumerate(x.shape)]) if keepdim else found
 
 
 # --- products
@@ -221,7 +242,7 @@ def linear(run: Run, op: str, x: Any, weight: Any, bias: Any = None) -> Any:
 HANDLERS: dict[str, Handler] = {
     **{name: _one(name) for name in UNARY},
     "add": _sum_of(1), "sub": _sum_of(-1), "rsub": _rsub, "mul": _mul, "div": _div, "pow": _pow, "gelu": _gelu, "clamp": _clamp, "softplus": _softplus,
-    "sum": _reduction("sum"), "mean": _reduction("mean"), "_softmax": _softmax, "_log_softmax": _softmax, "native_layer_norm": _layer_norm,
+    "sum": _reduction("sum"), "mean": _reduction("mean"), "_softmax": _softmax, "_log_softmax": _softmax, "native_layer_norm": _layer_norm, "linalg_vector_norm": _norm,
     "mm": _mm, "bmm": _bmm, "addmm": _addmm, "linear": linear, "_scaled_mm": scaled.scaled_mm, "_scaled_mm_v2": scaled.scaled_mm_v2,
 }  # fmt: skip
 """Operations that compute, by the name of the aten operator; of those in place ("add_") the name is that without the stroke."""

@@ -98,6 +98,7 @@ NEEDED = {
     "conformance.explain.on_cublaslt": "torch",
     "tcsim.torch": "torch",
     "hwkernels.aten.models": "transformers",
+    "hwkernels.aten.training": "transformers",
     "hwkernels.plans.calls": "torch",
     "hwkernels.plans.chain": "torch",
     "hwkernels.plans.compare": "torch",

@@ -29,6 +29,7 @@ def numbers(dtype: torch.dtype, rows: int = 200, k: int = 256) -> torch.Tensor:
     x = torch.randn(rows, k, generator=stream) * torch.exp2(torch.randint(-20, 21, (rows, 1), generator=stream).float())
     x[3], x[5, :40] = 0, 0
     x[7, 9], x[9, k // 2], x[11] = 448.0, 448.0 * 2**-9, x[11] * 2.0**-100
+    x[12 % rows, :64] = 2.0**-125
     return x.to(dtype)
 
 
@@ -117,6 +118,30 @@ def test_fp8_follows_the_plan(recipe: str, m: int) -> None:
         scale_a, scale_b = scale_a[0, 0], scale_b[0, 0]
     d = tcsim.plans.product(plan, left.codes.numpy(), right.codes.numpy().T, scale_a=scale_a, scale_b=scale_b)
     assert np.array_equal(tcsim.torch.linear(x, weight, recipe, "h200").numpy(), d)
+
+
+def test_a_bias_is_added_before_the_one_rounding() -> None:
+    x, weight = numbers(torch.bfloat16, 13, 64).clamp(-8, 8), numbers(torch.bfloat16, 24, 64).clamp(-8, 8)
+    bias = torch.randn(24, generator=torch.Generator().manual_seed(1)).bfloat16()
+    with tcsim.torch.emulate("b200"):
+        left, right = (tcsim.torch.quantized(own, "mxfp8") for own in (x, weight))
+        sums = torch._scaled_mm(
+            left.operand(), right.operand().t(), left.scale(), right.scale(), out_dtype=torch.float32
+        )
+    y = tcsim.torch.linear(x, weight, "mxfp8", bias=bias)
+    assert torch.equal(y, (sums + bias.float()).bfloat16()) and not torch.equal(y, sums.bfloat16() + bias)
+
+
+def test_a_bias_of_fp8_is_assumed() -> None:
+    left, right = (
+        tcsim.torch.quantized(torch.ones(rows, 4096, dtype=torch.bfloat16), "fp8", "h200") for rows in (16, 4096)
+    )
+    for bias, status in ((None, "exact"), (torch.ones(4096, dtype=torch.bfloat16), "assumed")):
+        with tcsim.torch.emulate("H200") as run:
+            y = torch._scaled_mm(
+                left.operand(), right.operand().t(), left.scale(), right.scale(), bias=bias, out_dtype=torch.bfloat16, use_fast_accum=True
+            )  # fmt: skip
+        assert y.shape == (16, 4096) and run.ops()[0]["status"] == status
 
 
 def test_what_is_refused() -> None:

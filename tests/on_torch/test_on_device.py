@@ -39,7 +39,7 @@ class Stand:
 def test_the_bits_of_a_plan(
     monkeypatch: pytest.MonkeyPatch, format: str, k: int, bias: bool, batch: tuple[int, ...]
 ) -> None:
-    monkeypatch.setattr(choice, "find", lambda name, find=choice.find: Stand() if name == "gpu" else find(name))
+    monkeypatch.setattr(choice, "started", lambda name: {"gpu": Stand()}[name])
     plan: Plan = tcsim.plan("linear", m=16, n=24, k=k, format=format, gpu="h200", bias=bias)
     stream = torch.Generator().manual_seed(k)
     a, b = (

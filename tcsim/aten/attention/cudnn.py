@@ -6,6 +6,7 @@ With one query and more than 256 keys two runs of cuDNN differ now and then in t
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from tcsim.aten.attention.products import LOG2E, QUAD, Array, Call, columns, finite, neighbours_first, product, scores
 from tcsim.aten.blocks import MULTIPROCESSORS
@@ -13,6 +14,8 @@ from tcsim.aten.formats import F32
 from tcsim.libdevice.operations import ex2, fma, rcp
 
 WGMMA_TILE = 128
+HIDDEN = -65504.0
+"""What torch adds, rounded to the type, to the scores that a bool mask hides: a row that is hidden as a whole is computed as if it were seen."""
 SHORT = ((32, 32), (256, 64))
 """One query: up to this many keys, blocks of so many."""
 LONGEST_UNSPLIT = 512
@@ -20,7 +23,16 @@ LEAST_SPLITS = 4
 WARPS = 4  # more keys than that: of a block of 128, each of four warps takes 32
 
 
-def _scaled(call: Call, s: F32, one: bool) -> tuple[F32, np.float32]:
+def hidden(dtype: npt.DTypeLike) -> np.float32:
+    """HIDDEN in a type.
+
+    >>> float(hidden(np.float16))
+    -65504.0
+    """
+    return np.float32(np.asarray(HIDDEN, dtype))
+
+
+def scaled(call: Call, s: F32, one: bool) -> tuple[F32, np.float32]:
     """Scores and the factor of the exponent; one: of a call of one query."""
     if call.bias is not None:
         return fma(s, call.scale, call.bias), LOG2E
@@ -35,16 +47,17 @@ def attention(call: Call, groups: int) -> F32:
     tile = next((tile for most, tile in SHORT if call.keys <= most), WGMMA_TILE) if one else WGMMA_TILE
     result = np.empty(call.q.shape, np.float32)
     for at, piece in call.pieces(tile):
-        s, factor = _scaled(piece, scores(piece), one)
+        s, factor = scaled(piece, scores(piece), one)
         s = piece.hidden(s)
         if one and call.keys > SHORT[-1][0]:
             result[at] = _by_warps(s, piece.v, factor, splits(call.keys, groups))
         else:
-            result[at] = _by_blocks(s, piece.v, factor, tile)
+            result[at] = by_blocks(s, piece.v, factor, tile)[0]
     return result
 
 
-def _by_blocks(s: F32, v: Array, factor: np.float32, tile: int) -> F32:
+def by_blocks(s: F32, v: Array, factor: np.float32, tile: int = WGMMA_TILE) -> tuple[F32, F32, F32]:
+    """Outputs, largest scores, and sums of exponentials of rows of scores; factor: of the exponent."""
     largest = np.full(s.shape[:-1], -np.inf, np.float32)
     total = np.zeros((*s.shape[:-1], QUAD), np.float32)
     outputs: F32 | None = None
@@ -57,7 +70,8 @@ def _by_blocks(s: F32, v: Array, factor: np.float32, tile: int) -> F32:
         total = fma(total, rescale, columns(p, tile))
         outputs = product(p.astype(v.dtype), v[:, start : start + tile], None if outputs is None else outputs * rescale)
     assert outputs is not None
-    return outputs * rcp(neighbours_first(total))[..., None]
+    sums = neighbours_first(total)
+    return outputs * rcp(sums)[..., None], largest, sums
 
 
 def splits(keys: int, blocks: int) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.aten.attention import split
 from tcsim.aten.formats import F32
 from tcsim.catalog import instruction
 from tcsim.libdevice.operations import fma
@@ -20,6 +21,7 @@ Array = npt.NDArray[Any]
 
 LOG2E = np.float32(1.4426950408889634)
 QUAD = 4
+_HIDDEN = np.float32(-np.inf)
 LARGEST = 1 << 23  # scores computed at once
 ROWS = 128  # of a causal call, at once: whole tiles of keys end where theirs do, in every kernel
 
@@ -65,6 +67,12 @@ class Call:
                 )
 
 
+def added(mask: Array, shape: tuple[int, int, int, int], hidden: np.float32 = _HIDDEN) -> F32:
+    """What a mask, bool or of numbers, adds to the scores (batch, heads, M, N): (batch * heads, M, N); hidden: to a key that a bool mask hides."""
+    numbers = np.where(mask, np.float32(0), hidden) if mask.dtype == np.bool_ else mask.astype(np.float32)
+    return np.broadcast_to(numbers, shape).reshape(-1, *shape[2:])
+
+
 @cache
 def _instruction(dtype: str, k: int) -> Instruction:
     name = {"bfloat16": "bf16", "float16": "f16"}[dtype]
@@ -72,7 +80,9 @@ def _instruction(dtype: str, k: int) -> Instruction:
 
 
 def product(a: Array, b: Array, c: F32 | None = None, k: int = 16) -> F32:
-    """c + a b on tensor cores, steps of k ascending: a (heads, M, K), b (heads, K, N) of bfloat16 or float16. wgmma's steps of 16 are those of mma."""
+    """c + a b on tensor cores, steps of k ascending: a (heads, M, K), b (heads, K, N) of one dtype. wgmma's steps of 16 are those of mma; float32 is split."""
+    if a.dtype == np.float32:
+        return split.product(a, b, c)
     left, right = (np.ascontiguousarray(x).view(np.uint16) for x in (a, b))
     d = gemm(
         left,

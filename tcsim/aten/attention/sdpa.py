@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.aten.attention import composite, cudnn, efficient, flash
-from tcsim.aten.attention.products import Call
+from tcsim.aten.attention.products import Call, added
 from tcsim.aten.formats import rounded
 from tcsim.core.errors import NotModelledError
 
@@ -40,7 +40,7 @@ def scaled_dot_product_attention(
 ) -> Array:
     """softmax(q k^T * scale + mask) v, as torch.nn.functional.scaled_dot_product_attention without dropout.
 
-    q: (batch, heads, M, D), bfloat16 or float16; k, v: (batch, groups, N, D) of the same dtype, heads a multiple of groups (torch's enable_gqa);
+    q: (batch, heads, M, D), bfloat16, float16 or float32; k, v: (batch, groups, N, D) of the same dtype, heads a multiple of groups (torch's enable_gqa);
     mask: bool (True: seen) or of q's dtype, broadcast to (batch, heads, M, N); causal: key j is seen by query i if j <= i; scale: None for
     1 / sqrt(D); backend: "default", "cudnn", "flash", "efficient", "math". The result is (batch, heads, M, D) of q's dtype.
 
@@ -56,17 +56,11 @@ def scaled_dot_product_attention(
     double = 1 / sqrt(size) if scale is None else scale
     share = heads // groups
     flat = [np.repeat(x, share if x is not q else 1, axis=1).reshape(batch * heads, -1, size) for x in (q, k, v)]
-    bias = None
-    if mask is not None:
-        added = (
-            np.where(mask, np.float32(0), np.float32(-np.inf)) if mask.dtype == np.bool_ else mask.astype(np.float32)
-        )
-        bias = np.broadcast_to(added, (batch, heads, m, n)).reshape(batch * heads, m, n)
+    hidden = cudnn.hidden(q.dtype) if name == "cudnn" else np.float32(-np.inf)
+    bias = None if mask is None else added(mask, (batch, heads, m, n), hidden)
     call = Call(flat[0], flat[1], flat[2], np.float32(double), bias, np.arange(m) if causal else None)
-    if q.dtype == np.float32 and name != "math":
-        raise NotModelledError(
-            "float32 attention by the backend efficient: products of three tf32 terms; modelled: bfloat16, float16"
-        )
+    if q.dtype == np.float32 and name not in ("math", "efficient"):
+        raise NotModelledError(f"float32 attention by the backend {name}; modelled: efficient, math")
     with np.errstate(all="ignore"):
         if name == "cudnn":
             y = cudnn.attention(call, batch * groups)

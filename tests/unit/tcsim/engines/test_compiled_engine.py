@@ -11,6 +11,7 @@ import tcsim
 from conformance.engines.agreement import compare
 from conformance.engines.operands import CLASSES
 from tcsim.descriptors.instruction import InstructionDescriptor
+from tcsim.engines import compiled
 from tcsim.engines.compiled import ENGINE
 from tcsim.engines.contract import Matrices, Work
 from tcsim.engines.kernels import REACH
@@ -181,6 +182,21 @@ def test_gemm_of_odd_sizes_in_any_order_with_one_thread_and_with_three(monkeypat
         monkeypatch.setenv("TCSIM_THREADS", threads)
         assert (tcsim.gemm(a, b, c, **given, engine=ENGINE) == want).all()
     assert tcsim.gemm(a[:, :0], b, **given, engine=ENGINE).shape == (3, 0, 141)
+
+
+@pytest.mark.parametrize("mnemonic", [INSTRUCTIONS[4], INSTRUCTIONS[9], INSTRUCTIONS[11], INSTRUCTIONS[12]])
+def test_b_in_pieces_gives_the_same_bits(monkeypatch: pytest.MonkeyPatch, mnemonic: tuple[str, str]) -> None:
+    work = tcsim.instruction(mnemonic[0], arch=mnemonic[1]).work
+    counted: list[int] = []
+
+    def gemm(loops: Any, own: Work, program: Any, given: Matrices, places: Any, run: Any = compiled._gemm) -> Any:
+        counted.append(given.shape[2])
+        return run(loops, own, program, given, places)
+
+    monkeypatch.setattr(compiled, "_gemm", gemm)
+    monkeypatch.setattr(compiled, "_PIECE", 1)
+    assert agree(work, seed=7)
+    assert set(counted) == {32, 8}  # of 136 columns, and of 72
 
 
 def test_what_is_not_compiled_is_refused_by_name() -> None:
