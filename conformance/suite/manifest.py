@@ -1,6 +1,6 @@
 """What recordings must be there: files, classes and seeds, locked by hash, so that a removed one is found by the replay.
 
-`SHA256SUMS` in the folder of recordings locks each arch's `manifest.json` and the files beside the archs' folders; a manifest locks every
+`SHA256SUMS` in the folder of recordings locks each arch's `manifest.json.xz` and the files beside the archs' folders; a manifest locks every
 recording of its arch, and lists its cases. `python -m conformance.suite.manifest` writes both anew after a change that is meant.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import lzma
 import os
 import sys
 from collections import defaultdict
@@ -21,7 +22,7 @@ from conformance.suite import packs, recordings
 from conformance.suite.recordings import ROOT, RecordingError
 
 SUMS = "SHA256SUMS"
-NAME = "manifest.json"
+NAME = "manifest.json.xz"
 BESIDE = (
     "published/dot_products.npz", "../stimuli/generators.zip", "sm_90/mbarrier-limits.json", "sm_90/mbarrier-held.json",
     "sm_90/mbarrier-shortfall.json",
@@ -101,6 +102,15 @@ def parse(text: str, path: Path) -> Manifest:
         raise RecordingError(f"corrupt manifest {path}: {error!r}; restore the committed file") from error
 
 
+def read(path: Path) -> Manifest:
+    """The manifest of a file. Raises RecordingError if it is something else."""
+    try:
+        text = lzma.decompress(path.read_bytes()).decode()
+    except (lzma.LZMAError, UnicodeDecodeError) as error:
+        raise RecordingError(f"corrupt manifest {path}: {error!r}; restore the committed file") from error
+    return parse(text, path)
+
+
 def survey(root: Path, arch: str, known: Manifest | None = None) -> Manifest:
     """What is there now. Of a file that `known` has with the same hash, the cases are taken from there."""
     hashes = {name: sha256(path) for name, path in _recorded(root, arch).items()}
@@ -130,7 +140,7 @@ def complaints(root: Path, arch: str) -> list[str]:
         return found + ([f"{listed} is not locked by {SUMS}; {RENEW}"] if any(_recorded(root, arch)) else [])
     if any(line.startswith(listed) for line in found):
         return found
-    return found + differences(parse((root / listed).read_text(), root / listed), root, arch)
+    return found + differences(read(root / listed), root, arch)
 
 
 def differences(manifest: Manifest, root: Path, arch: str) -> list[str]:
@@ -165,7 +175,7 @@ def renew(root: Path, arch: str, removed: bool = False) -> list[str]:
     Raises RecordingError if files or cases would be dropped and `removed` does not allow it.
     """
     path = root / arch / NAME
-    known = parse(path.read_text(), path) if path.exists() else None
+    known = read(path) if path.exists() else None
     now = survey(root, arch, known)
     there = now.all
     lost = {name: cases - there.get(name, set()) for name, cases in known.all.items()} if known else {}
@@ -179,16 +189,16 @@ def renew(root: Path, arch: str, removed: bool = False) -> list[str]:
     new = [name for name in now.hashes if name not in before]
     changed = [name for name in now.hashes if name in before and now.hashes[name] != before[name]]
     lines.append(f"{arch}: {len(now.hashes)} files, {len(new)} new, {len(changed)} changed; {len(there)} recordings")
-    _write(path, now.text(arch))
+    _write(path, lzma.compress(now.text(arch).encode(), preset=9))
     names = sorted({path.parent.name for path in root.glob(f"*/{NAME}")})
     locked = [f"{name}/{NAME}" for name in names] + [name for name in BESIDE if (root / name).exists()]
-    _write(root / SUMS, "".join(f"{sha256(root / name)}  {name}\n" for name in locked))
+    _write(root / SUMS, "".join(f"{sha256(root / name)}  {name}\n" for name in locked).encode())
     return lines
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, data: bytes) -> None:
     temporary = path.with_suffix(".partial")
-    temporary.write_text(text)
+    temporary.write_bytes(data)
     os.replace(temporary, path)
 
 

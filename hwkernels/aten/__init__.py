@@ -1,1 +1,1 @@
-"""Recordings of PyTorch's reductions and attention on a GPU: a fixed list of cases, their inputs by formula, their outputs by torch."""
+"""Recordings of PyTorch's reductions, attention, gradients, optimizers and models on a GPU: fixed lists of cases, their inputs by formula, their outputs by torch."""

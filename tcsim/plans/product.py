@@ -13,6 +13,7 @@ from tcsim.descriptors.instruction import InstructionDescriptor
 from tcsim.multiplication import gemm
 from tcsim.numbers.codec import as_codes
 from tcsim.numbers.formats import FORMATS
+from tcsim.plans.orders import Order, total
 from tcsim.plans.record import Plan
 
 Array = npt.NDArray[Any]
@@ -26,22 +27,27 @@ def product(
 
     bias: (N,), added to the f32 sum before its one rounding. scale_a, scale_b of FP8: numbers, or (M, 1) and (1, N) of scaled_mm_rowwise.
 
-    Raises NotModelledError for a plan without an instruction, OperandError for shapes that are not the plan's.
+    Raises NotModelledError for a plan without an instruction or an order, OperandError for shapes that are not the plan's.
 
     >>> plan = tcsim.plan("linear", m=8, n=16, k=64, format="f16", gpu="h200")
     >>> tcsim.plans.product(plan, np.ones((8, 64), np.float16), np.ones((64, 16), np.float16))[0, 0]
     np.float16(64.0)
     """
-    if plan.instruction is None:
-        raise NotModelledError(f"{plan}; valid: plans with an instruction")
+    if not plan.modelled:
+        raise NotModelledError(f"{plan}; valid: plans with an instruction or an order")
     format = FORMATS["f32" if plan.format == "tf32" else plan.format]
     a, b = _operand(a, format, "a"), _operand(b, format, "b")
     if a.shape[-2:] != (plan.m, plan.k) or b.shape[-2:] != (plan.k, plan.n):
         raise OperandError(
             f"product: a is {a.shape} and b {b.shape}; valid for this plan: (..., {plan.m}, {plan.k}) and (..., {plan.k}, {plan.n})"
         )
+    if (scale_a is not None or scale_b is not None) and not plan.kind.call.startswith("scaled"):
+        raise OperandError(f"product: scales for {plan.op}; valid: scaled_mm and scaled_mm_rowwise")
+    if plan.order is not None:
+        return _ordered(plan, plan.order, a, b, bias, engine)
+    assert plan.instruction is not None
     idesc = descriptor_of(plan)
-    total: Any = None
+    summed: Any = None
     for first, last in plan.chunks:
         chunk: Any = None
         for start, stop in _spans(first, last, plan.promotion):
@@ -55,10 +61,30 @@ def product(
             )
             part = part.view(np.int32 if plan.format == "s8" else np.float32)
             chunk = part if chunk is None else chunk + part
-        total = chunk if total is None else total + chunk
+        summed = chunk if summed is None else summed + chunk
     if plan.format == "s8":
-        return total
-    return _epilogue(plan, total, bias, scale_a, scale_b)
+        return summed
+    return _epilogue(plan, summed, bias, scale_a, scale_b)
+
+
+def _ordered(plan: Plan, order: Order, a: Array, b: Array, bias: Any, engine: Any) -> Array:
+    """The product of a kernel with an order of its own."""
+    if not order.instruction:
+        a, b = (x.view(TYPES[plan.format]).astype(np.float32) if plan.format in ("f16", "bf16") else x for x in (a, b))
+    added = _bias(plan, bias)
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        return total(order, a, b, TYPES[plan.out], added, plan.arch, engine).astype(TYPES[plan.out])
+
+
+def _bias(plan: Plan, bias: Any) -> npt.NDArray[np.float32] | None:
+    if (bias is not None) != plan.bias:
+        raise OperandError(f"product: the plan has bias={plan.bias}; valid: the bias (N,) exactly then")
+    if bias is None:
+        return None
+    found: npt.NDArray[np.float32] = (
+        as_codes(bias, FORMATS[plan.out], "product: bias").view(TYPES[plan.out]).astype(np.float32)
+    )
+    return found
 
 
 def descriptor_of(plan: Plan) -> InstructionDescriptor | None:
@@ -81,19 +107,15 @@ def _spans(first: int, last: int, size: int) -> list[tuple[int, int]]:
     return [(start, min(start + size, last)) for start in range(first, last, size)] if size else [(first, last)]
 
 
-def _epilogue(plan: Plan, total: Array, bias: Any, scale_a: Any, scale_b: Any) -> Array:
+def _epilogue(plan: Plan, result: Array, bias: Any, scale_a: Any, scale_b: Any) -> Array:
     """Scales and bias in f32, then one rounding."""
-    if (scale_a is not None or scale_b is not None) and not plan.kind.call.startswith("scaled"):
-        raise OperandError(f"product: scales for {plan.op}; valid: scaled_mm and scaled_mm_rowwise")
-    if (bias is not None) != plan.bias:
-        raise OperandError(f"product: the plan has bias={plan.bias}; valid: the bias (N,) exactly then")
+    added = _bias(plan, bias)
     left, right = (np.float32(1) if x is None else np.asarray(x, np.float32) for x in (scale_a, scale_b))
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         if plan.kind.call == "scaled":
-            total = total * (left * right)
+            result = result * (left * right)
         elif plan.kind.call == "scaled_row":
-            total = (total * right) * left
-        if bias is not None:
-            codes = as_codes(bias, FORMATS[plan.out], "product: bias")
-            total = total + codes.view(TYPES[plan.out]).astype(np.float32)
-        return np.asarray(total, np.float32).astype(TYPES[plan.out])
+            result = (result * right) * left
+        if added is not None:
+            result = result + added
+        return np.asarray(result, np.float32).astype(TYPES[plan.out])

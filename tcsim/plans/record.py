@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from tcsim.core.errors import TcsimError, listing
+from tcsim.plans.orders import Order
 from tcsim.plans.packed import Table, read
 
 RECORDED = {"h200": "h200.plans"}
@@ -91,13 +92,14 @@ class Plan:
     bias: bool
     gpu: str
     arch: str
-    instruction: str | None  # None: the kernel's order of summation is not modelled
+    instruction: str | None  # None: `order` says it, or the kernel's order of summation is not modelled
     split: int
     chunk: int
     promotion: int  # elements of k after which a chain's sum is added to an f32 accumulator; 0: never
     source: str  # "table", "rule" or "assumed"
     kernel: str  # the family of the kernel; empty where it is assumed
     reason: str
+    order: Order | None = None  # of kernels whose sum is not chunks of one instruction's chain
 
     @property
     def format(self) -> str:
@@ -112,7 +114,7 @@ class Plan:
     @property
     def modelled(self) -> bool:
         """Whether `product` can compute it."""
-        return self.instruction is not None
+        return self.instruction is not None or self.order is not None
 
     @property
     def chunks(self) -> tuple[tuple[int, int], ...]:
@@ -124,6 +126,8 @@ class Plan:
         title = f"{self.op} {shape}, {self.format} to {self.out}, on {self.gpu}"
         if not self.modelled:
             return f"{title}: not modelled ({self.reason})"
+        if self.order is not None:
+            return f"{title}: {self.order} ({self.source})"
         order = (
             "one chain" if self.split == 1 else f"{self.split} chunks of {self.chunk}, added in f32 in ascending order"
         )
@@ -135,6 +139,7 @@ class Plan:
             "op": self.op, "m": self.m, "n": self.n, "k": self.k, "batch": self.batch, "format": self.format, "out": self.out, "layout": self.kind.layout,
             "bias": self.bias, "fast": self.kind.fast, "gpu": self.gpu, "arch": self.arch, "modelled": self.modelled, "instruction": self.instruction,
             "split": self.split, "chunk": self.chunk, "promotion": self.promotion, "source": self.source, "kernel": self.kernel, "reason": self.reason,
+            "order": None if self.order is None else asdict(self.order),
         }  # fmt: skip
 
 

@@ -88,6 +88,7 @@ class _Operations(TorchDispatchMode):
             options = {key: value for key, value in given.items() if value is not None}
             found = handler(self.run, plain, *args, **options) if "out" not in options else None
             if found is DONE:
+                _keep(self.run, plain, args[0])
                 return None
             if found is not None:
                 _keep(self.run, plain, found)
@@ -136,10 +137,13 @@ def _device(name: str, args: Any, given: Any) -> torch.device | None:
 
 
 def _keep(run: Run, op: str, found: Any) -> None:
-    """Add a step of a result."""
+    """Add a step of a result: the shape of its first tensor, a digest of all."""
     if run.steps is not None:
-        first = next(own for own in tree_leaves(found) if isinstance(own, torch.Tensor))
-        run.keep(op, tuple(first.shape), blake2b(array(first).tobytes(), digest_size=12).hexdigest())
+        tensors = [own for own in tree_leaves(found) if isinstance(own, torch.Tensor)]
+        whole = blake2b(digest_size=12)
+        for own in tensors:
+            whole.update(array(own).tobytes())
+        run.keep(op, tuple(tensors[0].shape), whole.hexdigest())
 
 
 def _placed(found: Any, device: torch.device | None) -> Any:

@@ -69,7 +69,7 @@ def multiplied(
     if found is None or not found.modelled:
         return None
     run.plan = str(found)
-    if a.is_cuda and found.format in ("f16", "bf16"):
+    if a.is_cuda and found.instruction is not None and found.format in ("f16", "bf16"):
         with run.timed(op, status_of(found)):
             return on_device.product(found, a, b, bias)
     given: dict[str, Any] = {} if bias is None else {"bias": array(bias.contiguous())}

@@ -97,6 +97,7 @@ NEEDED = {
     "conformance.explain.on_torch": "torch",
     "conformance.explain.on_cublaslt": "torch",
     "tcsim.torch": "torch",
+    "hwkernels.aten.large": "transformers",
     "hwkernels.aten.models": "transformers",
     "hwkernels.aten.training": "transformers",
     "hwkernels.plans.calls": "torch",

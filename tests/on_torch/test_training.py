@@ -92,6 +92,19 @@ def test_optimizers_that_are_not_told_how_take_lists() -> None:
     assert weight.data_ptr() == optimizer.param_groups[0]["params"][0].data_ptr() and weight[0] != 1
 
 
+def test_steps_of_optimizers_are_kept() -> None:
+    runs = []
+    for foreach in (True, False):
+        weight = torch.nn.Parameter(torch.linspace(-1, 1, 100))
+        optimizer = torch.optim.AdamW([weight], foreach=foreach)
+        with tcsim.torch.emulate("H200", steps=True) as run:
+            weight.grad = weight.detach() * 3
+            optimizer.step()
+        runs.append(run)
+    of_lists, of_tensors = ([step.op for step in run.steps or []] for run in runs)
+    assert of_lists[-1] == "_foreach_addcdiv_" and of_tensors[-1] == "addcdiv"
+
+
 def test_embedding_of_many_indices_is_refused() -> None:
     weight, index = torch.zeros(5, 8, requires_grad=True), torch.zeros(4000, dtype=torch.int64)
     with pytest.raises(NotModelledError, match="embedding_dense_backward"), tcsim.torch.emulate("H200", strict=True):

@@ -44,13 +44,13 @@ CHANGES: dict[str, tuple[Callable[[Path], object], str]] = {
         f"sm_90/{OTHER_FILE} is not the file that the manifest locks: corrupt recording ",
     ),
     "new file": (lambda root: shutil.copy(root / "sm_90" / FILE, root / "sm_90" / "more.npz"), "sm_90/more.npz is not in the manifest"),
-    "manifest": (lambda root: (root / "sm_90" / manifest.NAME).unlink(), "sm_90/manifest.json, which SHA256SUMS locks, is missing"),
+    "manifest": (lambda root: (root / "sm_90" / manifest.NAME).unlink(), "sm_90/manifest.json.xz, which SHA256SUMS locks, is missing"),
     "edited manifest": (
-        lambda root: (root / "sm_90" / manifest.NAME).write_text((root / "sm_90" / manifest.NAME).read_text() + " "),
-        "sm_90/manifest.json is not the file that SHA256SUMS locks",
+        lambda root: (root / "sm_90" / manifest.NAME).write_bytes((root / "sm_90" / manifest.NAME).read_bytes() + b" "),
+        "sm_90/manifest.json.xz is not the file that SHA256SUMS locks",
     ),
     "sums": (lambda root: (root / manifest.SUMS).unlink(), "SHA256SUMS is missing: nothing says which recordings must be there"),
-    "a line of the sums": (lambda root: (root / manifest.SUMS).write_text(""), "sm_90/manifest.json is not locked by SHA256SUMS"),
+    "a line of the sums": (lambda root: (root / manifest.SUMS).write_text(""), "sm_90/manifest.json.xz is not locked by SHA256SUMS"),
 }  # fmt: skip
 
 
@@ -80,10 +80,9 @@ def test_the_committed_recordings_are_locked() -> None:
     """All of them, and the frozen generators."""
     assert manifest.complaints(recordings.ROOT, "sm_90") == []
     sums = (recordings.ROOT / manifest.SUMS).read_text()
-    for name in ("sm_90/manifest.json", *manifest.BESIDE):
+    for name in ("sm_90/manifest.json.xz", *manifest.BESIDE):
         assert f"  {name}\n" in sums
-    text = (recordings.ROOT / "sm_90" / manifest.NAME).read_text()
-    locked = manifest.parse(text, Path())
+    locked = manifest.read(recordings.ROOT / "sm_90" / manifest.NAME)
     beside = sum(name.startswith("sm_90/") and name.endswith(".npz") for name in manifest.BESIDE)
     assert len(locked.hashes) + beside == len(list((recordings.ROOT / "sm_90").glob("**/*.npz"))) and beside == 1
     assert locked.all.keys() == packs.names("sm_90", recordings.ROOT)
@@ -95,8 +94,7 @@ def test_a_default_run_has_every_case_that_is_locked() -> None:
     """`pytest conformance/ --arch sm_90` leaves out no case of its seed and level; how many there are is written here."""
     suite, level_2 = Suite(Settings("sm_90", "replay")), Suite(Settings("sm_90", "replay", level=2))
     listed = [(recordings.path_of(case.mnemonic, "sm_90").stem, f"{case.name}.{case.seed}") for case in suite.cases()]
-    text = (recordings.ROOT / "sm_90" / manifest.NAME).read_text()
-    held = manifest.parse(text, Path()).all
+    held = manifest.read(recordings.ROOT / "sm_90" / manifest.NAME).all
     locked = set()
     for row in suite.rows:
         name = recordings.path_of(row.mnemonic, "sm_90").stem

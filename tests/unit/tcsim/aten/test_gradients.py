@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hwkernels.aten.gradients import ELEMENTWISE, Case, cases
+from hwkernels.aten.gradients import ELEMENTWISE, Case, cases, together
 from hwkernels.aten.recording import digest
 from tcsim.aten.backward import loss
 from tcsim.aten.backward.attention import scaled_dot_product_attention as attention
@@ -75,7 +75,10 @@ def test_equal_to_the_recording(op: str) -> None:
             assert op == "embedding" and case.options["indices"] > loss.FEW_INDICES
             continue
         compared += 1
-        wrong += [f"{case.id}: {name}" for name, code in entry["digests"].items() if digest(found[name])[:12] != code]
+        codes = {name: digest(x) for name, x in found.items()}
+        if op in ("adamw", "adam", "sgd"):
+            codes = {"all": together(codes)}
+        wrong += [f"{case.id}: {name}" for name, code in entry["digests"].items() if codes[name][:12] != code]
     assert not wrong
     assert compared == COMPARED.get(op, (len(every),) * 2)[extent.WHOLE]
 
