@@ -9,6 +9,7 @@ from tcsim.core.errors import TargetError, listing, nearest
 from tcsim.core.targets import ARCHS, accepting
 from tcsim.isa.index import entry
 from tcsim.numbers.formats import FORMATS
+from tcsim.plans.kernels import order_of
 from tcsim.plans.packed import Decision, Table
 from tcsim.plans.record import OUT, RECORDED, Kind, Plan, PlanError, reading, table
 
@@ -65,9 +66,9 @@ def plan(
         elif decision.split:
             answer = found(chain, decision.split, decision.chunk(k), source, decision.kernel, reason)
         else:
-            answer = found(
-                None, 0, 0, source, decision.kernel, f"{decision.kernel} has an order of summation of its own"
-            )
+            order = order_of(decision.kernel, decision.cuts, decision.reduction, kind, m, n, k, batch)
+            words = reason if order is not None else f"{decision.kernel} has an order of summation of its own"
+            answer = replace(found(None, 0, 0, source, decision.kernel, words), order=order)
     if answer is None and kind.format == "s8" and chain is not None:
         answer = found(chain, 1, k, "rule", "", "sums of integers in s32 have the same bits in every order")
     if answer is None and chain is None:
