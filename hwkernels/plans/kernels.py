@@ -122,8 +122,8 @@ def observed(case: Case, buffers: Any) -> list[int]:
 
 def main() -> int:
     """Run the command."""
-    from hwkernels.plans.calls import Buffers
     from hwkernels.plans.ask import LARGE, SMALL, through_lt
+    from hwkernels.plans.calls import Buffers
     from hwkernels.plans.heuristic import Heuristic
 
     parser = argparse.ArgumentParser(prog="python -m hwkernels.plans.kernels", description=__doc__)
