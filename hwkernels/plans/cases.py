@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from itertools import product
 from typing import NamedTuple
 
 
@@ -107,8 +108,9 @@ KINDS = [
 """op, format, out, layout, fast."""
 BATCHES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 15, 16, 18, 20, 24, 25, 28, 30, 32, 36, 40, 44, 48, 52, 56, 60, 64, 72, 80, 96, 112, 120, 128, 144, 160, 192, 240, 256, 320, 384, 512, 640, 768, 1024)  # fmt: skip
 HEADS = (64, 80, 96, 128, 256)
-WIDTHS = (64, 128, 192, 256, 384, 512, 768, 1024, 1152, 1536, 2304, 4096)
-"""Of small models."""
+WIDTHS = (64, 128, 192, 256, 320, 384, 512, 640, 768, 1024, 1152, 1536, 2304, 4096)
+LONG = (3072, 4096, 6144, 8192, 16384, 32000, 32768)
+"""Of small models: hidden, and intermediate or words."""
 SHORT = {"bf16": 2560, "f16": 2560, "e4m3": 5120}
 """K up to which nothing is cut: sweeps of K above are recorded."""
 
@@ -148,7 +150,7 @@ def sweeps() -> Iterator[Sweep]:
             continue  # the first has the answers of the result in 16 bits, of the second nothing is cut; held-out shapes confirm both
         else:
             unit, short = (16 if op == "scaled" else 8), SHORT[format]
-            for n, k in pairs:
+            for n, k in sorted({*pairs, *product(WIDTHS, LONG)}):
                 whole = n % unit == 0 and k % unit == 0
                 if (k > short or not whole) and (layout[1] == "N" or whole) and (whole or op != "scaled"):
                     yield Sweep(
