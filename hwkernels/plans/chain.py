@@ -30,7 +30,7 @@ def _chain(
             k = step * BK + inside
             left = tl.load(a + rows[:, None] * K + k[None, :], mask=(rows[:, None] < M) & (k[None, :] < K), other=0.0)
             right = tl.load(
-                b + columns[None, :] * K + k[:, None], mask=(columns[None, :] < N) & (k[:, None] < K), other=0
+                b + columns[None, :] * K + k[:, None], mask=(columns[None, :] < N) & (k[:, None] < K), other=0.0
             )
             if PROMOTED:
                 acc = tl.dot(left, right, acc, input_precision="ieee", max_num_imprecise_acc=BK)

@@ -124,8 +124,8 @@ def observed(case: Case, buffers: Any) -> list[int]:
 
 def main() -> int:
     """Run the command."""
+    from hwkernels.plans.ask import LARGE, SMALL, through_lt
     from hwkernels.plans.calls import Buffers
-    from hwkernels.plans.command import LARGE, SMALL, through_lt
     from hwkernels.plans.heuristic import Heuristic
 
     parser = argparse.ArgumentParser(prog="python -m hwkernels.plans.kernels", description=__doc__)
@@ -139,7 +139,7 @@ def main() -> int:
     answers, digests, unknown, wrong = [], [], 0, 0
     while time.monotonic() < stop:
         case = drawn(rng)
-        asked = lt if through_lt(case) else gemm
+        asked = lt if through_lt(case.op) else gemm
         try:
             _, layouts, result = asked.ask(case, buffers.one.data_ptr())
         except RuntimeError:

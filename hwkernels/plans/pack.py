@@ -1,102 +1,122 @@
-"""From recorded answers to the table that `tcsim.plan` reads: decisions, held-out shapes, and the rules that these confirm."""
+"""From recorded answers to the table that `tcsim.plan` reads: sweeps, rules and trees, and what held-out shapes say of them."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from hwkernels.plans.cases import Case, score
-from tcsim.plans.packed import ABSENT, Decision, Kind, pack
+from hwkernels.plans.cases import SHORT, Case, Sweep
+from hwkernels.plans.grow import Shapes, grown
+from tcsim.plans.packed import AXES, Decision, Sweeps, Table, pack, unpack
+from tcsim.plans.record import Kind
+from tcsim.plans.trees import Machine, Tree
 
-HELD_OUT = 0.05
-"""The share of shapes kept out of the table, by a hash of the shape: they judge the rules."""
-TILES = (1, 16, 32, 64, 128, 192, 256, 384, 512, 768, 1024, 2048, 4096)
-ALIGN = 8
-ENOUGH = 100
-"""Held-out shapes that a rule needs to speak of."""
+LEAVES = {"mm": 3000, "addmm": 1500, "scaled": 1500}
+"""Of the tree of a call, at most."""
+UNIT = 8
+"""N and K below which no rule speaks."""
+ENOUGH = 1000
+"""Shapes with which a tree is grown."""
 
 
 class Answer(NamedTuple):
-    """What was recorded for a case."""
+    """What was recorded for a case; no decision where the library takes no such product."""
 
     case: Case
-    decision: Decision
-
-
-def held_out(case: Case) -> bool:
-    """Whether a shape is kept out of the table."""
-    return score(case, "held out") < HELD_OUT
+    decision: Decision | None
 
 
 def key(case: Case) -> str:
     """A case's kind as tables spell it."""
-    return f"{case.op} {case.format} {case.out} {case.layout} {case.fast}"
+    return Kind(case.op, case.format, case.out, case.layout, bool(case.fast)).key
 
 
-def tiles(case: Case) -> int:
-    """Tiles of 64 x 64 of the result."""
-    return -(-case.m // 64) * -(-case.n // 64)
+def swept(recorded: Iterable[tuple[Sweep, npt.NDArray[np.int64]]]) -> list[Sweeps]:
+    """The parts of a file from sweeps and the numbers of their decisions, -1 where the library takes no such product."""
+    rows: dict[tuple[str, str, int, int], dict[tuple[int, int, int], npt.NDArray[np.int64]]] = defaultdict(dict)
+    for sweep, numbers in recorded:
+        first = sweep.first
+        still = [x for i, x in enumerate((first.m, first.n, first.k)) if i not in AXES[sweep.axis]]
+        row = (still[0], still[1] if len(still) > 1 else 0, first.batch)
+        rows[key(first), sweep.axis, sweep.step, sweep.length][row] = numbers
+    return [
+        Sweeps(name, axis, step, sorted(each), np.stack([each[row] for row in sorted(each)]))
+        for (name, axis, step, _), each in sorted(rows.items())
+    ]
 
 
-def aligned(case: Case) -> bool:
-    """Whether each row of the operands, as the layout stores them, and of the result is a multiple of ALIGN elements."""
-    return case.n % ALIGN == 0 and case.k % ALIGN == 0 and (case.layout[1] == "N" or case.m % ALIGN == 0)
+def rule(answers: Sequence[Answer]) -> dict[str, Any] | None:
+    """That nothing of a kind is cut up to a length of K, if no recorded product in whole rows contradicts it."""
+    case = answers[0].case
+    if case.format not in SHORT:
+        return None
+    most = max(x.case.k for x in answers) if case.op == "scaled_row" else SHORT[case.format]
+    short = [x for x in answers if x.case.k <= most]
+    if not short or any(x.decision is None or x.decision.split != 1 for x in short):
+        return None
+    words = f"no recorded product of its kind in whole rows of 16 bytes is cut at K up to {most}: {len(short)} of {len(short)}"
+    least = max(UNIT, min(min(x.case.n, x.case.k) for x in short))
+    return {
+        "most_k": most,
+        "least": least,
+        "step": 128 if case.format == "e4m3" else 64,
+        "kernel": "nvjet",
+        "words": words,
+    }
 
 
-def rule(answers: list[Answer]) -> tuple[dict[str, Any] | None, dict[str, int]]:
-    """No split where there are enough tiles: the least number of them above which no shape of the table is split, judged on held-out shapes.
+def tree(answers: Sequence[Answer], processors: int, workspace: int) -> Tree:
+    """How K is cut where no rule speaks."""
+    case = answers[0].case
+    columns = np.array(
+        [(x.case.m, x.case.n, x.case.k, x.decision.split) for x in answers if x.decision is not None], np.int64
+    )
+    return grown(
+        Shapes(*columns.T), Machine(processors, workspace, 128 if case.format == "e4m3" else 64), LEAVES[case.op]
+    )
 
-    A kind without a modelled kernel has a rule of a kernel and words alone. The rule is None where a held-out shape contradicts it, or too few speak of it. The counts say how it went.
+
+def judged(table: Table, answers: Iterable[Answer]) -> dict[str, Counter[str]]:
+    """Of held-out shapes by kind, how many each source answers right and wrong."""
+    from tcsim.plans.lookup import decided
+
+    found: dict[str, Counter[str]] = defaultdict(Counter)
+    for case, decision in answers:
+        kind = Kind(case.op, case.format, case.out, case.layout, bool(case.fast))
+        said, source, _ = decided(table, kind, case.m, case.n, case.k, case.batch)
+        if said is None or decision is None:
+            found[kind.key]["unknown"] += 1
+            continue
+        same = said == decision if not said.split else (said.split, said.step) == (decision.split, decision.step)
+        found[kind.key][f"{source} {'right' if same else 'wrong'}"] += 1
+    return dict(found)
+
+
+def built(
+    recorded: Iterable[tuple[Sweep, npt.NDArray[np.int64]]], decisions: Sequence[Decision], drawn: Iterable[Answer], profile: Mapping[str, Any],
+    processors: int, workspaces: Mapping[str, int],
+) -> tuple[bytes, Table]:  # fmt: skip
+    """The file from sweeps with the numbers of their decisions and from random answers, in an order drawn by a hash; and its table.
+
+    workspaces: bytes that each call of torch gives.
     """
-    if not any(x.decision.split for x in answers):
-        kernel = Counter(x.decision.kernel for x in answers).most_common(1)[0][0]
-        return {"kernel": kernel, "words": "no recorded shape of its kind runs a modelled kernel"}, {
-            "judged": 0,
-            "wrong": 0,
-        }
-    spoken = [x for x in answers if aligned(x.case) and x.case.m > 1]
-    seen = [x for x in spoken if not held_out(x.case)]
-    against = [tiles(x.case) for x in seen if x.decision.split != 1]
-    least = next((t for t in TILES if t > max(against, default=0)), None)
-    if not seen or least is None:
-        return None, {"judged": 0, "wrong": 0}
-    most = max((x.case.k for x in seen if tiles(x.case) >= least), default=0)
-    judged = [x for x in spoken if held_out(x.case) and tiles(x.case) >= least and x.case.k <= most]
-    wrong = sum(x.decision.split != 1 for x in judged)
-    counts = {"judged": len(judged), "wrong": wrong}
-    if wrong or len(judged) < ENOUGH:
-        return None, counts
-    words = f"no recorded shape of at least {least} tiles of 64 x 64 with K up to {most} is split; {len(judged)} held-out shapes agree"
-    about = {"tile": 64, "tiles": least, "most_k": most, "align": ALIGN, "least_m": 2, "words": words}
-    about["align_m"] = ALIGN if seen[0].case.layout[1] == "T" else 1
-    families = Counter(x.decision.kernel for x in seen if tiles(x.case) >= least)
-    return about | {"kernel": families.most_common(1)[0][0]}, counts
-
-
-def table(answers: Iterable[Answer], profile: Mapping[str, Any]) -> tuple[bytes, dict[str, dict[str, int]]]:
-    """The file, and how the rule of each kind was judged."""
+    parts = swept(recorded)
     by_kind: dict[str, list[Answer]] = defaultdict(list)
-    for answer in answers:
+    for answer in drawn:
         by_kind[key(answer.case)].append(answer)
-    decisions: dict[Decision, int] = {}
-    kinds, rules, judged = {}, {}, {}
-    for name in sorted(by_kind):
-        kept = [x for x in by_kind[name] if not held_out(x.case)]
-        rows = sorted({(x.case.n, x.case.k, x.case.batch) for x in kept})
-        columns = sorted({x.case.m for x in kept})
-        matrix = np.full((len(rows), len(columns)), ABSENT, np.uint8)
-        row_of, column_of = {r: i for i, r in enumerate(rows)}, {m: i for i, m in enumerate(columns)}
-        for case, decision in sorted(kept, key=lambda x: x.case):
-            number = decisions.setdefault(decision, len(decisions))
-            if number >= ABSENT:
-                raise ValueError(f"more than {ABSENT} decisions")
-            matrix[row_of[case.n, case.k, case.batch], column_of[case.m]] = number
-        kinds[name] = Kind(rows, columns, matrix)
-        about, judged[name] = rule(by_kind[name])
-        if about is not None:
-            rules[name] = about
-    found = [[d.kernel, d.split, d.step] for d in decisions]
-    return pack({"profile": dict(profile), "decisions": found, "rules": rules}, kinds), judged
+    rules, trees = {}, {}
+    for name, answers in sorted(by_kind.items()):
+        about = rule(answers)
+        if about is None:
+            continue
+        rules[name] = about
+        long = [x for x in answers if x.case.k > about["most_k"]]
+        if len(long) >= ENOUGH and long[0].case.op in LEAVES:
+            trees[name] = tree(long, processors, workspaces[long[0].case.op])
+    fields = [[x.kernel, x.split, x.step, x.cuts, x.reduction] for x in decisions]
+    data = pack({"profile": dict(profile), "decisions": fields, "rules": rules}, parts, trees)
+    return data, unpack(data)

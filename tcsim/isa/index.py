@@ -65,8 +65,17 @@ def index() -> Index:
 
 
 @cache
-def _homes() -> dict[str, str]:
-    return {entry.mnemonic: entry.family for entry in index().entries}
+def _by_mnemonic() -> dict[str, Entry]:
+    return {each.mnemonic: each for each in index().entries}
+
+
+def entry(mnemonic: str) -> Entry | None:
+    """A row in brief, of a mnemonic that is spelled as its row is; None for another text.
+
+    >>> entry("movmatrix.sync.aligned.m8n8.trans.b16").family
+    'movmatrix'
+    """
+    return _by_mnemonic().get(mnemonic)
 
 
 def family_of(mnemonic: str) -> str | None:
@@ -75,7 +84,8 @@ def family_of(mnemonic: str) -> str | None:
     >>> family_of("movmatrix.sync.aligned.m8n8.trans.b16"), family_of("movmatrix")
     ('movmatrix', None)
     """
-    return _homes().get(mnemonic)
+    found = entry(mnemonic)
+    return None if found is None else found.family
 
 
 @cache

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
-from tcsim import catalog
 from tcsim.core.errors import TargetError, listing, nearest
 from tcsim.core.targets import ARCHS, accepting
+from tcsim.isa.index import entry
 from tcsim.numbers.formats import FORMATS
-from tcsim.plans.record import RECORDED, Kind, Plan, PlanError, table
+from tcsim.plans.kernels import order_of
+from tcsim.plans.packed import Decision, Table
+from tcsim.plans.record import OUT, RECORDED, Kind, Plan, PlanError, reading, table
 
 OPS = {
     "linear": "mm", "matmul": "mm", "mm": "mm", "addmm": "addmm", "bmm": "bmm", "scaled_mm": "scaled", "scaled_mm_rowwise": "scaled_row", "int_mm": "int_mm",
 }  # fmt: skip
 """torch's names of products, and the call of cuBLAS that each makes without a bias."""
-OUT = {"f16": "f16", "bf16": "bf16", "tf32": "f32", "f32": "f32", "e4m3": "bf16", "e5m2": "bf16", "s8": "s32"}
-"""The format of the result, unless another is asked for."""
 LAYOUTS = ("TN", "NN", "NT", "TT")
 MOST = 1 << 31
 ALIGNMENT = 16
@@ -56,25 +57,18 @@ def plan(
 
     chain = instruction_of(kind.format, arch)
     answer = None
-    if name in RECORDED:
+    if name in RECORDED and kind.format != "s8":
         recorded = table(name)
-        decision = recorded.find(kind.key, m, n, k, batch)
-        if decision is not None and decision.split:
-            answer = found(chain, decision.split, decision.chunk(k), "table", decision.kernel, "recorded")
-        elif decision is not None:
-            answer = found(
-                None, 0, 0, "table", decision.kernel, f"{decision.kernel} has an order of summation of its own"
-            )
+        with reading(name):
+            decision, source, reason = decided(recorded, kind, m, n, k, batch)
+        if decision is None:
+            answer = found(None, 0, 0, source, "", reason)
+        elif decision.split:
+            answer = found(chain, decision.split, decision.chunk(k), source, decision.kernel, reason)
         else:
-            rule = recorded.rules.get(kind.key)
-            if rule is not None and "tiles" not in rule:
-                answer = found(None, 0, 0, "assumed", rule["kernel"], rule["words"])
-            elif rule is not None and _holds(rule, m, n, k):
-                answer = found(chain, 1, k, "rule", rule["kernel"], rule["words"])
-    if answer is None and kind.format != "s8" and name in RECORDED and not _aligned(kind, m, n, k):
-        answer = found(
-            None, 0, 0, "assumed", "", f"rows that are no multiple of {ALIGNMENT} bytes: kernels of another order"
-        )
+            order = order_of(decision.kernel, decision.cuts, decision.reduction, kind, m, n, k, batch)
+            words = reason if order is not None else f"{decision.kernel} has an order of summation of its own"
+            answer = replace(found(None, 0, 0, source, decision.kernel, words), order=order)
     if answer is None and kind.format == "s8" and chain is not None:
         answer = found(chain, 1, k, "rule", "", "sums of integers in s32 have the same bits in every order")
     if answer is None and chain is None:
@@ -125,27 +119,31 @@ def _kind(op: str, format: str, out: str | None, layout: str, bias: bool, fast: 
     return Kind(call, format, result, layout, bool(fast) or not call.startswith("scaled"))
 
 
+def decided(recorded: Table, kind: Kind, m: int, n: int, k: int, batch: int) -> tuple[Decision | None, str, str]:
+    """What a library decides, how that is known, and why; None where nothing is known of its kernel."""
+    decision = recorded.find(kind.key, m, n, k, batch)
+    if decision is not None and (decision.split or kind.plain):
+        return decision, "table", "recorded"
+    rule = recorded.rules.get(kind.key)
+    if decision is not None or rule is None or not _aligned(kind, m, n, k):
+        return (
+            None,
+            "assumed",
+            f"not recorded: rows that are no multiple of {ALIGNMENT} bytes, or a format whose kernels vary",
+        )
+    plain = Decision(rule["kernel"], 1, rule["step"])
+    if k <= rule["most_k"] and min(n, k) >= rule["least"]:
+        return plain, "rule", rule["words"]
+    tree = recorded.trees.get(kind.key) or recorded.trees.get(kind._replace(fast=True).key)
+    if tree is None or batch > 1 or k <= rule["most_k"]:
+        return plain, "assumed", "not recorded: one plain chain"
+    return replace(plain, split=tree().split(m, n, k)), "assumed", "not recorded: cut as most recorded shapes like it"
+
+
 def _aligned(kind: Kind, m: int, n: int, k: int) -> bool:
-    """Whether the rows of both operands and of the result begin at multiples of ALIGNMENT bytes, as TMA needs them."""
-    rows = (
-        (n if kind.layout[0] == "N" else k, kind.format),
-        (m if kind.layout[1] == "T" else k, kind.format),
-        (n, kind.out),
-    )
-    return all(row * FORMATS["f32" if format == "tf32" else format].bits // 8 % ALIGNMENT == 0 for row, format in rows)
-
-
-def _holds(rule: dict[str, int], m: int, n: int, k: int) -> bool:
-    """Whether a rule speaks of a shape: the aligned ones of at least so many tiles and at most so large a K."""
-    tiles = -(-m // rule["tile"]) * -(-n // rule["tile"])
-    return (
-        tiles >= rule["tiles"]
-        and k <= rule["most_k"]
-        and n % rule["align"] == 0
-        and k % rule["align"] == 0
-        and m % rule["align_m"] == 0
-        and m >= rule["least_m"]
-    )
+    """Whether the rows of the operands, as the layout stores them, and of the result hold whole units of ALIGNMENT bytes of the operands' format."""
+    unit = ALIGNMENT * 8 // FORMATS["f32" if kind.format == "tf32" else kind.format].bits
+    return all(row % unit == 0 for row in (n if kind.layout[0] == "N" else k, m if kind.layout[1] == "T" else k, n))
 
 
 @cache
@@ -195,14 +193,14 @@ def instruction_of(format: str, arch: str) -> str | None:
     names += [f"mma.sync.aligned.{_MMA[format]}"] if format in _MMA else []
     names += [f"mma.sync.aligned.{name}" for name in _OLD.get(format, ())]
     targets = set(accepting(arch)[1])
-    rows = catalog.rows()
-    return next((name for name in names if name in rows and targets & set(rows[name].targets)), None)
+    return next((name for name in names if (row := entry(name)) is not None and targets & set(row.targets)), None)
 
 
 def table_answers(gpu: str = "h200") -> dict[str, int]:
-    """How many shapes are recorded of each kind (call, formats, layout, fast).
+    """How many shapes the table answers, of each kind (call, format, layout).
 
     >>> sum(tcsim.plans.table_answers().values()) > 0
     True
     """
-    return {key: int((part.choices != 255).sum()) for key, part in table(gpu.lower()).parts.items()}
+    with reading(gpu.lower()):
+        return {key: sum(part.known for part in parts) for key, parts in table(gpu.lower()).parts.items()}

@@ -1,6 +1,7 @@
-"""The file format of recorded plans: a header in JSON, then a part for each kind, each compressed apart; a digest tells damage.
+"""The file format of recorded plans: a line of JSON, a header in JSON, then parts, each compressed apart; a digest tells damage.
 
-A part is a matrix of bytes: a row for each (n, k, batch), a column for each m; the byte is the number of a decision, ABSENT where nothing was recorded.
+A part has sweeps of one kind: in a sweep one extent grows (or two that are equal), everything else stands still. Of a sweep the file holds where the decision
+changes. Decisions depend on how far an extent is aligned, so that each class of alignment has changes of its own. The last parts are decision trees.
 """
 
 from __future__ import annotations
@@ -9,26 +10,31 @@ import hashlib
 import json
 import lzma
 import pkgutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-ABSENT = 255
-VERSION = 1
-_FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 1, "pb": 0}]
+from tcsim.plans.trees import Machine, Tree, unpacked
+
+VERSION = 2
+AXES = {"m": (0,), "n": (1,), "k": (2,), "mn": (0, 1), "mk": (0, 2)}
+"""Which of m, n, k grow in a sweep."""
+_FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "dict_size": 1 << 20, "lc": 1, "pb": 0}]
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What the library chose: the family of its kernel and how K is cut."""
+    """What the library chose: its kernel and how K is cut."""
 
     kernel: str
     split: int  # 0: its order of summation is not modelled
     step: int  # chunks are multiples of it
+    cuts: int = 0  # the library's own number of chunks, where the order is not modelled
+    reduction: int = 0  # its scheme of adding them: 0 none, 1 in place, 2 in f32, 4 in the type of the result
 
     def chunk(self, k: int) -> int:
         """Elements of k in one chunk."""
@@ -38,45 +44,100 @@ class Decision:
         return (steps + self.split - 1) // self.split * self.step
 
 
-class Kind(NamedTuple):
-    """The shapes of one kind, before they are packed: rows (n, k, batch), columns m, and a decision's number for each pair."""
+class Sweeps(NamedTuple):
+    """Sweeps before they are packed."""
 
-    rows: list[tuple[int, int, int]]
-    columns: list[int]
-    choices: npt.NDArray[np.uint8]
+    key: str
+    axis: str  # of AXES
+    step: int  # extents are multiples of it: the first is step
+    rows: list[
+        tuple[int, int, int]
+    ]  # the extents that stand still, in the order m, n, k, zeros after them; the batch last
+    choices: npt.NDArray[np.int64]  # (rows, count) numbers of decisions, -1 where nothing is known
+
+
+def _class(x: Any, classes: Sequence[int]) -> Any:
+    """The class of a multiple of the step: how many of `classes`, of which each divides the next, divide it, less 1."""
+    return sum((x % size == 0) * 1 for size in classes) - 1
+
+
+def _opened(data: bytes, size: int) -> bytes:
+    """The `size` bytes that were compressed.
+
+    Raises ValueError for data that is damaged or of another size.
+    """
+    try:
+        found = lzma.LZMADecompressor().decompress(data, size + 1)
+    except lzma.LZMAError as error:
+        raise ValueError(str(error)) from None
+    if len(found) != size:
+        raise ValueError("a part does not have the size that the header says")
+    return found
 
 
 @dataclass(frozen=True)
 class Part:
-    """The shapes of one kind, decompressed at their first use."""
+    """Sweeps of one kind, decompressed at their first use."""
 
     data: bytes
-    shape: tuple[int, int]
+    axis: str
+    step: int
+    count: int  # multiples of the step in each sweep
+    classes: tuple[int, ...]
+    size: int  # sweeps
+    runs: int
+    decisions: int  # decisions of the table
 
     @cached_property
     def _body(self) -> bytes:
-        return lzma.decompress(self.data)
-
-    def _numbers(self, start: int, count: int) -> list[int]:
-        found: list[int] = np.frombuffer(self._body, "<u4", count, 4 * start).tolist()
-        return found
+        return _opened(self.data, 12 * self.size + 2 * self.size * len(self.classes) + 4 * self.runs)
 
     @cached_property
     def rows(self) -> Mapping[tuple[int, int, int], int]:
-        """(n, k, batch), each with its row."""
-        count = self.shape[0]
-        n, k, batch = (self._numbers(i * count, count) for i in range(3))
-        return {row: i for i, row in enumerate(zip(n, k, batch, strict=True))}
+        """What stands still in each sweep, and its number."""
+        names = np.frombuffer(self._body, "<u4", 3 * self.size).reshape(3, -1).tolist()
+        return {(a, b, batch): i for i, (a, b, batch) in enumerate(zip(*names, strict=True))}
 
     @cached_property
-    def columns(self) -> Mapping[int, int]:
-        """m, each with its column."""
-        return {m: i for i, m in enumerate(self._numbers(3 * self.shape[0], self.shape[1]))}
+    def _changes(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """The first change of each sweep and class, and behind the last; of each change its place and its decision plus 1, zero for unknown."""
+        lists = self.size * len(self.classes)
+        counts = np.frombuffer(self._body, "<u2", lists, 12 * self.size)
+        planes = (
+            np.frombuffer(self._body, np.uint8, 4 * self.runs, 12 * self.size + 2 * lists)
+            .reshape(4, -1)
+            .astype(np.int64)
+        )
+        first = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+        choices = planes[2] | planes[3] << 8
+        if first[-1] != self.runs or (choices > self.decisions).any():
+            raise ValueError("a part does not hold together")
+        return first, planes[0] | planes[1] << 8, choices
 
-    @cached_property
-    def choices(self) -> npt.NDArray[np.uint8]:
-        """The number of each shape's decision."""
-        return np.frombuffer(self._body, np.uint8, offset=4 * (3 * self.shape[0] + self.shape[1])).reshape(self.shape)
+    def find(self, row: tuple[int, int, int], value: int) -> int | None:
+        """The number of the decision where the growing extent has a value; None where nothing is known."""
+        x, rest = divmod(value, self.step)
+        if rest or not 1 <= x <= self.count or (number := self.rows.get(row)) is None:
+            return None
+        first, places, choices = self._changes
+        index = number * len(self.classes) + _class(x, self.classes)
+        run = int(np.searchsorted(places[first[index] : first[index + 1]], x, "right")) - 1
+        return int(choices[first[index] + run]) - 1 if run >= 0 and choices[first[index] + run] else None
+
+    @property
+    def known(self) -> int:
+        """How many shapes it answers."""
+        first, places, choices = self._changes
+        after = np.append(places[1:], 0)
+        after[first[1:][first[1:] > first[:-1]] - 1] = self.count + 1
+        which = np.repeat(np.arange(len(first) - 1) % len(self.classes), np.diff(first))
+        total = 0
+        for i, size in enumerate(self.classes):
+            larger = self.classes[i + 1] if i + 1 < len(self.classes) else self.count + 1
+            some = (which == i) & (choices > 0)
+            upper, lower = after[some] - 1, places[some] - 1
+            total += int((upper // size - upper // larger - lower // size + lower // larger).sum())
+        return total
 
 
 @dataclass(frozen=True)
@@ -85,50 +146,115 @@ class Table:
 
     profile: dict[str, Any]
     decisions: tuple[Decision, ...]
-    parts: Mapping[str, Part]
-    rules: Mapping[str, dict[str, Any]]
+    parts: Mapping[str, tuple[Part, ...]]
+    rules: Mapping[str, dict[str, Any]]  # by kind: products that are never split
+    trees: Mapping[str, Callable[[], Tree]]
 
     def find(self, key: str, m: int, n: int, k: int, batch: int) -> Decision | None:
-        """The decision for a shape; None where it was not recorded."""
-        part = self.parts.get(key)
-        if part is None:
-            return None
-        row, column = part.rows.get((n, k, batch)), part.columns.get(m)
-        if row is None or column is None:
-            return None
-        choice = int(part.choices[row, column])
-        return None if choice == ABSENT else self.decisions[choice]
+        """The decision for a shape; None where it is not known."""
+        shape = (m, n, k)
+        for part in self.parts.get(key, ()):
+            growing = AXES[part.axis]
+            if len({shape[i] for i in growing}) > 1:
+                continue
+            still = [x for i, x in enumerate(shape) if i not in growing]
+            found = part.find((still[0], still[1] if len(still) > 1 else 0, batch), shape[growing[0]])
+            if found is not None:
+                return self.decisions[found]
+        return None
 
 
-def pack(header: dict[str, Any], kinds: Mapping[str, Kind]) -> bytes:
-    """A file from a header (profile, decisions, rules) and the shapes of each kind."""
-    about, body = [], b""
-    for key, (rows, columns, choices) in kinds.items():
-        names = np.array(rows, "<u4").reshape(-1, 3).T.tobytes() + np.array(columns, "<u4").tobytes()
-        part = lzma.compress(names + choices.tobytes(), filters=_FILTERS)
-        about.append([key, len(part), len(rows), len(columns)])
-        body += part
-    digest = hashlib.sha256(body).hexdigest()
-    fields = header | {"kinds": about, "version": VERSION, "sha256": digest}
-    return json.dumps(fields, separators=(",", ":"), sort_keys=True).encode() + b"\n" + body
+def _listed(sweeps: Sweeps, classes: tuple[int, ...]) -> tuple[bytes, int]:
+    """The body of a part, and its number of changes."""
+    counts, places, choices = [], [], []
+    x = np.arange(1, sweeps.choices.shape[1] + 1)
+    members = [x[_class(x, classes) == i] for i in range(len(classes))]
+    for row in sweeps.choices:
+        for each in members:
+            chosen = row[each - 1] + 1
+            at = np.flatnonzero(np.diff(chosen, prepend=-1))
+            counts.append(len(at))
+            places.append(each[at])
+            choices.append(chosen[at])
+    names = np.array(sweeps.rows, "<u4").reshape(-1, 3).T.tobytes()
+    words = [np.concatenate(x).astype(np.uint16) for x in (places, choices)]
+    planes = b"".join((word >> shift & 255).astype(np.uint8).tobytes() for word in words for shift in (0, 8))
+    return names + np.array(counts, "<u2").tobytes() + planes, len(words[0])
+
+
+CLASSES = ((1,), (1, 2), (1, 8), (1, 2, 8), (1, 8, 16), (1, 2, 4), (1, 2, 4, 8), (1, 8, 16, 32))
+
+
+def pack(header: dict[str, Any], sweeps: Sequence[Sweeps], trees: Mapping[str, Tree]) -> bytes:
+    """A file from a header (profile, decisions, rules), sweeps, each part with the classes that make it smallest, and trees by kind."""
+    parts, grown, body = [], [], b""
+    for each in sweeps:
+        rows, count = each.choices.shape
+        made = ((classes, *_listed(each, classes)) for classes in CLASSES)
+        data, classes, runs = min(
+            ((_compressed(listed), classes, runs) for classes, listed, runs in made), key=lambda x: len(x[0])
+        )
+        parts.append([each.key, each.axis, each.step, count, list(classes), rows, runs, len(data)])
+        body += data
+    for key, tree in trees.items():
+        data = _compressed(tree.packed())
+        grown.append(
+            [key, len(tree.features), tree.machine.processors, tree.machine.workspace, tree.machine.step, len(data)]
+        )
+        body += data
+    about = _json(header | {"parts": parts, "trees": grown})
+    body = (packed := _compressed(about)) + body
+    sizes = [len(packed), len(about)]
+    return _json({"version": VERSION, "header": sizes, "sha256": hashlib.sha256(body).hexdigest()}) + b"\n" + body
+
+
+def _json(fields: Any) -> bytes:
+    return json.dumps(fields, separators=(",", ":"), sort_keys=True).encode()
+
+
+def _compressed(data: bytes) -> bytes:
+    return lzma.compress(data, lzma.FORMAT_XZ, filters=_FILTERS)
 
 
 def unpack(data: bytes) -> Table:
     """The table in a file's bytes.
 
-    Raises ValueError for bytes that `pack` did not make.
+    Raises ValueError for bytes that `pack` did not make; parts are read at their first use, and may raise it then.
     """
-    head, _, body = data.partition(b"\n")
-    header = json.loads(head)
-    if header["version"] != VERSION:
-        raise ValueError(f"version {header['version']} of the format; valid: {VERSION}")
-    if hashlib.sha256(body).hexdigest() != header["sha256"]:
+    line, _, body = data.partition(b"\n")
+    head = json.loads(line)
+    if head["version"] != VERSION:
+        raise ValueError(f"version {head['version']} of the format; valid: {VERSION}")
+    if hashlib.sha256(body).hexdigest() != head["sha256"]:
         raise ValueError("its digest does not fit its contents")
-    parts, start = {}, 0
-    for key, size, rows, columns in header["kinds"]:
-        parts[key] = Part(body[start : start + size], (rows, columns))
+    start, size = head["header"]
+    if not 0 < size < _MOST:
+        raise ValueError(f"a header of {size} bytes")
+    header = json.loads(_opened(body[:start], size))
+    decisions = tuple(Decision(*item) for item in header["decisions"])
+    parts: dict[str, tuple[Part, ...]] = {}
+    trees: dict[str, Callable[[], Tree]] = {}
+    for key, axis, step, count, classes, rows, runs, size in header["parts"]:
+        if axis not in AXES or step < 1 or not classes or classes[0] != 1 or max(rows, count, runs) > _MOST:
+            raise ValueError(f"a part of {key!r} that no recorder writes")
+        part = Part(body[start : start + size], axis, step, count, tuple(classes), rows, runs, len(decisions))
+        parts[key] = (*parts.get(key, ()), part)
         start += size
-    return Table(header["profile"], tuple(Decision(*item) for item in header["decisions"]), parts, header["rules"])
+    for key, nodes, processors, workspace, step, size in header["trees"]:
+        trees[key] = _tree(body[start : start + size], nodes, Machine(processors, workspace, step))
+        start += size
+    return Table(header["profile"], decisions, parts, header["rules"], trees)
+
+
+_MOST = 1 << 22
+"""More rows or changes than a part has, and bytes than a header."""
+
+
+def _tree(data: bytes, nodes: int, machine: Machine) -> Callable[[], Tree]:
+    """The tree, read at its first use."""
+    if not 0 < nodes < 1 << 16:
+        raise ValueError(f"a tree of {nodes} nodes")
+    return cache(lambda: unpacked(_opened(data, 7 * nodes), nodes, machine))
 
 
 def read(name: str) -> Table:

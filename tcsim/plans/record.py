@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any, NamedTuple
@@ -12,6 +14,8 @@ from tcsim.plans.packed import Table, read
 
 RECORDED = {"h200": "h200.plans"}
 """The GPUs with a table, and the file in this package."""
+OUT = {"f16": "f16", "bf16": "bf16", "tf32": "f32", "f32": "f32", "e4m3": "bf16", "e5m2": "bf16", "s8": "s32"}
+"""The format of the result, unless another is asked for."""
 
 
 class PlanError(TcsimError):
@@ -28,9 +32,16 @@ class Kind(NamedTuple):
     fast: bool
 
     @property
+    def plain(self) -> bool:
+        """Whether the result has the format that it has unless another is asked for."""
+        return self.out == OUT[self.format]
+
+    @property
     def key(self) -> str:
-        """As tables spell it."""
-        return f"{self.call} {self.format} {self.out} {self.layout} {int(self.fast)}"
+        """As tables spell it: what the choice depends on. mm cuts K the same way for a result in f32 as for one in 16 bits."""
+        shared = self.plain or (self.call == "mm" and self.out == "f32") or self.call == "scaled_row"
+        words = [self.call, self.format, *([] if shared else [self.out]), self.layout]
+        return " ".join([*words, *([] if self.fast or self.call == "scaled_row" else ["accurate"])])
 
 
 @dataclass(frozen=True)
@@ -44,8 +55,9 @@ class Profile:
     cublaslt: str
     driver: str
     workspace: int  # bytes that cuBLAS may use; another size may change the plan
-    shapes: int  # in the table
-    held_out: int  # recorded and kept out of the table: they judge the rules
+    asked: int  # shapes that the library's heuristic was asked for
+    shapes: int  # that the table answers: asked, or between two of equal answers
+    held_out: int  # asked and kept out of the table: they judge it and the rules
     compared: int  # products of which every output was compared with the plan
     equal: int  # those of them with all outputs equal
     launches: (
@@ -139,9 +151,16 @@ def table(gpu: str) -> Table:
     """
     if gpu not in RECORDED:
         raise PlanError(f"no recorded plans of {gpu!r}; valid: {listing(RECORDED)}")
-    try:
+    with reading(gpu):
         return read(RECORDED[gpu])
-    except (OSError, ValueError, KeyError, EOFError, TypeError) as error:
+
+
+@contextmanager
+def reading(gpu: str) -> Iterator[None]:
+    """Errors of recorded plans, of which parts are read at their first use, as PlanError."""
+    try:
+        yield
+    except (OSError, ValueError, LookupError, EOFError, TypeError, AttributeError, ArithmeticError) as error:
         raise PlanError(
             f"the recorded plans of {gpu} ({RECORDED[gpu]} in tcsim.plans) are damaged: {error}; install tcsim again"
         ) from None

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import itertools
+import json
+import lzma
+import pkgutil
 from typing import Any
 
 import numpy as np
@@ -9,28 +14,29 @@ import pytest
 
 import tcsim
 from tcsim.plans import packed, product, record
-from tcsim.plans.lookup import LAYOUTS, OPS, OUT, chips, instruction_of
+from tcsim.plans.lookup import LAYOUTS, OPS, chips, instruction_of
+from tcsim.plans.record import OUT
+from tcsim.plans.trees import LEAF, Machine, Tree
 from tests.support.cli_runs import answer, data, refusal
 
 
 def shapes(source: str, count: int = 20) -> list[dict[str, Any]]:
-    """Questions that the H200's table answers so: recorded shapes, or those that a rule speaks of."""
-    found: list[dict[str, Any]] = []
-    whole = record.table("h200")
-    for key, part in whole.parts.items():
-        call, format, out, layout, fast = key.split()
-        if call not in ("mm", "scaled"):
-            continue
-        for (n, k, _), row in part.rows.items():
-            for m, column in part.columns.items():
-                absent = part.choices[row, column] == packed.ABSENT
-                asked = {"m": m, "n": n, "k": k, "format": format, "out": out, "layout": layout, "fast": fast == "1"}
-                op = {"mm": "linear", "scaled": "scaled_mm"}[call]
-                if absent == (source != "table") and tcsim.plan(op, **asked).source == source:
-                    found.append({"op": op, **asked})
-                    if len(found) >= count:
-                        return found
-    return found
+    """Questions about layers of models that the H200's table answers so."""
+    pairs = [(1024, 1024), (2048, 8192), (4096, 14336), (768, 3072), (3000, 5000), (264, 30000), (16384, 12000)]
+    kinds = [("linear", "bf16", "TN"), ("linear", "f16", "NN"), ("scaled_mm", "e4m3", "TN")]
+    found = []
+    for (op, format, layout), (n, k), m in itertools.product(kinds, pairs, (1, 17, 96, 250, 1024, 4095)):
+        asked: dict[str, Any] = {
+            "op": op,
+            "m": m,
+            "n": n // 16 * 16,
+            "k": k // 16 * 16,
+            "format": format,
+            "layout": layout,
+        }
+        if tcsim.plan(**asked).source == source:
+            found.append(asked)
+    return found[:count]
 
 
 def test_recorded_shapes_say_table() -> None:
@@ -47,22 +53,53 @@ def test_recorded_shapes_say_table() -> None:
 
 
 def test_rules_never_contradict_the_table() -> None:
-    """No recorded shape that a rule speaks of is split."""
-    from tcsim.plans.lookup import _holds
-
-    whole = record.table("h200")
+    """Nothing in the table that a rule speaks of is cut."""
+    whole, checked = record.table("h200"), 0
     for key, rule in whole.rules.items():
-        if "tiles" not in rule:
-            assert all(whole.decisions[i].split == 0 for i in np.unique(whole.parts[key].choices) if i != packed.ABSENT)
-            continue
-        part, checked = whole.parts[key], 0
-        for (n, k, batch), _ in part.rows.items():
-            for m in part.columns:
-                decision = whole.find(key, m, n, k, batch)
-                if decision is not None and _holds(rule, m, n, k):
-                    checked += 1
-                    assert decision.split == 1, (key, m, n, k)
-        assert checked
+        turned = key.split()[-1] in ("NT", "TT")
+        for part in whole.parts.get(key, ()):
+            for a, b, batch in part.rows:
+                for x in (1, 8, 24, 250, 256, 1000, part.count):
+                    m, n, k = (
+                        (x * part.step, a, b) if part.axis == "m" else (a, b, x) if part.axis == "k" else (0, 0, 0)
+                    )
+                    if (
+                        n % 16
+                        or k % 16
+                        or m == 0
+                        or (m % 16 and turned)
+                        or (decision := whole.find(key, m, n, k, batch)) is None
+                    ):
+                        continue
+                    if k <= rule["most_k"]:
+                        checked += 1
+                        assert decision.split == 1, (key, m, n, k)
+    assert checked > 100
+
+
+def test_every_number_of_tokens_of_a_layer_is_in_the_table() -> None:
+    """Forwards and backwards, and attention with any number of keys."""
+    for m in range(1, 8193, 97):
+        questions: tuple[dict[str, Any], ...] = (
+            {"op": "linear", "m": m, "n": 4096, "k": 14336}, {"op": "addmm", "bias": True, "layout": "NN", "m": m, "n": 768, "k": 3072},
+            {"op": "matmul", "layout": "NN", "m": m, "n": 4096, "k": 14336, "format": "f16"}, {"op": "matmul", "layout": "NT", "m": 2048, "n": 8192, "k": m + 1},
+            {"op": "bmm", "batch": 12, "m": m // 2 + 1, "n": m // 2 + 1, "k": 64}, {"op": "bmm", "batch": 32, "layout": "NN", "m": 1, "n": 128, "k": m // 2 + 1},
+        )  # fmt: skip
+        for asked in questions:
+            assert tcsim.plan(**asked).source == "table", asked
+
+
+def test_short_k_is_a_rule() -> None:
+    """Whole rows of 16 bytes, K up to a length that the rule says; one more, and a tree speaks."""
+    for op, format, most in (("linear", "bf16", 2560), ("linear", "f16", 2560), ("scaled_mm", "e4m3", 5120)):
+        plan = tcsim.plan(op, m=33, n=1040, k=most, format=format, strict=True)
+        assert (plan.source, plan.split, plan.kernel) == ("rule", 1, "nvjet") and str(most) in plan.reason
+        assert tcsim.plan(op, m=33, n=64, k=most * 3, format=format).split > 1
+    assert (
+        tcsim.plan("linear", m=33, n=1041, k=1024).source == "assumed"
+        and not tcsim.plan("linear", m=33, n=1041, k=1024).modelled
+    )
+    assert tcsim.plan("matmul", m=64, n=64, k=1, layout="NT").source == "assumed"
 
 
 @pytest.mark.parametrize("gpu", ["b200", "B200", "h100", "rtx 5090", "sm_80", "sm_100a", "V100"])
@@ -103,34 +140,91 @@ def test_every_format_has_an_instruction_where_the_arch_multiplies_it() -> None:
     ],
 )
 def test_wrong_questions_are_refused(asked: dict[str, Any], words: str) -> None:
+    question: dict[str, Any] = {"op": "linear", "m": 16, "n": 64, "k": 64} | asked
     with pytest.raises(tcsim.PlanError, match=words):
-        tcsim.plan(**({"op": "linear", "m": 16, "n": 64, "k": 64} | asked))
+        tcsim.plan(**question)
+
+
+def packed_file(**changes: Any) -> bytes:
+    """A small file, with a header that is not what its parts are."""
+    tree = Tree(
+        Machine(132, 1 << 20, 64),
+        *(np.array(x, kind) for x, kind in (([0, LEAF, LEAF], "u1"), ([64, 2, 1], "u4"), ([2, 0, 0], "u2"))),
+    )
+    sweeps = [packed.Sweeps("mm bf16 TN", "m", 1, [(64, 2568, 1)], np.array([[0] * 8 + [1] * 8]))]
+    header = {"profile": {}, "decisions": [["nvjet", 3, 64, 0, 0], ["nvjet", 1, 64, 0, 0]], "rules": {}}
+    data = packed.pack(header, sweeps, {"mm bf16 TN": tree})
+    line, _, body = data.partition(b"\n")
+    size = json.loads(line)["header"][0]
+    fields = json.loads(lzma.decompress(body[:size]))
+    for name, change in changes.items():
+        fields[name] = change(fields[name])
+    about = json.dumps(fields).encode()
+    body = lzma.compress(about) + body[size:]
+    head = {
+        "version": packed.VERSION,
+        "header": [len(lzma.compress(about)), len(about)],
+        "sha256": hashlib.sha256(body).hexdigest(),
+    }
+    return json.dumps(head).encode() + b"\n" + body
+
+
+def read_all() -> None:
+    """Every part of the H200's plans, some through a question."""
+    tcsim.plan("linear", m=9, n=64, k=2568)
+    with record.reading("h200"):
+        record.table("h200").trees["mm bf16 TN"]()
+    tcsim.plans.table_answers()
 
 
 def test_damaged_data_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Missing, cut short, changed bytes, another version: one error that names the file."""
-    good = packed.pkgutil.get_data("tcsim.plans", "h200.plans")
+    """Missing, cut short, changed bytes, another version; and forged files whose digest is right: one error that names the file."""
+    good = pkgutil.get_data("tcsim.plans", "h200.plans")
     assert good is not None
     changed = bytearray(good)
     changed[-1] ^= 1
-    version = good.replace(b'"version":1', b'"version":9')
-    for bad in (b"", good[: len(good) // 2], bytes(changed), version, b"no table", b"{}\n"):
+    version = good.replace(b'"version":2', b'"version":9')
+
+    def first(index: int, value: Any) -> Any:
+        return lambda items: [[*items[0][:index], value, *items[0][index + 1 :]], *items[1:]]
+
+    forged = [
+        packed_file(parts=first(1, "x")), packed_file(parts=first(2, 0)), packed_file(parts=first(4, [2])), packed_file(parts=first(4, [])), packed_file(parts=first(5, 2)),
+        packed_file(parts=first(5, 1 << 40)), packed_file(parts=first(6, 3)), packed_file(parts=first(7, 9)), packed_file(decisions=lambda _: []),
+        packed_file(decisions=lambda _: [["nvjet"]]), packed_file(trees=first(1, 4)), packed_file(trees=first(1, 0)), packed_file(parts=lambda _: 7),
+    ]  # fmt: skip
+    for bad in (b"", good[: len(good) // 2], bytes(changed), version, b"no table", b"{}\n", *forged):
         record.table.cache_clear()
-        monkeypatch.setattr(packed.pkgutil, "get_data", lambda *_, bad=bad: bad)
+        monkeypatch.setattr(pkgutil, "get_data", lambda *_, bad=bad: bad)
         with pytest.raises(tcsim.PlanError, match=r"h200\.plans in tcsim\.plans\) are damaged"):
-            tcsim.plan("linear", m=16, n=64, k=64)
+            read_all()
     record.table.cache_clear()
 
 
 def test_packing_and_reading_are_inverse() -> None:
-    """What was packed is found, with its chunks; other shapes are not."""
-    header = {"profile": {}, "decisions": [["nvjet", 3, 64]], "rules": {}}
-    kinds = {"x": packed.Kind([(8, 200, 1)], [1, 2], np.array([[0, packed.ABSENT]], np.uint8))}
-    assert packed.pack(header, kinds) == packed.pack(header, kinds)
-    table = packed.unpack(packed.pack(header, kinds))
-    found = table.find("x", 1, 8, 200, 1)
-    assert found == packed.Decision("nvjet", 3, 64) and found.chunk(200) == 128
-    assert table.find("x", 2, 8, 200, 1) is None and table.find("y", 1, 8, 200, 1) is None
+    """What was packed is found, by any classes of alignment, with its chunks; other shapes are not."""
+    rng = np.random.default_rng(4)
+    for axis, step in (("m", 1), ("k", 1), ("mn", 1), ("mk", 1), ("m", 8)):
+        x = np.arange(1, 257)
+        choices = np.stack([np.where(x % 8 == 0, x // 100, x // 60) % 3, rng.integers(-1, 2, 256)]) * (x != 77)
+        header = {"profile": {}, "decisions": [["nvjet", i + 1, 64, 0, 0] for i in range(3)], "rules": {}}
+        sweeps = [packed.Sweeps("x", axis, step, [(8, 200, 1), (16, 0, 3)], choices)]
+        assert packed.pack(header, sweeps, {}) == packed.pack(header, sweeps, {})
+        table = packed.unpack(packed.pack(header, sweeps, {}))
+        assert table.parts["x"][0].known == int((choices >= 0).sum())
+        for row, (a, b, batch) in enumerate(sweeps[0].rows):
+            for value in (*range(1, 257), 257):
+                still = iter((a, b))
+                m, n, k = (value * step if i in packed.AXES[axis] else next(still) for i in range(3))
+                if b == 0 and len(packed.AXES[axis]) == 1:
+                    continue
+                found = table.find("x", m, n, k, batch)
+                expected = (
+                    int(choices[row, value - 1]) if value <= 256 and (b == 0) == (len(packed.AXES[axis]) == 2) else -1
+                )
+                assert (found is None) == (expected < 0) and (found is None or found.split == expected + 1)
+        assert table.find("y", 1, 8, 200, 1) is None and table.find("x", 1, 9, 200, 1) is None
+    assert packed.Decision("nvjet", 3, 64).chunk(200) == 128
 
 
 def test_profile_and_names() -> None:
@@ -140,6 +234,7 @@ def test_profile_and_names() -> None:
     assert about.shapes == sum(tcsim.plans.table_answers().values())
     with pytest.raises(tcsim.PlanError, match="valid: h200"):
         tcsim.plans.profile("b200")
+    assert about.asked > 10**6
     assert set(LAYOUTS) == {"TN", "NN", "NT", "TT"} and "linear" in OPS
 
 
@@ -175,5 +270,5 @@ def test_sums_of_integers_are_a_rule(gpu: str) -> None:
 
 def test_kinds_without_a_modelled_kernel_are_not_assumed_to_be_chains() -> None:
     """tf32 on an H200, of a shape that was not recorded."""
-    plan = tcsim.plan("matmul", m=17, n=4096, k=4096, format="tf32", gpu="h200")
-    assert not plan.modelled and plan.source == "assumed" and "no recorded shape" in plan.reason
+    plan = tcsim.plan("matmul", m=17, n=4000, k=4000, format="tf32", gpu="h200")
+    assert not plan.modelled and plan.source == "assumed" and "not recorded" in plan.reason

@@ -1,0 +1,99 @@
+"""What is asked of a library, along sweeps and at random, and how a table comes from the answers; without a GPU."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hwkernels.plans.ask import _along, decision
+from hwkernels.plans.cases import Case, Sweep, drawn, score, sweeps, weights
+from hwkernels.plans.grow import Shapes, grown
+from hwkernels.plans.pack import Answer, built, judged, key, rule
+from hwkernels.plans.sweep import DENSE, answered
+from tcsim.plans.packed import AXES, Decision
+from tcsim.plans.trees import LEAF, Machine
+
+RNG = np.random.default_rng(38)
+
+
+@pytest.mark.parametrize("count", [256, 1024, 4096, 8192])
+def test_sweeps_find_every_change(count: int) -> None:
+    """Steps anywhere, classes of alignment, single odd answers among the first: far fewer are asked than answered."""
+    for changes in (0, 1, 3):
+        at = np.sort(RNG.integers(1, 1000, changes))
+        x = np.arange(1, count + 1)
+        expected = np.searchsorted(at, x) + 10 * ((x % 8 == 0) & (x < 700)) + 100 * (x == 77)
+        asked: list[int] = []
+        found = answered(partial(noted, asked, expected), count)
+        assert len(asked) == len(set(asked)) <= max(DENSE, 0.7 * count)
+        assert found.tolist() == expected.tolist()
+
+
+def noted(asked: list[int], answers: Any, x: int) -> int:
+    asked.append(x)
+    return int(answers[x - 1])
+
+
+def test_cases_are_layers_and_attention() -> None:
+    """Each sweep once; its axis grows and nothing else."""
+    listed = list(sweeps())
+    assert len(set(listed)) == len(listed) > 10_000 and len(weights()) > 300
+    assert set(Counter(x.axis for x in listed)) == set(AXES)
+    sweep = next(x for x in listed if x.axis == "mk")
+    assert sweep.case(5) == sweep.first._replace(m=5, k=5)
+    assert drawn("a", 2) == drawn("a", 2) != drawn("b", 2) and 0 <= score(("x",)) < 1
+
+
+def test_trees_learn_what_decides() -> None:
+    """A split that a few features decide is learnt; what is drawn by lot is not, and a tree of one answer is a leaf."""
+    m, n, k = (RNG.integers(low, high, 4000) for low, high in ((1, 999), (64, 9999), (2568, 30000)))
+    split = np.where(m <= 64, np.where(k > 9000, 3, 2), 1) + (RNG.random(4000) < 0.5) * (m > 900)
+    shapes, machine = Shapes(m, n, k, split), Machine(132, 1 << 20, 64)
+    tree = grown(Shapes(*(x[:3000] for x in shapes)), machine, 50)
+    right = np.array([tree.split(*x) for x in np.stack([m, n, k], 1).tolist()]) == split
+    assert right[m <= 900].mean() > 0.99 and right[3000:][m[3000:] > 900].mean() < 0.8
+    assert int((tree.features == LEAF).sum()) <= 50
+    assert len(grown(Shapes(m, n, k, np.ones_like(m)), machine, 50).features) == 1
+
+
+def test_answers_of_a_sweep_are_numbered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process gives the numbers of decisions, what they mean, and how many it asked for; what does not matter to the order is dropped."""
+    about = {"id": 66, "split": 3, "reduction": 2, "stages": 35, "custom": 1}
+    assert decision(about, "bf16") == Decision("nvjet", 3, 64) and decision(about, "e4m3") == Decision("nvjet", 3, 128)
+    assert decision(about | {"id": 24}, "bf16") == Decision("cublasLt 24.35.0", 0, 1, 3, 2)
+    assert decision(about | {"id": 13}, "f32") == Decision("cublasLt 13.0.1", 0, 1, 3, 2) != decision(about, "f32")
+    monkeypatch.setattr("hwkernels.plans.ask.ask", lambda case: None if case.m > 200 else decision(about, "bf16"))
+    runs, meant, asked = _along(Sweep(Case("mm", "bf16", "bf16", "TN", 1, 64, 4096), "m", 1, 256))
+    assert [meant[i] for i in runs[[0, 199, 200]]] == [decision(about, "bf16")] * 2 + [None] and asked == 256
+
+
+def test_a_table_comes_from_answers() -> None:
+    """Sweeps, a rule for short K, a tree for long K: the file answers held-out shapes by each."""
+
+    def library(case: Case) -> Decision:
+        return Decision("nvjet", 1 if case.k <= 2560 or case.m > 128 else 2, 64)
+
+    decisions = [Decision("nvjet", 1, 64), Decision("nvjet", 2, 64)]
+    sweep = Sweep(Case("mm", "bf16", "bf16", "TN", 1, 64, 4096), "m", 1, 256)
+    numbers = np.array([decisions.index(library(sweep.case(x))) for x in range(1, 257)])
+    cases = [x for x in drawn("learn", 4000) if key(x) == "mm bf16 TN" and x.out == "bf16"]
+    answers = [Answer(x, library(x)) for x in sorted(cases, key=score)]
+    data, table = built([(sweep, numbers)], decisions, answers, {}, 132, {"mm": 32 << 20})
+    assert data == built([(sweep, numbers)], decisions, answers, {}, 132, {"mm": 32 << 20})[0]
+    assert set(table.trees) == set(table.rules) == {"mm bf16 TN"} and table.parts["mm bf16 TN"][0].known == 256
+    fresh = [Answer(x, library(x)) for x in drawn("fresh", 300) if key(x) == "mm bf16 TN"] + [
+        Answer(sweep.case(x), library(sweep.case(x))) for x in (1, 128, 129)
+    ]
+    counts = judged(table, fresh)["mm bf16 TN"]
+    assert (
+        counts["table right"] == 3 and counts["rule right"] > 200 and not counts["table wrong"] + counts["rule wrong"]
+    )
+    wrong = [
+        Answer(x.case, Decision("nvjet", 2, 64)) if i == 7 else x
+        for i, x in enumerate(a for a in answers if a.case.k <= 2560)
+    ]
+    assert rule(answers) is not None and rule(wrong) is None
