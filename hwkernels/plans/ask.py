@@ -17,7 +17,7 @@ from tcsim.plans.packed import Decision
 
 NVJET = 66
 """cuBLASLt's number of the algorithm whose kernels are chains of wgmma; others have an order of their own."""
-STAGES, CUSTOM = (21, 23, 24), (13, 55)
+STAGES, CUSTOM = (21, 23, 24, 63), (11, 13, 55, 63)
 """The algorithms whose order depends on the number of stages, and on the custom option."""
 SMALL, LARGE = 1 << 20, 32 << 20
 """Workspaces: torch gives the small one to addmm with a bias and to _scaled_mm, the large one to what goes through cublasGemmEx, on sm_90."""
