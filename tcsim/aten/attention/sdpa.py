@@ -73,10 +73,6 @@ def scaled_dot_product_attention(
         elif name == "efficient":
             y = efficient.attention(call)
         elif name == "math":
-            if m == 1:
-                raise NotModelledError(
-                    "the math backend with one query: cuBLAS's gemv, whose order of sums is not modelled"
-                )
             y = composite.attention(call, double)
         else:
             raise ValueError(f"no backend {name!r}: default, cudnn, flash, efficient, math")
