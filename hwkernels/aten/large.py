@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import lzma
-import resource
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from itertools import product
@@ -154,6 +153,8 @@ def record(path: Path, cases: list[str]) -> None:
 
 def compare(path: Path, cases: list[str], device: str) -> int:
     """Compute cases under emulation; how many digests differ."""
+    import resource
+
     from tcsim.torch import emulate
 
     with lzma.open(path, "rt", encoding="utf-8") as file:
