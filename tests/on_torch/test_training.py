@@ -6,8 +6,6 @@ import json
 import lzma
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -15,29 +13,12 @@ import pytest
 import torch
 
 import tcsim.torch
-from hwkernels.aten.training import CASES, TYPES, trained
+from hwkernels.aten.training import CASES, trained
 from tcsim.core.errors import NotModelledError
-from tcsim.torch import products
 from tests.support import extent
 
 FILE = Path(__file__).parents[1] / "data" / "aten" / "training_h200.json.xz"
 RECORDED: dict[str, Any] = json.loads(lzma.decompress(FILE.read_bytes()))["cases"]
-SPLITS = {(128, 384, 8192): 4, (128, 384, 4096): 3}
-"""Products that cuBLAS split on the H200 (the kernels' names say so, the recorded outputs how often): for tables that do not have them."""
-
-
-@pytest.fixture(autouse=True)
-def recorded_splits(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = products.plan_of
-
-    def plan_of(*given: Any, **options: Any) -> Any:
-        plan = original(*given, **options)
-        if plan is None or plan.source != "assumed" or not plan.modelled or (plan.op, plan.kind.layout) != ("mm", "NN"):
-            return plan
-        split = SPLITS.get((plan.m, plan.n, plan.k), 1)
-        return replace(plan, split=split, chunk=ceil(ceil(plan.k / 64) / split) * 64)
-
-    monkeypatch.setattr(products, "plan_of", plan_of)
 
 
 def test_all_are_recorded() -> None:
@@ -45,7 +26,7 @@ def test_all_are_recorded() -> None:
     assert not any(own["unstable"] for own in RECORDED.values())
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.split("/")[2] != "f32"])
+@pytest.mark.parametrize("case", CASES)
 def test_every_output_gradient_and_weight(case: str) -> None:
     runs: list[tcsim.torch.Run] = []
 
@@ -63,15 +44,6 @@ def test_every_output_gradient_and_weight(case: str) -> None:
     statuses = {(own["op"], own["status"]) for run in runs for own in run.ops() if own["status"] != "exact"}
     assert {op for op, _ in statuses} <= {"mm", "bmm", "addmm"}
     assert ("mm", "not modelled") not in statuses
-
-
-def test_products_of_f32_are_not_said_to_be_exact() -> None:
-    case = next(case for case in CASES if case.split("/")[2] == "f32")
-    assert TYPES[case.split("/")[2]] == torch.float32
-    with tcsim.torch.emulate("H200") as run:
-        x = torch.ones(4, 24, requires_grad=True)
-        (x @ x.T).sum().backward()
-    assert not run.exact or all(own["status"] == "exact" for own in run.ops() if own["op"] == "mm")
 
 
 # --- single operations
