@@ -54,7 +54,7 @@ def _best(values: npt.NDArray[np.uint32], labels: npt.NDArray[np.int64]) -> _Cut
 
 
 def grown(shapes: Shapes, machine: Machine, leaves: int) -> Tree:
-    """The tree of at most so many leaves."""
+    """A tree grown greedily, with at most `leaves` leaves."""
     values = np.stack(
         [np.clip(feature(i, *shapes[:3], machine), 0, 2**32 - 1).astype(np.uint32) for i in range(FEATURES)]
     )

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 DENSE, BLOCKS, NARROW = 256, 1280, 2048
-"""All are asked up to the first; five in eight up to the second; then stretches of 32, behind the third of 64, of which six are asked."""
+"""Every token count up to the first bound is asked, and five of eight up to the second. Beyond it
+six are asked of each stretch of 32, and beyond the third bound six of each stretch of 64."""
 NEAR = 3
 """Stretches on both sides that must agree before a stretch is taken as known."""
 

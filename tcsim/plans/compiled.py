@@ -37,7 +37,7 @@ def _loop(a: Any, b: Any, places: Any, out: Any, first: Any, last: Any) -> None:
 
 
 def chains(a: Any, b: Any, places: Any, shape: tuple[int, ...]) -> Any:
-    """As `tcsim.plans.orders.chains`, of which `shape` is a b's."""
+    """The same as `tcsim.plans.orders.chains`; `shape` is that of the result."""
     *lead, m, n = shape
     if n < m:  # the inner loop runs along the longer side
         found = chains(np.swapaxes(b, -1, -2), np.swapaxes(a, -1, -2), places, (*lead, n, m))

@@ -15,7 +15,7 @@ Status = Literal["exact", "assumed", "not modelled"]
 MEANING: dict[Status, str] = {
     "exact": "its rule gave every bit that the GPU returned",
     "assumed": "a stated rule that was not compared with this GPU here",
-    "not modelled": "computed by torch on the host",
+    "not modelled": "computed by torch's own kernel",
 }
 """What each status promises."""
 

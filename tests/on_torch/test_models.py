@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import lzma
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-import tcsim.torch
 from hwkernels.aten.models import CASES, outputs
+from tests.support.emulated import Emulated
 
 RECORDED = json.loads(
     lzma.decompress((Path(__file__).parents[1] / "data" / "aten" / "models_h200.json.xz").read_bytes())
@@ -24,16 +22,9 @@ def test_all_are_recorded() -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_every_module(case: str) -> None:
-    runs: list[tcsim.torch.Run] = []
-
-    @contextmanager
-    def around() -> Iterator[None]:
-        with tcsim.torch.emulate("H200") as run:
-            runs.append(run)
-            yield
-
+    around = Emulated()
     found, expected = list(outputs(case, "cpu", around)), [tuple(own) for own in RECORDED[case]]
     assert [name for name, _ in found] == [name for name, _ in expected]
     differ = [name for (name, own), (_, other) in zip(found, expected, strict=True) if own != other and other]
     assert not differ, f"{len(differ)} of {len(found)} modules, first {differ[0]}"
-    assert runs[0].exact, str(runs[0])
+    assert around.runs[0].exact, str(around.runs[0])

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import lzma
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ import tcsim.torch
 from hwkernels.aten.training import CASES, trained
 from tcsim.core.errors import NotModelledError
 from tests.support import extent
+from tests.support.emulated import Emulated
 
 FILE = Path(__file__).parents[1] / "data" / "aten" / "training_h200.json.xz"
 RECORDED: dict[str, Any] = json.loads(lzma.decompress(FILE.read_bytes()))["cases"]
@@ -28,20 +27,13 @@ def test_all_are_recorded() -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_every_output_gradient_and_weight(case: str) -> None:
-    runs: list[tcsim.torch.Run] = []
-
-    @contextmanager
-    def around() -> Iterator[None]:
-        with tcsim.torch.emulate("H200") as run:
-            runs.append(run)
-            yield
-
+    around = Emulated()
     steps = 3 if extent.WHOLE or case in CASES[:2] else 1
     found, expected = trained(case, "cpu", around, steps)[0], [tuple(own) for own in RECORDED[case]["found"]]
     assert len(found) == len(expected) * steps // 3
     differ = [name for (name, own), (same, other) in zip(found, expected, strict=False) if (name, own) != (same, other)]
     assert not differ, f"{len(differ)} of {len(found)}, first {differ[0]}"
-    statuses = {(own["op"], own["status"]) for run in runs for own in run.ops() if own["status"] != "exact"}
+    statuses = {(own["op"], own["status"]) for run in around.runs for own in run.ops() if own["status"] != "exact"}
     assert {op for op, _ in statuses} <= {"mm", "bmm", "addmm"}
     assert ("mm", "not modelled") not in statuses
 

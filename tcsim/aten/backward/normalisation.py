@@ -18,7 +18,7 @@ Array = npt.NDArray[Any]
 
 THREADS, VECTOR = 128, 4
 TILES = ((64, 1, 8), (128, 8, 64), (256, 16, 128), (1 << 62, 32, 256))
-"""Below so many rows: threads along the rows of a block, rows of a block at once."""
+"""Each entry: below this many rows, how many threads share a column and how many rows a block takes at once."""
 MANY_ROWS, ROWS_AT_ONCE, MOST_BLOCKS = 64 * 1024, 32, 32 * 1024
 
 
