@@ -50,6 +50,12 @@ def test_what_is_not_known_has_no_order() -> None:
     assert len(ALGORITHMS) == 16
 
 
+@pytest.mark.parametrize(("format", "results", "lanes"), [("f32", 128, 32), ("f32", 129, 24), ("bf16", 129, 32)])
+def test_threads_of_gemv_nsp(format: str, results: int, lanes: int) -> None:
+    order = order_of("cublasLt 13.0.10", 1, 0, Kind("bmm", format, format, "TN", True), 1, results, 100)
+    assert order is not None and order.lanes == lanes
+
+
 def test_a_mask_shows_where_the_parts_meet() -> None:
     """Two parts of 392: what is added to a large number is lost, until its opposite comes."""
     order = order_of("cublasLt 20.0.0", 2, 2, Kind("mm", "f32", "f32", "TN", True), 1, 1, 784)

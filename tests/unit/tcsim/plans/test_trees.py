@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tcsim.plans import record
-from tcsim.plans.trees import FEATURES, LEAF, SIMPLE, TILES, Machine, Tree, feature, unpacked
+from tcsim.plans.trees import FEATURES, LEAF, LEAST, SIMPLE, TILES, Machine, Tree, feature, unpacked
 
 MACHINE = Machine(132, 32 << 20, 64)
 
@@ -55,3 +55,10 @@ def test_recorded_trees_answer_possible_splits() -> None:
         tree = grown()
         splits = tree.thresholds[tree.features == LEAF]
         assert splits.min() >= 1 and splits.max() <= 25
+
+
+def test_tiles_that_fill_the_gpu_leave_nothing_to_cut() -> None:
+    shapes = (np.array([64, 8, 8192]), np.array([64, 4096, 8192]), np.array([8192] * 3))
+    tiles, split, both = (feature(SIMPLE + what, *shapes, MACHINE) for what in range(3))  # tiles of 64 x 8
+    assert tiles.tolist() == [8, 64, 128 * 1024]
+    assert split.tolist() == [(128 - 1) // LEAST, 132 // 64, 1] and both.tolist() == (tiles * split).tolist()
