@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import tcsim
 from hwkernels.aten.cases import GROUPS, Case
 from hwkernels.aten.recording import digest, recorded_cases
 from tcsim.aten import known
+from tcsim.aten.attention import composite
 from tcsim.aten.evidence import DOMAINS, evidence_of
 from tcsim.core.errors import NotModelledError
 from tests.support import extent
@@ -81,3 +85,13 @@ def test_every_operation_says_what_is_known() -> None:
         known("median", "f32")
     with pytest.raises(NotModelledError, match=r"aten\.sum: no rule for int64"):
         known("sum", "int64", length=3)
+
+
+def test_one_query_takes_only_recorded_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = np.ones((2, 1, 64), np.float32), np.ones((2, 64, 7), np.float32)
+    assert (composite.row(a, b, "TN") == 64).all()
+    monkeypatch.setattr(
+        composite, "plan", lambda *given, **named: replace(tcsim.plan(*given, **named), source="assumed")
+    )
+    with pytest.raises(NotModelledError, match="one query"):
+        composite.row(a, b, "TN")
