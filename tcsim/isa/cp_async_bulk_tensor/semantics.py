@@ -313,7 +313,7 @@ class TensorLoad(TensorCopy):
         signal = completion(barrier_access(form["barrier"], operands["barrier"], lanes), self._bytes(tmap, 0), ranks)
 
         def finish(data: Bytes) -> Outcome:
-            boxes = converted(tmap, data).reshape(len(lanes), -1, runs.piece)
+            boxes: Array = converted(tmap, data).reshape(len(lanes), -1, runs.piece)
             boxes = (boxes if runs.order is None else boxes[:, runs.order]).reshape(-1, runs.size)
             boxes = boxes if ranks is None else np.tile(boxes, (len(ranks), 1))
             return Outcome(writes=(Write(target, boxes),), signals=(signal,))

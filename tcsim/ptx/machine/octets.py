@@ -41,8 +41,8 @@ class Octets:
         if not np.ndim(block):
             return block
         count, lead = access.address.size, access.address.shape
-        each = access.cta is None or np.size(access.cta) in (1, count)
-        if each and access.thread is not None and access.thread.size == count:
+        alike = access.cta is None or np.size(access.cta) in (1, count)
+        if alike and access.thread is not None and access.thread.size == count:
             return block[access.thread.reshape(-1)]
         if access.cta is None or not np.ndim(access.cta):
             if access.thread is None and count == len(threads):

@@ -72,7 +72,7 @@ class Look:
 
 def _in_each(access: Access, blocks: int) -> Access:
     """An access as one of each of some blocks."""
-    shape = np.broadcast_shapes(access.address.shape, np.shape(access.cta))
+    shape = np.broadcast_shapes(access.address.shape, () if access.cta is None else access.cta.shape)
     address = np.tile(np.broadcast_to(access.address, shape).reshape(-1), blocks)
     cta = (
         access.cta
