@@ -131,7 +131,8 @@ def words_wanted(rows: npt.NDArray[np.int64], width: int, access: str) -> npt.ND
         return np.zeros((count, each, BANKS), np.int64)
     row = words // BANKS - words[taking].min() // BANKS
     span = int(row.max()) + 1
-    found = np.bincount(np.unique((group * span + row)[taking]) // span, minlength=count * each * BANKS)
+    keys = np.sort((group * span + row)[taking])
+    found = np.bincount(keys[np.append(True, keys[1:] != keys[:-1])] // span, minlength=count * each * BANKS)
     return found.reshape(count, each, BANKS).astype(np.int64)
 
 

@@ -128,7 +128,9 @@ def bank_degrees(addresses: Sequence[int | None], width: int, access: str = "loa
     lanes = min(32, 128 // width)
     whole = [*addresses, *[None] * (32 - len(addresses))]
     alike = [
-        all(whole[lane] is None or whole[lane ^ step] is None or whole[lane] == whole[lane ^ step] for lane in range(32))
+        all(
+            whole[lane] is None or whole[lane ^ step] is None or whole[lane] == whole[lane ^ step] for lane in range(32)
+        )
         for step in (1, 2)
     ]
     merged = access == "load" and width >= 8 and any(alike)

@@ -1,0 +1,216 @@
+"""What one access of a warp adds to the GPU's counters: a row for each kind of access and counter, with how well it is known.
+
+Counters have Nsight Compute's names. A rule is *exact* if it gave the counter of every launch of one instruction that it was compared with on an
+H200 (`Rule.confirmed` of as many; `tests/unit/tcsim/ptx/counters/test_rules.py` compares again), and *approximate* if not of every one, or if
+nothing was compared. What has no rule is left out: a counter that an access changes in a way that is not known is missing from a run that has the access.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
+
+import numpy as np
+
+from tcsim.layouts.banks import INACTIVE, WARP_LANES, words_wanted
+from tcsim.layouts.coalescing import (
+    TAG_SPAN,
+    Rows,
+    by_round,
+    bypassing_sectors,
+    copy_passes,
+    data_passes,
+    lines,
+    sectors,
+    tag_passes,
+)
+
+_WAVES = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_"
+REQUESTS, SECTORS = "l1tex__t_requests_pipe_lsu_mem_global_op_", "l1tex__t_sectors_pipe_lsu_mem_global_op_"
+_TAGS = "l1tex__t_output_wavefronts_pipe_lsu_mem_global_op_"
+TAG_PASSES = tuple(f"{_TAGS}{name}.sum" for name in ("ld", "st"))
+COPY_SECTORS = tuple(f"{SECTORS}ldgsts_cache_{name}.sum" for name in ("access", "bypass"))
+IDEAL = "memory_l1_wavefronts_shared_ideal"
+SHARED_WAVES = "memory_l1_wavefronts_shared"
+L2_REQUESTS, L2_SECTORS = "lts__t_requests_srcunit_tex.sum", "lts__t_sectors_srcunit_tex.sum"
+DATA = "l1tex__data_pipe_lsu_wavefronts_mem_lgds_cmd_read.sum"
+LOAD_WAVES, STORE_WAVES, ATOM_WAVES = (f"{_WAVES}{name}.sum" for name in ("ld", "st", "atom"))
+COPY_WAVES = f"{_WAVES}ldgsts.sum"
+WGMMA_WAVES = f"{_WAVES}gmma.sum"
+REMOTE = "ptx__requests_mem_shared_cluster.sum"
+TENSOR_CYCLES = "sm__pipe_tensor_cycles_active.sum"
+TMA_BYTES = "l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum"
+STORED_BYTES = "ptx__bytes_op_tma_st.sum"
+INSTRUCTIONS, THREADS = "ptx__inst_executed.sum", "ptx__thread_inst_executed.sum"
+FLOPS = "ptx__tensor_ops.sum"
+
+CONTENDED = (LOAD_WAVES, STORE_WAVES, SHARED_WAVES)
+"""Counters that asynchronous work raises where it contends with other accesses for shared memory."""
+Count = Callable[..., Rows]
+"""What takes the addresses of each side, int64 (warps, 32), and the bytes of a lane, and gives a number for each warp."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What each access of a kind adds to one counter."""
+
+    counter: str
+    count: Count
+    confirmed: int = 0  # launches of one instruction whose counter it gave
+    compared: int = 0  # of those that it was compared with; 0: it is taken over from a related access, or from how the counter is defined
+
+    @property
+    def status(self) -> str:
+        """How well it is known."""
+        return "exact" if self.compared and self.confirmed == self.compared else "approximate"
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A kind of access."""
+
+    name: str
+    rules: tuple[Rule, ...]
+    spans: tuple[int, ...] = (
+        4,
+    )  # of each side, bytes by whose multiples all lanes may move without a change of any count
+    unknown: tuple[str, ...] = ()  # counters that it changes in a way that no rule gives
+    sides: tuple[str, ...] = ("shared",)
+    more: tuple[str, ...] = ()  # counters that it raises, besides, by what no rule gives: they are lower bounds
+
+
+# --- shared memory
+
+
+def _waves(access: str, rows: Rows, width: int, factor: int = 1) -> Rows:
+    return factor * words_wanted(rows, width, access).max(2).sum(1)
+
+
+def _ideal(access: str, rows: Rows, width: int) -> Rows:
+    return np.asarray((words_wanted(rows, width, access).max(2) > 0).sum(1))
+
+
+def _loops(counts: str, rows: Rows, width: int) -> Rows:
+    """A loop around compare and swap: each turn loads what all lanes want that are left, and of each place modulo 128 bytes the first lane swaps.
+
+    Of 8 bytes half a warp at a time. counts: "load", or "swap", which costs two wavefronts.
+    """
+    left, found = rows.copy(), np.zeros(len(rows), np.int64)
+    half = np.arange(WARP_LANES) // (16 if width == 8 else WARP_LANES)
+    lanes = np.arange(WARP_LANES)
+    while (left != INACTIVE).any():
+        place = np.where(left == INACTIVE, INACTIVE, left % 128 + 128 * half)
+        earlier = ((place[:, :, None] == place[:, None, :]) & (lanes[:, None] > lanes)).any(2)
+        now = np.where(earlier, INACTIVE, left)
+        found += _waves("load", left, width) if counts == "load" else _waves("turns", now, width, 2)
+        left = np.where(earlier, left, INACTIVE)
+    return found
+
+
+def _shared(
+    name: str, counter: str, access: str, confirmed: int, compared: int, factor: int = 1, more: tuple[Rule, ...] = ()
+) -> Operation:
+    waves = partial(_waves, access, factor=factor)
+    return Operation(
+        name,
+        (
+            Rule(counter, waves, confirmed, compared),
+            Rule(SHARED_WAVES, waves, confirmed, compared),
+            Rule(IDEAL, partial(_ideal, access if access != "turns" else "store"), 0, 0),
+            *more,
+        ),
+    )
+
+
+def _one(rows: Rows, *given: object) -> Rows:
+    return np.asarray((rows != INACTIVE).any(1).astype(np.int64))
+
+
+# --- global memory
+
+
+def _global(
+    name: str, requests: tuple[int, int], own: tuple[int, int], lines_of: tuple[int, int], more: tuple[Rule, ...] = ()
+) -> Operation:
+    """Loads and stores: (confirmed, compared) of requests, of sectors, and of L2's lines."""
+    rules = (
+        Rule(f"{REQUESTS}{name}.sum", _one, *requests),
+        Rule(f"{SECTORS}{name}.sum", sectors, *own),
+        Rule(L2_REQUESTS, lines, *lines_of),
+        Rule(L2_SECTORS, sectors, *lines_of),
+        Rule(f"{_TAGS}{name}.sum", tag_passes, *own),
+    )
+    return Operation(f"{name}.global", (*rules, *more), (TAG_SPAN,), sides=("global",))
+
+
+def _atomic(name: str, kind: str, count: tuple[int, int], lines_of: tuple[int, int], unit: int = 128) -> Operation:
+    in_sectors = partial(by_round, unit=32)
+    return Operation(
+        name,
+        (
+            Rule(f"{REQUESTS}{kind}.sum", _one, *count),
+            Rule(f"{SECTORS}{kind}.sum", in_sectors, *count),
+            Rule(L2_REQUESTS, partial(by_round, unit=unit), *lines_of),
+            Rule(L2_SECTORS, in_sectors, *count),
+        ),
+        (128,),
+        sides=("global",),
+    )
+
+
+def _copied(cache: str, count: Count, launches: int) -> tuple[Rule, ...]:
+    """cp.async: its requests and sectors are counted among those of loads, too."""
+    requests: Count = lambda source, *given: _one(source)  # noqa: E731
+    return tuple(
+        Rule(f"{prefix}{kind}.sum", own, launches, launches)
+        for kind in (f"ldgsts_cache_{cache}", "ld")
+        for prefix, own in ((REQUESTS, requests), (SECTORS, count))
+    )
+
+
+def _copied_sectors(source: Rows, destination: Rows, width: int) -> Rows:
+    return sectors(source, width)
+
+
+_LOADED, _STORED = (70, 70), (62, 62)
+
+OPERATIONS: Mapping[str, Operation] = MappingProxyType({
+    own.name: own
+    for own in (
+        _shared("ld.shared", LOAD_WAVES, "load", 220, 220),
+        _shared("st.shared", STORE_WAVES, "store", 144, 144),
+        _shared("ldmatrix", LOAD_WAVES, "matrix", 88, 88),
+        _shared("stmatrix", STORE_WAVES, "matrix", 87, 87),
+        _shared("atom.shared", ATOM_WAVES, "turns", 95, 95),
+        _shared("atom.shared.cas", ATOM_WAVES, "turns", 30, 30, 2),
+        _shared("atom.shared.popc", ATOM_WAVES, "store", 0, 0),
+        Operation("atom.shared.loop", (
+            Rule(ATOM_WAVES, partial(_loops, "swap"), 60, 60),
+            Rule(LOAD_WAVES, partial(_loops, "load"), 60, 60),
+            Rule(SHARED_WAVES, lambda rows, width: _loops("swap", rows, width) + _loops("load", rows, width), 60, 60),
+            Rule(IDEAL, partial(_ideal, "store")),
+        )),
+        Operation("atom.shared.cluster", (Rule(REMOTE, _one),)),
+        _global("ld", _LOADED, _LOADED, _LOADED, (Rule(DATA, data_passes, *_LOADED),)),
+        _global("st", _STORED, _STORED, _STORED),
+        _atomic("red.global", "red", (19, 19), (17, 19)),
+        _atomic("red.global.vector", "red", (12, 13), (11, 13)),
+        _atomic("atom.global", "atom", (8, 8), (7, 8)),
+        _atomic("atom.global.cas", "atom", (11, 11), (11, 11), 64),
+        Operation("cp.async.ca", (
+            *_copied("access", _copied_sectors, 86),
+            Rule(COPY_WAVES, copy_passes, 86, 86),
+            Rule(SHARED_WAVES, copy_passes, 86, 86),
+            Rule(IDEAL, lambda source, destination, width: _ideal("store", destination, width)),
+            Rule(L2_REQUESTS, lambda source, destination, width: lines(source, width), 86, 86),
+            Rule(L2_SECTORS, _copied_sectors, 86, 86),
+        ), (TAG_SPAN, 4), (), ("global", "shared"), CONTENDED),
+        Operation("cp.async.cg", _copied("bypass", bypassing_sectors, 29), (128, 32), (L2_REQUESTS, L2_SECTORS), ("global", "shared"), CONTENDED),
+        Operation("bulk", (), unknown=(L2_REQUESTS, L2_SECTORS), more=CONTENDED),
+        Operation("wgmma", (), more=CONTENDED),
+        Operation("tensormap", (), more=CONTENDED),
+    )
+})  # fmt: skip
+"""By name."""
