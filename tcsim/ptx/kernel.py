@@ -21,6 +21,7 @@ from tcsim.ptx.check.rules.races import Races
 from tcsim.ptx.compile.compiled import SHARED_START, Compiled, layout
 from tcsim.ptx.compile.linking import function_addresses, link, reach, symbols_of
 from tcsim.ptx.compile.store import key_of, store
+from tcsim.ptx.counters.advice import Shape
 from tcsim.ptx.counters.counters import Counters
 from tcsim.ptx.counters.counting import expanded
 from tcsim.ptx.hazards.hazard import Hazard, merged
@@ -302,7 +303,7 @@ class Kernel(Shown):
         return Run(
             completed, merged(grid.hazards, completed, clusters), grid.inexact + grid.sums.inexact(), "".join(grid.output), grid.instructions,
             launch.arch, self.name, prod(launch.shape.grid), checked, count, grid.batch, grid.alone, self.module.text, launch.touched,
-            Counters(expanded(grid.tally, launch.program, launch.arch), launch.arch) if grid.tally is not None else None,
+            _counters(grid),
         )  # fmt: skip
 
     def _prepared(self, memory: Memory, params: Sequence[Any], asked: Options, stepped: bool = False) -> Launch:
@@ -343,6 +344,15 @@ class Kernel(Shown):
             program, memory, params_segment, shape, chip, asked.schedule, bool(asked.check), own, asked.progress, asked.cooperative,
             (watcher,) if watcher else (), alike, ledger, plain, asked.counters,
         )  # fmt: skip
+
+
+def _counters(grid: Grid) -> Counters | None:
+    launch, program = grid.launch, grid.launch.program
+    if grid.tally is None:
+        return None
+    shared = program.shared_bytes - SHARED_START + launch.shape.dynamic_smem
+    shape = Shape(prod(launch.shape.block), program.registers_at_launch, shared)
+    return Counters(expanded(grid.tally, program, launch.arch), launch.arch, shape)
 
 
 def _options(name: str, asked: Options, stepped: bool) -> None:

@@ -15,7 +15,9 @@ import numpy.typing as npt
 from tcsim.core.display import Shown
 from tcsim.core.errors import OperandError, listing, nearest
 from tcsim.ptx.counters import rules
+from tcsim.ptx.counters.advice import Advice, Shape, advise
 from tcsim.ptx.counters.bound import Bound, bound_of, cost
+from tcsim.ptx.counters.occupancy import Occupancy, occupancy
 from tcsim.ptx.counters.rules import OPERATIONS
 from tcsim.ptx.counters.tally import Tally
 
@@ -48,6 +50,7 @@ class Counters(Shown, Mapping[str, int]):
 
     tally: Tally
     arch: str
+    shape: Shape
 
     @cached_property
     def unknown(self) -> Mapping[str, tuple[str, ...]]:
@@ -92,6 +95,16 @@ class Counters(Shown, Mapping[str, int]):
         lower = any(name in own.more for own in every) or name in (rules.TENSOR_CYCLES, rules.TMA_BYTES)
         return "exact" if self.arch == "sm_90" and states <= {"exact"} and not lower else "approximate"
 
+    @property
+    def occupancy(self) -> Occupancy | None:
+        """How many blocks a multiprocessor holds, as far as the PTX says how many registers a thread has; None for an arch that is not known."""
+        return occupancy(self.arch, self.shape.threads, self.shape.registers, self.shape.shared)
+
+    @cached_property
+    def advice(self) -> tuple[Advice, ...]:
+        """What would cost less, the costliest first (`tcsim.ptx.counters.advice`)."""
+        return advise(self.tally, self.arch, self.shape)
+
     def of_block(self, name: str) -> npt.NDArray[np.int64]:
         """A counter of each block of the grid, x fastest."""
         found = self.tally.by_block.get(name)
@@ -118,7 +131,7 @@ class Counters(Shown, Mapping[str, int]):
 
     @cached_property
     def bound(self) -> Bound | None:
-        """The least time that an unmeasured GPU's units need for what was counted; None where the arch was not measured."""
+        """The least time that a GPU's units need for what was counted; None where the arch was not measured."""
         return bound_of(self._totals, self.tally.by_block, self.tally.blocks, self.arch)
 
     @property
@@ -153,5 +166,7 @@ class Counters(Shown, Mapping[str, int]):
             "unknown": {name: list(own) for name, own in self.unknown.items()},
             "derived": self.derived,
             "lines": [{"line": line, "source": source, "counters": own} for line, source, own in self.by_line()],
+            "advice": [own.as_dict() for own in self.advice],
+            "occupancy": None if self.occupancy is None else vars(self.occupancy),
             "bound": None if self.bound is None else self.bound.as_dict(),
         }

@@ -16,12 +16,14 @@ import numpy as np
 
 from tcsim.layouts.banks import INACTIVE, WARP_LANES, words_wanted
 from tcsim.layouts.coalescing import (
+    SECTOR_BYTES,
     TAG_SPAN,
     Rows,
     by_round,
     bypassing_sectors,
     copy_passes,
     data_passes,
+    distinct,
     lines,
     sectors,
     tag_passes,
@@ -32,7 +34,8 @@ REQUESTS, SECTORS = "l1tex__t_requests_pipe_lsu_mem_global_op_", "l1tex__t_secto
 _TAGS = "l1tex__t_output_wavefronts_pipe_lsu_mem_global_op_"
 TAG_PASSES = tuple(f"{_TAGS}{name}.sum" for name in ("ld", "st"))
 COPY_SECTORS = tuple(f"{SECTORS}ldgsts_cache_{name}.sum" for name in ("access", "bypass"))
-IDEAL = "memory_l1_wavefronts_shared_ideal"
+IDEAL, IDEAL_SECTORS = "memory_l1_wavefronts_shared_ideal", "memory_l2_theoretical_sectors_global_ideal"
+ACTUAL_SECTORS = "memory_l2_theoretical_sectors_global"
 SHARED_WAVES = "memory_l1_wavefronts_shared"
 L2_REQUESTS, L2_SECTORS = "lts__t_requests_srcunit_tex.sum", "lts__t_sectors_srcunit_tex.sum"
 DATA = "l1tex__data_pipe_lsu_wavefronts_mem_lgds_cmd_read.sum"
@@ -141,8 +144,15 @@ def _global(
         Rule(L2_REQUESTS, lines, *lines_of),
         Rule(L2_SECTORS, sectors, *lines_of),
         Rule(f"{_TAGS}{name}.sum", tag_passes, *own),
+        Rule(ACTUAL_SECTORS, sectors, *own),
+        Rule(IDEAL_SECTORS, _least),
     )
     return Operation(f"{name}.global", (*rules, *more), (TAG_SPAN,), sides=("global",))
+
+
+def _least(rows: Rows, *given: int) -> Rows:
+    """Sectors that would hold all different elements of an access."""
+    return np.asarray(-(-distinct(rows) * given[-1] // SECTOR_BYTES))
 
 
 def _atomic(name: str, kind: str, count: tuple[int, int], lines_of: tuple[int, int], unit: int = 128) -> Operation:
@@ -154,6 +164,8 @@ def _atomic(name: str, kind: str, count: tuple[int, int], lines_of: tuple[int, i
             Rule(f"{SECTORS}{kind}.sum", in_sectors, *count),
             Rule(L2_REQUESTS, partial(by_round, unit=unit), *lines_of),
             Rule(L2_SECTORS, in_sectors, *count),
+            Rule(ACTUAL_SECTORS, in_sectors, *count),
+            Rule(IDEAL_SECTORS, _least),
         ),
         (128,),
         sides=("global",),

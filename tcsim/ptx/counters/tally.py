@@ -41,6 +41,9 @@ class Tally:
     waiting: dict[tuple[int, str, int], list[tuple[Rows, ...]]] = field(
         default_factory=lambda: defaultdict(list), repr=False
     )
+    samples: dict[int, tuple[str, int, tuple[Rows, ...]]] = field(
+        default_factory=dict
+    )  # by line: a costly access of its first ones
     warps: int = 0  # that wait
     each: dict[int, dict[str, float]] = field(
         default_factory=dict, repr=False
@@ -81,6 +84,7 @@ class Tally:
         for key, kept in other.waiting.items():
             self.waiting[key] += kept
         self.items |= other.items
+        self.samples = other.samples | self.samples
         self.warps += other.warps
         if self.warps >= MOST_WAITING:
             self.settle()
@@ -112,6 +116,10 @@ class Tally:
             values = self._values(operation, width, sides)
             starts = np.cumsum([0, *(len(own[0]) for _, own in every[:-1])])
             sums = np.add.reduceat(values, starts).tolist()
+            for (line, own), start in zip(every, starts.tolist(), strict=True):
+                if line not in self.samples:
+                    worst = int(values[start : start + len(own[0])].sum(1).argmax())
+                    self.samples[line] = operation, width, tuple(rows[worst : worst + 1] for rows in own[1:])
             for place, rule in enumerate(OPERATIONS[operation].rules):
                 for (line, _), own in zip(every, sums, strict=True):
                     self.lines[line][rule.counter] += own[place]
