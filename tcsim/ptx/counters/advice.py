@@ -152,8 +152,16 @@ def _of_launch(blocks: int, arch: str, shape: Shape) -> Iterator[Advice]:
     chip, held = CHIPS.get(arch), occupancy(arch, shape.threads, shape.registers, shape.shared)
     if chip is None or held is None or not held.blocks:
         return
-    if held.limit in ("registers", "shared memory") and held.warps * _FEW <= held.most and blocks > held.blocks * chip.multiprocessors:
-        what = f"{shape.registers} registers a thread" if held.limit == "registers" else f"{shape.shared:,} bytes of shared memory"
+    if (
+        held.limit in ("registers", "shared memory")
+        and held.warps * _FEW <= held.most
+        and blocks > held.blocks * chip.multiprocessors
+    ):
+        what = (
+            f"{shape.registers} registers a thread"
+            if held.limit == "registers"
+            else f"{shape.shared:,} bytes of shared memory"
+        )
         yield Advice(0, "", f"low occupancy: {held}: {what}", "less of it for each block", 0.0)
     room = held.blocks * chip.multiprocessors if blocks > chip.multiprocessors * held.blocks else chip.multiprocessors
     full, rest = divmod(blocks, room)

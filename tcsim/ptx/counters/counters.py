@@ -91,9 +91,14 @@ class Counters(Shown, Mapping[str, int]):
         if name.startswith(_COLD):
             return "approximate"
         every = {OPERATIONS[operation] for own in self.tally.operations.values() for operation in own}
-        states = {rule.status for own in every for rule in own.rules if rule.counter == name}
         lower = any(name in own.more for own in every) or name in (rules.TENSOR_CYCLES, rules.TMA_BYTES)
-        return "exact" if self.arch == "sm_90" and states <= {"exact"} and not lower else "approximate"
+        return "exact" if self.arch == "sm_90" and self.rule_status(name) == "exact" and not lower else "approximate"
+
+    def rule_status(self, name: str) -> str:
+        """The same of the rules alone: of a kernel that does nothing else, and finds nothing in a cache."""
+        every = {OPERATIONS[operation] for own in self.tally.operations.values() for operation in own}
+        states = {rule.status for own in every for rule in own.rules if rule.counter == name}
+        return "exact" if states <= {"exact"} else "approximate"
 
     @property
     def occupancy(self) -> Occupancy | None:
