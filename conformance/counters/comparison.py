@@ -83,7 +83,7 @@ def predicted(launch: Launch) -> Counters:
     """What the model counts of the same launch."""
     memory = Memory()
     lanes = [memory.allocate(np.array(own, np.uint32).view(np.uint8)) for own in (launch.first, launch.second)]
-    memory.map(GLOBAL_BYTES, np.zeros(max(GLOBAL_BYTES // 2, 1 << 20), np.uint8))
+    memory.map(GLOBAL_BYTES, np.zeros(GLOBAL_BYTES, np.uint8))
     run = _kernel(launch.pattern).launch(
         memory, [*lanes, GLOBAL_BYTES, memory.allocate(256)], block=(LANES, 1, 1), check=False, counters=True
     )

@@ -9,12 +9,13 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 from types import MappingProxyType
 
 LANES = 32
 AWAY = 0xFFFFFFFF
 """In place of an address: the lane takes no part."""
-SHARED_BYTES, GLOBAL_BYTES = 33 << 10, 1 << 25
+GLOBAL_BYTES = 1 << 21
 SEED = 40
 _HEAD = ".version 8.6\n.target sm_90a\n.address_size 64\n"
 _BEGIN = """.visible .entry {name}(.param .u64 pa, .param .u64 pb, .param .u64 pg, .param .u64 out)
@@ -182,13 +183,14 @@ def addresses(pattern: Pattern, generator: random.Random) -> Iterator[tuple[list
         lambda: anywhere(2048, 2), lambda: anywhere(2048, 3), lambda: some(anywhere(2048)), lambda: some(anywhere(1024, generator.choice([1, 2]))),
     ]  # fmt: skip
     if pattern.sides == "global":
-        makers += [lambda: anywhere(1 << 24), lambda: [lane << 19 for lane in lanes]]
+        makers += [lambda: anywhere(1 << 20), lambda: [lane << 15 for lane in lanes]]
     for make in makers:
         first = make()
         yield first, generator.choice(makers[:9])() if pattern.sides == "both" else first
 
 
 def cases(seed: int = SEED) -> list[tuple[str, list[int], list[int]]]:
-    """Every launch: pattern, addresses of the first side and of the second."""
+    """Every launch: pattern, addresses of the first side and of the second; the first ones of all patterns come first."""
     generator = random.Random(seed)
-    return [(name, *own) for name, pattern in PATTERNS.items() for own in addresses(pattern, generator)]
+    each = [[(name, *own) for own in addresses(pattern, generator)] for name, pattern in PATTERNS.items()]
+    return [own for turn in zip_longest(*each) for own in turn if own is not None]

@@ -84,7 +84,7 @@ class Profile:
             facts.insert(0, ("completed", f"no: {self.run.cause}"))
         parts: list[Any] = [Facts(tuple(facts))]
         if counters.advice:
-            parts.append(Lines(tuple(self._advice()), "What costs more than it need, the worst first", wrap=True))
+            parts.append(Lines(tuple(self._advice()), "Where it costs more than it must, the worst first", wrap=True))
         parts += [self._lines(), *self._banks()]
         rows = [(name, f"{value:,}", counters.exactness(name)) for name, value in counters.items()]
         parts.append(table(("counter", "value", "known"), rows, "Counters", right=(1,), whole=(0,)))

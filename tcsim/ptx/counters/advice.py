@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Advice:
-    """Why a line costs more than it need."""
+    """Why a line costs more than it must."""
 
     line: int  # of the PTX; 0: of the whole launch
     source: str
@@ -65,7 +66,11 @@ def changes(width: int) -> Iterator[tuple[str, Callable[[Rows], Rows]]]:
         )
     pad = max(width, WORD_BYTES)
     for pitch in _PITCHES:
-        yield f"rows of {pitch} bytes padded by {pad}", lambda rows, pitch=pitch: rows + rows // pitch * pad
+        yield f"rows of {pitch} bytes padded by {pad}", partial(_padded, pitch, pad)
+
+
+def _padded(pitch: int, pad: int, rows: Rows) -> Rows:
+    return np.asarray(rows + rows // pitch * pad)
 
 
 def better(operation: str, width: int, sides: tuple[Rows, ...]) -> tuple[str, int, int] | None:

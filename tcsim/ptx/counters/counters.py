@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -60,7 +59,7 @@ class Counters(Shown, Mapping[str, int]):
             for name in own:
                 for counter in OPERATIONS[name].unknown:
                     found[counter].add(name)
-        return MappingProxyType({counter: tuple(sorted(own)) for counter, own in sorted(found.items())})
+        return {counter: tuple(sorted(own)) for counter, own in sorted(found.items())}
 
     @cached_property
     def _totals(self) -> dict[str, int]:

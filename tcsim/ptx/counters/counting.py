@@ -176,7 +176,7 @@ class Counting:
             if place not in self.tally.each:
                 total = Counter[str]()
                 for _, added in each_item(block.program, place, self.arch):
-                    total.update(dict(added))  # type: ignore[arg-type]
+                    total.update(dict(added))
                 self.tally.each[place] = dict(total)
             for counter, value in self.tally.each[place].items():
                 self.tally.block(counter)[self._number(block)] += (warps * value).astype(np.int64)

@@ -45,7 +45,7 @@ def occupancy(arch: str, threads: int, registers: int = 0, shared: int = 0) -> O
     """Of blocks of some threads, registers of each (0: not known) and bytes of shared memory; None for an arch that is not in the table.
 
     >>> print(occupancy("sm_90", 256, 255, 0))
-    16 of 64 warps, limited by registers
+    8 of 64 warps, limited by registers
     """
     room = ROOMS.get(arch)
     if room is None:
