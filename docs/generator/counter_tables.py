@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from generator.markdown import code, table
-
 from tcsim.ptx.counters.rules import OPERATIONS
 
 

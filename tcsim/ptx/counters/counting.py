@@ -13,12 +13,14 @@ import numpy as np
 from tcsim import catalog
 from tcsim.layouts.banks import INACTIVE, WARP_LANES
 from tcsim.layouts.coalescing import Rows, lane_rows
+from tcsim.memory.windows import SHARED_WINDOW
 from tcsim.model.effects import Access, Effects
 from tcsim.model.statement import Immediate, Sink, Vector, registers_in
 from tcsim.ptx.compile.ordinary import row_of
 from tcsim.ptx.counters import rules
 from tcsim.ptx.counters.cycles import tensor_cycles
 from tcsim.ptx.counters.tally import Tally
+from tcsim.ptx.counters.tiles import tile_rows
 from tcsim.ptx.machine.arrays import Array
 from tcsim.ptx.text.syntax import Instruction
 
@@ -54,6 +56,8 @@ def tensor(opcode: str, arch: str, shared_a: bool = False) -> tuple[tuple[str, f
     if row is None or not row.shape[0] or "mma" not in row.family:
         return ()
     found = catalog.instruction(opcode, arch)
+    if not found.lowering.steps:
+        return ()
     together, (m, n, k) = 4 if row.family.startswith("wgmma") else 1, row.shape
     counts, cycles = Counter[str](), list[float | None]()
     for name, count in found.lowering.opcodes:
@@ -220,6 +224,8 @@ class Counting:
                 bound.item, "cp.async.cg" if row.mnemonic.startswith("cp.async.cg") else "cp.async.ca", source.size,
                 self._blocks(block, warps), rows, lane_rows(threads, destination.address.reshape(-1) & 0xFFFFFF)[0],
             )  # fmt: skip
+        elif row.family in ("wmma.load", "wmma.store"):
+            self._tile(block, bound, effects.reads[0] if effects.reads else effects.now.writes[0].at, threads)
         elif "bulk" in row.family:
             self.tally.operations[bound.item.line].add("bulk")
             self._bulk(block, bound, effects, threads)
@@ -236,6 +242,19 @@ class Counting:
         rows[:, : address.shape[1]] = address
         warps = np.asarray(threads[::WARP_LANES] // WARP_LANES)
         self.tally.access(bound.item, _MATRIX[bound.model.row.family], access.size, self._blocks(block, warps), rows)
+
+    def _tile(self, block: Block, bound: Bound, access: Access, threads: Array) -> None:
+        """wmma.load and wmma.store."""
+        lines = access.address.reshape(-1, access.address.shape[-1])
+        loads, shared = bound.model.row.family == "wmma.load", access.space == "shared"
+        if access.space == "generic":
+            shared = bool((lines >= SHARED_WINDOW).all())
+        numbers = self._blocks(block, np.asarray(threads[::WARP_LANES] // WARP_LANES))
+        operation = ("ld" if loads else "st") + (".shared" if shared else ".global")
+        ldsm = bound.model.accesses.by_ldsm  # type: ignore[attr-defined]
+        for rows in tile_rows(bound.model, lines & 0xFFFFFF if shared else lines):
+            size = bound.model.accesses.size  # type: ignore[attr-defined]
+            self.tally.access(bound.item, "ldmatrix" if ldsm else operation, size, numbers, rows)
 
     def _bulk(self, block: Block, bound: Bound, effects: Effects, threads: Array) -> None:
         """Copies of TMA: how many, and their bytes."""

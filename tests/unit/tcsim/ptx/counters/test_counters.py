@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from tcsim.core.errors import OperandError
+from tcsim.launchers.profile import Profile, compared
 from tcsim.layouts.banks import INACTIVE
 from tcsim.layouts.coalescing import by_round, bypassing_sectors, copy_passes, data_passes, sectors, tag_passes
-from tcsim.launchers.profile import Profile, compared
 from tcsim.ptx import Limits, Memory, parse
 
 TEXT = """.version 8.0
