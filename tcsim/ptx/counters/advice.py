@@ -133,7 +133,7 @@ def _of_line(tally: Tally, line: int, counters: Mapping[str, float]) -> Iterator
                 f"{width} bytes a lane: {requests:,.0f} requests", f"{_WIDE} bytes a lane (v4.b32): {requests * width / _WIDE:,.0f} requests",
                 requests * (1 - width / _WIDE) / 4,
             )  # fmt: skip
-    copies = counters.get("smsp__inst_executed_op_tma_ld.sum", 0)
+    copies = counters.get("smsp__inst_executed_op_tma_ld_pred_on_any.sum", 0)
     if copies >= _MANY and counters.get(rules.TMA_BYTES, 0) / copies < _LEAST_COPY:
         size = counters[rules.TMA_BYTES] / copies
         yield said(

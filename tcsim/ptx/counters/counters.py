@@ -90,7 +90,7 @@ class Counters(Shown, Mapping[str, int]):
         if name.startswith(_COLD):
             return "approximate"
         every = {OPERATIONS[operation] for own in self.tally.operations.values() for operation in own}
-        lower = any(name in own.more for own in every) or name in (rules.TENSOR_CYCLES, rules.TMA_BYTES)
+        lower = any(name in own.more for own in every) or name in rules.UNSURE
         return "exact" if self.arch == "sm_90" and self.rule_status(name) == "exact" and not lower else "approximate"
 
     def rule_status(self, name: str) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 
 from tcsim import catalog
 from tcsim.layouts.banks import INACTIVE, WARP_LANES
-from tcsim.layouts.coalescing import Rows, lane_rows
+from tcsim.layouts.coalescing import LINE_BYTES, SECTOR_BYTES, Rows, lane_rows
 from tcsim.memory.windows import SHARED_WINDOW
 from tcsim.model.effects import Access, Effects
 from tcsim.model.statement import Immediate, Sink, Vector, registers_in
@@ -78,6 +78,23 @@ def tensor(opcode: str, arch: str, shared_a: bool = False) -> tuple[tuple[str, f
 
 
 @cache
+def copies(opcode: str) -> tuple[tuple[str, float], ...]:
+    """What one warp's execution of a copy of TMA adds, whether or not a lane of it copies anything.
+
+    >>> copies("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"), copies("bar.sync")
+    ((('smsp__inst_executed_op_tma_ld.sum', 1),), ())
+    """
+    words = opcode.split(".")
+    if (words[:2] != ["cp", "async"] and words[:3] != ["cp", "reduce", "async"]) or "bulk" not in words:
+        return ()
+    if "prefetch" in words or "commit_group" in words or "wait_group" in words:
+        return ()
+    spaces = [word for word in words if word.split("::")[0] in ("global", "shared")]
+    kind = "ld" if spaces and spaces[-1] == "global" and len(spaces) > 1 else "st"
+    return ((f"smsp__inst_executed_op_tma_{kind}.sum", 1),)
+
+
+@cache
 def atomic(opcode: str, space: str, ones: bool) -> str:
     """The operation of an atom or red in shared or global memory. ones: whether it adds one and tells nobody.
 
@@ -106,7 +123,7 @@ def each_item(program: Compiled, place: int, arch: str) -> Iterator[tuple[Instru
     """The instructions of a basic block, each with what a warp that executes it adds, by counter."""
     for item in {id(item): item for item in program.lines[place] if item is not None}.values():
         shared_a = len(item.operands) > 1 and not isinstance(item.operands[1], Vector)
-        yield item, ((rules.INSTRUCTIONS, 1), *tensor(item.opcode, arch, shared_a))
+        yield item, ((rules.INSTRUCTIONS, 1), *copies(item.opcode), *tensor(item.opcode, arch, shared_a))
 
 
 def expanded(tally: Tally, program: Compiled, arch: str) -> Tally:
@@ -246,28 +263,52 @@ class Counting:
     def _tile(self, block: Block, bound: Bound, access: Access, threads: Array) -> None:
         """wmma.load and wmma.store."""
         lines = access.address.reshape(-1, access.address.shape[-1])
-        loads, shared = bound.model.row.family == "wmma.load", access.space == "shared"
-        if access.space == "generic":
-            shared = bool((lines >= SHARED_WINDOW).all())
-        numbers = self._blocks(block, np.asarray(threads[::WARP_LANES] // WARP_LANES))
-        operation = ("ld" if loads else "st") + (".shared" if shared else ".global")
-        ldsm = bound.model.accesses.by_ldsm  # type: ignore[attr-defined]
-        for rows in tile_rows(bound.model, lines & 0xFFFFFF if shared else lines):
-            size = bound.model.accesses.size  # type: ignore[attr-defined]
-            self.tally.access(bound.item, "ldmatrix" if ldsm else operation, size, numbers, rows)
+        warps, model = np.asarray(threads[::WARP_LANES] // WARP_LANES), bound.model
+        generic, loads = lines[:, 0] >= SHARED_WINDOW, model.row.family == "wmma.load"
+        for space in ("shared", "global"):
+            own = (
+                np.full(len(lines), access.space == space)
+                if access.space != "generic"
+                else generic == (space == "shared")
+            )
+            if not own.any():
+                continue
+            ldsm, size = model.accesses.by_ldsm, model.accesses.size  # type: ignore[attr-defined]
+            operation = "ldmatrix" if ldsm else f"{'ld' if loads else 'st'}.{space}"
+            for rows in tile_rows(model, lines[own] & 0xFFFFFF if space == "shared" else lines[own]):
+                self.tally.access(bound.item, operation, size, self._blocks(block, warps[own]), rows)
 
     def _bulk(self, block: Block, bound: Bound, effects: Effects, threads: Array) -> None:
-        """Copies of TMA: how many, and their bytes."""
+        """Copies of TMA: how many warps made one, and their bytes; zeros beyond the tensor count too."""
+        loads = bool(copies(bound.item.opcode)) and "_ld" in copies(bound.item.opcode)[0][0]
         for work in effects.pending:
-            loads = any(own.space in ("shared", "generic") for own in work.writes)
-            bytes_ = sum(_bytes(own) for own in (work.writes if loads else work.reads))
             first = threads[:1] if work.threads is None else threads[np.atleast_1d(work.threads)[:1]]
             number = int(self._blocks(block, first // WARP_LANES)[0])
-            self.tally.add(bound.item, f"smsp__inst_executed_op_tma_{'ld' if loads else 'st'}.sum", 1, number)
-            self.tally.add(bound.item, rules.TMA_BYTES if loads else rules.STORED_BYTES, bytes_, number)
+            size = sum(_bytes(own) for own in (work.writes if loads else work.reads))
+            inside, shared = (work.reads, work.writes) if loads else (work.writes, work.reads)
+            size += sum(_partial(own, shared[0], size if loads else 0) for own in inside if own.space == "global")
+            self.tally.add(
+                bound.item, f"smsp__inst_executed_op_tma_{'ld' if loads else 'st'}_pred_on_any.sum", 1, number
+            )
+            self.tally.add(bound.item, rules.TMA_BYTES if loads else rules.STORED_BYTES, size, number)
 
 
 _KINDS = {"read": "ld", "write": "st"}
+
+
+def _partial(access: Access, shared: Access, box: int) -> int:
+    """Bytes that sectors have beyond what is copied of them: each line of shared memory fetches, or stores, whole sectors.
+
+    box: bytes that a load writes, in all blocks and beyond the tensor too; rows there are taken to be as those inside.
+    """
+    size, starts = access.size, np.atleast_1d(access.address).reshape(-1)
+    lengths = np.full(len(starts), size)
+    if len(starts) == 1 and size > LINE_BYTES:  # not rows of a box: cut at the lines of shared memory
+        first = int(np.min(shared.address)) % LINE_BYTES
+        cuts = np.unique(np.clip(np.arange(-first, size + LINE_BYTES, LINE_BYTES), 0, size))
+        starts, lengths = starts + cuts[:-1], np.diff(cuts)
+    sectors = -(-(starts + lengths) // SECTOR_BYTES) - starts // SECTOR_BYTES
+    return int((sectors * SECTOR_BYTES - lengths).sum()) * max(1, box // max(1, int(lengths.sum())))
 
 
 def _bytes(access: Access) -> int:

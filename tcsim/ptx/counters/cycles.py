@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -29,10 +30,11 @@ CHIPS: Mapping[str, Chip] = MappingProxyType({
 """By arch. `start` and `block` are measured, `l1` to `cache` the most that the chip can do."""
 
 _TENSOR: Mapping[str, float] = MappingProxyType({
-    "HMMA.1684.F32.TF32": 4, "HMMA.1688.F32.TF32": 6, "HMMA.1688": 4, "HMMA.16816": 6, "IMMA.16816": 4, "IMMA.16832": 6, "BMMA.168128": 4,
+    "HMMA.1684.F32.TF32": 4, "HMMA.1688.F32.TF32": 6, "HMMA.1688": 4, "HMMA.16816": 6, "IMMA.8816": 4, "IMMA.16816": 4, "IMMA.16832": 6, "BMMA.168128": 4,
     "BMMA.168256": 6, "DMMA.8x8x4": 16, "HMMA.SP": 8, "IMMA.SP": 8,
 })  # fmt: skip
-"""Cycles of a quarter between two machine instructions of one kind, by the beginning of their name; the longest that fits counts."""
+"""Cycles that a machine instruction keeps the tensor core of a quarter busy, by the beginning of its name; the longest that fits counts. They are the intervals
+at which a quarter takes them, too."""
 
 
 def tensor_cycles(opcode: str, arch: str) -> float | None:
@@ -43,6 +45,7 @@ def tensor_cycles(opcode: str, arch: str) -> float | None:
     """
     if arch != "sm_90":
         return None
-    if "GMMA.64x" in opcode:
-        return int(opcode.split("x")[1]) / 2
+    columns = re.match(r"[A-Z]GMMA\.(?:SP\.)?64x(\d+)x", opcode)
+    if columns:
+        return int(columns[1]) / 2
     return max(((len(name), own) for name, own in _TENSOR.items() if opcode.startswith(name)), default=(0, None))[1]

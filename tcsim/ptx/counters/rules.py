@@ -43,12 +43,14 @@ LOAD_WAVES, STORE_WAVES, ATOM_WAVES = (f"{_WAVES}{name}.sum" for name in ("ld", 
 COPY_WAVES = f"{_WAVES}ldgsts.sum"
 WGMMA_WAVES = f"{_WAVES}gmma.sum"
 REMOTE = "ptx__requests_mem_shared_cluster.sum"
-TENSOR_CYCLES = "sm__pipe_tensor_cycles_active.sum"
+TENSOR_CYCLES = "smsp__pipe_tensor_cycles_active.sum"
 TMA_BYTES = "l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum"
-STORED_BYTES = "ptx__bytes_op_tma_st.sum"
+STORED_BYTES = "l1tex__m_l1tex2xbar_write_bytes_mem_global_op_tma_st.sum"
 INSTRUCTIONS, THREADS = "ptx__inst_executed.sum", "ptx__thread_inst_executed.sum"
 FLOPS = "ptx__tensor_ops.sum"
 
+UNSURE = (TENSOR_CYCLES, TMA_BYTES, STORED_BYTES, "smsp__inst_executed_pipe_tensor_op_hmma.sum")
+"""Counters that are not of accesses and not exact: a multicast fetches some lines twice, ptxas moves constants by HFMA2.MMA."""
 CONTENDED = (LOAD_WAVES, STORE_WAVES, SHARED_WAVES)
 """Counters that asynchronous work raises where it contends with other accesses for shared memory."""
 Count = Callable[..., Rows]
