@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from conformance.counters.comparison import RECORDED, as_dict, compared, read, write
+from conformance.counters.comparison import RECORDED, as_dict, compared, evidence, read, write
 from conformance.counters.live import measured
 
 SHOWN = 20
@@ -34,9 +34,9 @@ def main(arguments: Sequence[str]) -> int:
     else:
         made, launches = read(given.recording)
         print(", ".join(f"{name} {value}" for name, value in made.items()))
-    count, found = compared(launches)
-    for name, (equal, total) in as_dict(count, found).items():
-        print(f"{equal:>6,} of {total:>6,}  {name}")
+    found = compared(launches)
+    for name, (equal, total) in as_dict(evidence(launches)).items():
+        print(f"{equal:>5,} of {total:>5,}  {name}")
     for own in found[:SHOWN]:
         print(f"{'EXACT ' * own.exact}{own}")
     return int(any(own.exact for own in found))

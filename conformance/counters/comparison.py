@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import lzma
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from conformance.counters.patterns import GLOBAL_BYTES, LANES, PATTERNS, module
+from conformance.counters.patterns import GLOBAL_BYTES, LANES, SEED, cases, module
 from tcsim.ptx import Kernel, Memory, parse
 from tcsim.ptx.counters.counters import Counters
+from tcsim.ptx.counters.rules import OPERATIONS
 
 RECORDED = Path(__file__).parent.parent / "recordings" / "sm_90" / "counters.json.xz"
 VERSION = 1
@@ -48,30 +49,33 @@ class Launch:
 
 
 def read(path: Path = RECORDED) -> tuple[dict[str, str], list[Launch]]:
-    """What a recording says of the GPU, and its launches."""
+    """What a recording says of the GPU, and its launches: the first cases of a seed. Raises ValueError if the generator does not make those cases any more."""
     data = json.loads(lzma.decompress(path.read_bytes()))
-    names = data["counters"]
+    every = cases(data["seed"])[: len(data["values"])]
+    if digest(every) != data["digest"]:
+        raise ValueError(
+            f"{path}: its cases are not those that conformance.counters.patterns makes of seed {data['seed']}"
+        )
     launches = [
-        Launch(pattern, tuple(first), tuple(second or first), dict(zip(names, values, strict=True)))
-        for pattern, first, second, values in data["launches"]
+        Launch(pattern, tuple(first), tuple(second), dict(zip(data["counters"], values, strict=True)))
+        for (pattern, first, second), values in zip(every, data["values"], strict=True)
     ]
     return data["made"], launches
 
 
-def write(path: Path, made: Mapping[str, str], launches: Sequence[Launch]) -> None:
-    """Keep launches."""
+def write(path: Path, made: Mapping[str, str], launches: Sequence[Launch], seed: int = SEED) -> None:
+    """Keep launches, the first cases of a seed."""
     names = list(launches[0].counters)
-    rows = [
-        [
-            own.pattern,
-            own.first,
-            own.second if own.second != own.first else None,
-            [own.counters[name] for name in names],
-        ]
-        for own in launches
-    ]
-    data = {"version": VERSION, "made": dict(made), "counters": names, "launches": rows}
+    data = {
+        "version": VERSION, "made": dict(made), "seed": seed, "digest": digest([(own.pattern, own.first, own.second) for own in launches]),
+        "counters": names, "values": [[own.counters[name] for name in names] for own in launches],
+    }  # fmt: skip
     path.write_bytes(lzma.compress(json.dumps(data, separators=(",", ":")).encode(), preset=9 | lzma.PRESET_EXTREME))
+
+
+def digest(every: Sequence[tuple[str, Sequence[int], Sequence[int]]]) -> str:
+    """Of cases."""
+    return sha256(json.dumps([[name, list(first), list(second)] for name, first, second in every]).encode()).hexdigest()
 
 
 @cache
@@ -105,17 +109,14 @@ class Difference:
         return f"{self.launch.pattern} {list(self.launch.first)}: {self.counter}: {self.hardware} on the GPU, {self.model} here"
 
 
-def compared(launches: Sequence[Launch]) -> tuple[Counter[tuple[str, str]], list[Difference]]:
-    """How often each counter of each pattern was compared, and where it differs; what the model does not know is not compared."""
-    count: Counter[tuple[str, str]] = Counter()
+def compared(launches: Sequence[Launch]) -> list[Difference]:
+    """Where a counter is not the GPU's; what the model does not know is not compared."""
     found: list[Difference] = []
     for launch in launches:
         for counter, value, exact in _values(predicted(launch)):
-            if counter in launch.counters:
-                count[launch.pattern, counter] += 1
-                if value != launch.counters[counter]:
-                    found.append(Difference(launch, counter, launch.counters[counter], value, exact))
-    return count, found
+            if value != launch.counters[counter]:
+                found.append(Difference(launch, counter, launch.counters[counter], value, exact))
+    return found
 
 
 def _values(counters: Counters) -> Iterator[tuple[str, int, bool]]:
@@ -126,24 +127,23 @@ def _values(counters: Counters) -> Iterator[tuple[str, int, bool]]:
             yield counter, sum(counters.get(name, 0) for name in names), states <= {"exact"}
 
 
-def table(count: Counter[tuple[str, str]], found: Sequence[Difference]) -> list[tuple[str, str, int, int]]:
-    """(pattern, counter, equal, compared), of counters that some launch changes."""
-    wrong = Counter((own.launch.pattern, own.counter) for own in found)
-    return [
-        (pattern, counter, total - wrong[pattern, counter], total)
-        for (pattern, counter), total in sorted(count.items())
-    ]
+def evidence(launches: Sequence[Launch]) -> dict[tuple[str, str], list[int]]:
+    """By operation and counter of `tcsim.ptx.counters.rules`: in how many launches the counter was right, and of how many."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for launch in launches:
+        counters = predicted(launch)
+        right = {counter: value == launch.counters[counter] for counter, value, _ in _values(counters)}
+        lines = sorted(counters.tally.operations)
+        for operation in counters.tally.operations[lines[-1]] if len(lines) > 1 else ():
+            for rule in OPERATIONS[operation].rules:
+                recorded = next((name for name, parts in SUMS.items() if rule.counter in (name, *parts)), None)
+                if recorded in right:
+                    own = found.setdefault((operation, rule.counter), [0, 0])
+                    own[0] += right[recorded]
+                    own[1] += 1
+    return found
 
 
-def as_dict(count: Counter[tuple[str, str]], found: Sequence[Difference]) -> dict[str, Any]:
-    """The same as plain data: by kind of instruction."""
-    kinds = {
-        name: name.split(".")[0] + (f".{PATTERNS[name].sides}" if PATTERNS[name].sides != "both" else "")
-        for name in PATTERNS
-    }
-    total: Counter[tuple[str, str]] = Counter()
-    equal: Counter[tuple[str, str]] = Counter()
-    for pattern, counter, same, every in table(count, found):
-        total[kinds[pattern], counter] += every
-        equal[kinds[pattern], counter] += same
-    return {f"{kind} {counter}": [equal[kind, counter], total[kind, counter]] for kind, counter in sorted(total)}
+def as_dict(found: dict[tuple[str, str], list[int]]) -> dict[str, Any]:
+    """The same with one key for each row."""
+    return {f"{operation} {counter}": own for (operation, counter), own in sorted(found.items())}

@@ -114,6 +114,8 @@ def atomic(opcode: str, space: str, ones: bool) -> str:
         )
     if "cas" in words:
         return "atom.shared.cas"
+    if wide and ("min" in words or "max" in words):
+        return "atom.shared.extreme"  # a loop that ends where there is nothing to change
     if "exch" not in words and (wide or type in _LOOPS):
         return "atom.shared.loop"
     return "atom.shared.popc" if ones else "atom.shared"

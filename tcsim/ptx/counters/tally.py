@@ -112,6 +112,8 @@ class Tally:
             alike[operation, width] += [(line, own) for own in kept]
             self.operations[line].add(operation)
         for (operation, width), every in alike.items():
+            if not OPERATIONS[operation].rules:
+                continue
             block, *sides = (np.concatenate(own) for own in zip(*(own for _, own in every), strict=True))
             values = self._values(operation, width, sides)
             starts = np.cumsum([0, *(len(own[0]) for _, own in every[:-1])])
