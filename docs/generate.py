@@ -75,6 +75,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "campaign": campaign_tables.campaign,
     "campaign by family": campaign_tables.by_family,
     "counter rules": counter_tables.rules,
+    "counted launches": counter_tables.launches,
     "recorded launches": corpora_tables.total,
     "launches": corpora_tables.launches,
     "third party": corpora_tables.third_party,
