@@ -17,6 +17,8 @@ from tcsim.ptx.check.intervals import Doubtful, Intervals
 from tcsim.ptx.check.rules.dependents import Ledger
 from tcsim.ptx.check.traces import Traces
 from tcsim.ptx.compile.compiled import SOURCE_NAME, Compiled
+from tcsim.ptx.counters.counting import Counting
+from tcsim.ptx.counters.tally import Tally
 from tcsim.ptx.hazards.hazard import Hazard
 from tcsim.ptx.launch.geometry import Geometry, Shape
 from tcsim.ptx.machine.arrays import LANES
@@ -74,6 +76,7 @@ class Launch:
     alike: bool = False  # whether it says the same of clusters that do the same (`tcsim.ptx.check.traces`)
     touched: Ledger | None = None  # what is kept for launches that depend on this one
     plain: Compiled | None = None  # the program of clusters that are not observed, where some are and some are not
+    counters: bool = False  # whether accesses are counted
 
     @property
     def watched(self) -> Sequence[int]:
@@ -111,6 +114,8 @@ class Grid:
         # Whether clusters that work at other places in shared memory are others, and may not be, once there are different ones.
         self._places, self._anywhere = True, True
         self.alone = ""  # why blocks ran one after the other; empty if all ran in batches
+        self.tally = Tally(prod(launch.shape.grid)) if launch.counters else None
+        self._counted: dict[int, Counting] = {}  # by `id` of clusters that run
 
     def run(self) -> bool:
         """Run the grid, with a workspace for the time of a cooperative launch; whether all clusters ended."""
@@ -214,6 +219,7 @@ class Grid:
                 trial = launch.alike and len(clusters) <= MOST_DIFFERENT
                 batch = Batch(self._setup(sums, self.plain), clusters, independence, trial)
                 traces = Traces(batch, self._places) if launch.alike else None
+                counting = self._counting(batch, self.tally.part()) if self.tally is not None else None
                 for own in (traces, None if self._places else Intervals(batch)):
                     if own is not None:
                         batch.events.subscribe(own)
@@ -234,6 +240,8 @@ class Grid:
                 independence.end(undo=True)
                 raise
         independence.end(undo=False)
+        if self.tally is not None and counting is not None:
+            self.tally.take(counting.finish())
         self.batch = max(self.batch, len(clusters) * prod(launch.shape.cluster))
         self.next += len(clusters)
         self.begun += len(clusters) * len(batch.blocks)
@@ -324,7 +332,12 @@ class Grid:
         made.cancel = self._cancel
         for block in made.blocks:
             block.number, self.begun = self.begun, self.begun + 1
+        if self.tally is not None:
+            self._counted[id(made)] = self._counting(made, self.tally)
         return made
+
+    def _counting(self, cluster: Cluster | Batch, tally: Tally) -> Counting:
+        return Counting(cluster.events, tally, self.launch.shape.grid, self.launch.arch)
 
     def _cancel(self) -> tuple[int, int, int] | None:
         """The first block of a cluster that will not start now; early, all have started."""
@@ -360,6 +373,8 @@ class Grid:
             self.hazards += observer.hazards()
 
     def _count(self, cluster: Cluster) -> None:
+        if self.tally is not None:
+            self._counted.pop(id(cluster)).finish()  # made with the cluster
         for block in cluster.blocks:
             self.inexact.update(block.inexact.counts)
             self.output += block.calls.output
