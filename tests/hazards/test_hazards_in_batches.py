@@ -242,7 +242,7 @@ def test_each_thread_has_a_digest_of_its_own() -> None:
 
 
 def heard(monkeypatch: pytest.MonkeyPatch) -> tuple[Batch, dict[str, set[str]]]:
-    """A batch of two blocks that is about to run; and the events that those who watch hear of, by their names."""
+    """A batch of blocks that is about to run; and the events that those who watch hear of, by their names."""
     found, names = list[Batch](), dict[str, set[str]]()
     subscribe = Events.subscribe
 

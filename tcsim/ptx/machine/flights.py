@@ -9,7 +9,7 @@ import numpy as np
 
 from tcsim.model.effects import Pending, Signal
 from tcsim.ptx.compile.families import Bound
-from tcsim.ptx.machine.arrays import Array
+from tcsim.ptx.machine.arrays import Array, distinct
 
 
 @dataclass(eq=False)
@@ -34,9 +34,8 @@ class Flight:
     @property
     def blocks(self) -> Array:
         """Whose it is, of the batch."""
-        threads = self.block.threads
-        block = threads.block_of(self.threads)
-        return np.unique(block)
+        block = self.block.threads.block_of(self.threads)
+        return distinct(block) if np.ndim(block) else np.array([block])
 
     def part(self, blocks: Array) -> Flight:
         """The work of some blocks of the batch, which leaves this one."""
