@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.lowering.traced import asarray
 from tcsim.numbers import ieee
 from tcsim.numbers.formats import FORMATS
 from tcsim.numbers.rounding import Rounding
@@ -41,7 +42,7 @@ def fma(a: Codes, b: Codes, c: Codes, rounding: Rounding = "rne", nan_order: str
     """
     if rounding == "rna":
         return ieee.fma(a, b, c, (_F64,) * 3, _F64, rounding, nan_order)
-    x, y, z = (np.asarray(codes).view(np.float64) for codes in (a, b, c))
+    x, y, z = (asarray(codes).view(np.float64) for codes in (a, b, c))
     with np.errstate(all="ignore"):
         product, error = _product(x, y)
         d, unsure = _sum(product, error, z, rounding)

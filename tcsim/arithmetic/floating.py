@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.lowering.traced import Traced, asarray, fused
 from tcsim.numbers import ieee
 from tcsim.numbers.formats import FORMATS
 from tcsim.numbers.rounding import Rounding
@@ -230,6 +231,9 @@ def fma(a: Codes, b: Codes, c: Codes, format: str, rounding: Rounding = "rne", f
     >>> hex(fma(one, one, small, "f32")[0])
     '0x28800000'
     """
+    if rounding == "rne" and not ftz and format in ("f32", "f64") and any(isinstance(own, Traced) for own in (a, b, c)):
+        host = fused(*(code.view(np.float32 if format == "f32" else np.float64) for code in (a, b, c)))
+        return _canonical(host) if format == "f32" else _double(_invalid64(host), b, c, a)
     if format == "f64":
         return _double(_slow(ieee.fma, (a, b, c), "f64", rounding).view(np.float64), b, c, a)
     if ftz and format == "f32":
@@ -261,7 +265,7 @@ def divide(a: Codes, b: Codes, format: str, rounding: Rounding = "rne", ftz: boo
             a, b = flush(a), flush(b)
         near = a.view(np.float32) / b.view(np.float32)
         if rounding == "rne":
-            found = _canonical(np.asarray(near, np.float32))
+            found = _canonical(asarray(near, np.float32))
         else:
             wide = _wide(b, "f32")
             rest = _wide(a, "f32") - near.astype(np.float64) * wide  # exact
@@ -269,7 +273,7 @@ def divide(a: Codes, b: Codes, format: str, rounding: Rounding = "rne", ftz: boo
             error = np.where(
                 np.isinf(near) & np.isfinite(_wide(a, "f32")) & (wide != 0), -np.inf * np.sign(near), error
             )
-            found = _directed(_canonical(np.asarray(near, np.float32)), error, "f32", rounding)
+            found = _directed(_canonical(asarray(near, np.float32)), error, "f32", rounding)
         if ftz:
             small = np.abs(near) <= np.float32(2.0**-126)
             if small.any():
@@ -290,11 +294,11 @@ def root(a: Codes, format: str, rounding: Rounding = "rne", ftz: bool = False) -
             a = flush(a)
         near = np.sqrt(a.view(np.float32))
         if rounding == "rne":
-            found = _canonical(np.asarray(near, np.float32))
+            found = _canonical(asarray(near, np.float32))
         else:
             rest = _wide(a, "f32") - near.astype(np.float64) ** 2
             found = _directed(
-                _canonical(np.asarray(near, np.float32)), np.where(np.isfinite(near), rest, 0.0), "f32", rounding
+                _canonical(asarray(near, np.float32)), np.where(np.isfinite(near), rest, 0.0), "f32", rounding
             )
         return flush(found) if ftz else found
 

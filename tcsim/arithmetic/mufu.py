@@ -23,6 +23,8 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.lowering.traced import entries
+
 Codes = npt.NDArray[np.uint32]
 Halves = npt.NDArray[np.uint16]
 Integers = npt.NDArray[np.int64]
@@ -147,9 +149,9 @@ class Unit:
     def terms(self, function: str, at: Argument) -> tuple[Integers, Integers, Integers]:
         """The three terms of S, in units of 2**-40."""
         own = self.functions[function]
-        c0, c1, c2 = np.moveaxis(self.tables[own.table][at.row], -1, 0)
+        c0, c1, c2 = np.moveaxis(entries(self.tables[own.table], at.row), -1, 0)
         a0, a1, a2 = own.shifts
-        return c0 << a0, c1 * at.x << (a1 if at.odd is None else at.odd), c2 * self.squares[at.x] << a2
+        return c0 << a0, c1 * at.x << (a1 if at.odd is None else at.odd), c2 * entries(self.squares, at.x) << a2
 
     def interpolate(self, function: str, at: Argument) -> Integers:
         """S, in units of 2**-40."""
@@ -180,7 +182,7 @@ class Unit:
         if function == "tanh":
             segments = self.tables["tanh_seg"]
             binade = np.clip(exponent - 127 - segments[0, 0], 0, len(segments) - 1)
-            _, wide, first = np.moveaxis(segments[binade], -1, 0)
+            _, wide, first = np.moveaxis(entries(segments, binade), -1, 0)
             z = mantissa >> 6 - wide
             return Argument(first + (z >> X_BITS), z & 0x1FFFF)
         if function == "ex2":

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.core.chunks import ELEMENTS, chunks
+from tcsim.lowering.traced import Traced, entries
 from tcsim.numbers.codec import decode
 from tcsim.numbers.formats import FORMATS, INFINITY, NAN, SUBNORMAL, Format
 from tcsim.numbers.rounding import U64, Rounding, bit_length, round_to_code
@@ -130,8 +131,10 @@ def convert(codes: Codes, conversion: Conversion, scale: Codes | None = None, ra
     ['0x38', '0x7e', '0x7f']
     """
     if conversion.source.container_bits <= 16 and scale is None and random is None:
-        table: Codes = _table(conversion)[codes]
+        table: Codes = entries(_table(conversion), codes)
         return table
+    if isinstance(codes, Traced):
+        return _convert(codes, conversion, scale, random)
     flat = [None if x is None else np.broadcast_to(x, codes.shape).reshape(-1) for x in (scale, random)]
     values, out = codes.reshape(-1), np.empty(codes.size, conversion.target.dtype)
     for part in chunks(out.size, most=ELEMENTS):

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from tcsim.core.display import Shown
 from tcsim.core.errors import FormatError, listing, nearest, shortened
+from tcsim.lowering.traced import asarray
 
 _T = TypeVar("_T", bound=np.generic)
 ZERO, SUBNORMAL, NORMAL, INFINITY, NAN = range(5)
@@ -120,7 +121,7 @@ class Format(Shown):
         """
         if self.kind != "float":
             raise FormatError(f"{self.name} is an integer format: it has no exponent; decode() gives its values")
-        raw = np.asarray(codes).astype(np.uint64) >> np.uint64(self.ignored_low_bits)
+        raw = asarray(codes).astype(np.uint64) >> np.uint64(self.ignored_low_bits)
         fraction = raw & np.uint64((1 << self.fraction_bits) - 1)
         field = ((raw >> np.uint64(self.fraction_bits)) & np.uint64((1 << self.exponent_bits) - 1)).astype(np.int32)
         sign = (raw >> np.uint64(self.sign_shift)) & np.uint64(1) if self.signed else np.zeros_like(raw)
@@ -128,11 +129,11 @@ class Format(Shown):
         kind = np.where(hidden, NORMAL, np.where(fraction > 0, SUBNORMAL, ZERO)).astype(np.uint8)
         top = field == (1 << self.exponent_bits) - 1
         if self.nan == "ieee":
-            kind[top & (fraction > 0)] = NAN
+            kind = np.where(top & (fraction > 0), np.uint8(NAN), kind)
         elif self.nan == "all_ones":
-            kind[top & (fraction == (1 << self.fraction_bits) - 1)] = NAN
+            kind = np.where(top & (fraction == (1 << self.fraction_bits) - 1), np.uint8(NAN), kind)
         if self.infinity:
-            kind[top & (fraction == 0)] = INFINITY
+            kind = np.where(top & (fraction == 0), np.uint8(INFINITY), kind)
         significand = fraction | (hidden.astype(np.uint64) << np.uint64(self.fraction_bits))
         exponent = np.where(hidden, field - self.bias, self.minimum_exponent).astype(np.int32)
         return Fields(sign.astype(np.uint8), exponent, significand, kind)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from tcsim.core.arguments import is_name
 from tcsim.core.errors import FormatError, listing
+from tcsim.lowering.traced import asarray
 from tcsim.numbers.formats import Format
 
 Rounding = Literal["rne", "rz", "rm", "rp", "rna"]
@@ -113,7 +114,7 @@ def round_to_code(
     half = (shift > 0) & (shift <= 128) & ((half_low & _ONE) == _ONE)
     below_high, below_low = shift_left_128(half_high, half_low, np.clip(shift - 1, 0, 127))
     below = lost & ((below_high != high) | (below_low != low))
-    negative = np.asarray(sign, bool)
+    negative = asarray(sign, bool)
     if rounding == "rne":
         up = half & (below | ((kept & _ONE) == _ONE))
     elif rounding == "rna":

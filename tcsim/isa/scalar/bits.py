@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from tcsim.isa.scalar.table import Array, Compute, Scalar, signed, spellings, unsigned
+from tcsim.lowering.traced import entries
 
 _INTEGERS = ("u16", "u32", "u64", "s16", "s32", "s64")
 _WORDS = ("u32", "s32", "u64", "s64")
@@ -128,7 +129,7 @@ def logic3(a: Array, b: Array, c: Array, table: int) -> Array:
     >>> hex(logic3(np.array([0xF0], np.uint32), np.uint32(0xCC), np.uint32(0xAA), 0x96)[0] & 0xFF)  # exclusive or of all
     '0x96'
     """
-    found = np.zeros(np.broadcast(a, b, c).shape, np.uint32)
+    found = np.zeros(np.broadcast_shapes(*map(np.shape, (a, b, c))), np.uint32)
     for row in range(8):
         if table >> row & 1:
             found = found | (a if row & 4 else ~a) & (b if row & 2 else ~b) & (c if row & 1 else ~c)
@@ -142,7 +143,7 @@ def permute(a: Array, b: Array, c: Array) -> Array:
     '0x77665544'
     """
     both = b.astype(np.uint64) << np.uint64(32) | a
-    found = np.zeros(np.broadcast(a, b, c).shape, np.uint32)
+    found = np.zeros(np.broadcast_shapes(*map(np.shape, (a, b, c))), np.uint32)
     for place in range(4):
         pick = c >> np.uint32(4 * place)
         octet = (both >> ((pick & np.uint32(7)).astype(np.uint64) << np.uint64(3)) & np.uint64(0xFF)).astype(np.uint32)
@@ -162,7 +163,7 @@ _PERMUTATIONS = {
 
 def _permute_mode(mode: str) -> Compute:
     selectors = np.array([sum(pick << 4 * i for i, pick in enumerate(row)) for row in _PERMUTATIONS[mode]], np.uint32)
-    return lambda a, b, c: permute(a, b, selectors[c & np.uint32(3)])
+    return lambda a, b, c: permute(a, b, entries(selectors, c & np.uint32(3)))
 
 
 def _extend(is_signed: bool, wrap: bool) -> Compute:

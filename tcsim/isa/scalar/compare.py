@@ -9,6 +9,7 @@ import numpy as np
 
 from tcsim.isa.scalar import floating, integer
 from tcsim.isa.scalar.table import CONTAINERS, SINCE, Array, Compute, Scalar
+from tcsim.lowering.traced import asarray
 
 _COMBINED: dict[str, Compute | None] = {"": None, "and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
 _SELECTED = ("b16", "b32", "b64", "u16", "u32", "u64", "s16", "s32", "s64", "f32", "f64")
@@ -63,7 +64,7 @@ def _halves(holding: Compute) -> Compute:
     def both(a: Array, b: Array, *p: Array) -> tuple[Array, Array]:
         low, shift = np.uint32(0xFFFF), np.uint32(16)
         return tuple(
-            holding(*(np.asarray(part, np.uint16) for part in parts), *p)
+            holding(*(asarray(part).astype(np.uint16) for part in parts), *p)
             for parts in ((a & low, b & low), (a >> shift, b >> shift))
         )
 
@@ -80,7 +81,7 @@ def _joined(halves: Compute, true: int) -> Compute:
 
 def _flushing(holds: Compute, type: str) -> Compute:
     def compare(a: Array, b: Array) -> Array:
-        return np.asarray(holds(*(floating.flushed(code, type) for code in (a, b))))
+        return asarray(holds(*(floating.flushed(code, type) for code in (a, b))))
 
     return compare
 
@@ -146,7 +147,7 @@ def _tested(word: str, type: str) -> Compute:
 
     def compute(a: Array) -> Array:
         kind = a.dtype.type
-        return np.asarray(_TESTS[word](a & kind(exponent), a & kind(fraction), kind(exponent)))
+        return asarray(_TESTS[word](a & kind(exponent), a & kind(fraction), kind(exponent)))
 
     return compute
 

@@ -15,6 +15,7 @@ from tcsim.arithmetic import floating
 from tcsim.arithmetic.floating import rounded
 from tcsim.isa.scalar.floating import ROUNDINGS, as_float, widened
 from tcsim.isa.scalar.table import CONTAINERS, SINCE, Array, Scalar, spellings
+from tcsim.lowering.traced import contiguous
 from tcsim.numbers.rounding import Rounding
 
 _INTEGERS = ("u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64")
@@ -101,7 +102,7 @@ def _double(high: Array, low: Array, rounding: Rounding) -> Array:
     toward = {"rm": low < 0, "rp": np.zeros_like(low, bool), "rz": (high > 0) & (low < 0)}[rounding]
     away = {"rm": np.zeros_like(low, bool), "rp": low > 0, "rz": (high < 0) & (low > 0)}[rounding]
     found = np.where(toward, np.nextafter(high, -np.inf), np.where(away, np.nextafter(high, np.inf), high))
-    return np.ascontiguousarray(found).view(np.uint64)
+    return contiguous(found).view(np.uint64)
 
 
 def _between_floats(out: str, source: str, mode: str, ftz: bool, saturate: bool) -> Callable[[Array], Array]:

@@ -22,6 +22,7 @@ from tcsim.isa.scalar.table import (
     signed,
     unsigned,
 )
+from tcsim.lowering.traced import contiguous
 
 _INTEGERS = ("u16", "u32", "u64", "s16", "s32", "s64")
 _WORDS = ("u32", "s32", "u64", "s64")
@@ -179,7 +180,7 @@ def _dot4(a_type: str, b_type: str) -> Compute:
     def compute(a: Array, b: Array, c: Array) -> Array:
         a, b, c = np.broadcast_arrays(a, b, c)
         x, y = (
-            np.ascontiguousarray(v).view(np.int8 if t[0] == "s" else np.uint8).reshape(*v.shape, 4).astype(np.int64)
+            contiguous(v).view(np.int8 if t[0] == "s" else np.uint8).reshape(*v.shape, 4).astype(np.int64)
             for v, t in ((a, a_type), (b, b_type))
         )
         return (signed(c).astype(np.int64) + (x * y).sum(-1)).astype(np.uint64).astype(np.uint32)
@@ -191,7 +192,7 @@ def _dot2(a_type: str, b_type: str, half: str) -> Compute:
     """dp2a: two 16-bit numbers of a times the two low or high bytes of b, plus c."""
 
     def compute(a: Array, b: Array, c: Array) -> Array:
-        a, b, c = (np.ascontiguousarray(code) for code in np.broadcast_arrays(a, b, c))
+        a, b, c = (contiguous(code) for code in np.broadcast_arrays(a, b, c))
         x = a.view(np.int16 if a_type[0] == "s" else np.uint16).reshape(*a.shape, 2)
         y = b.view(np.int8 if b_type[0] == "s" else np.uint8).reshape(*b.shape, 4)
         y = y[..., :2] if half == "lo" else y[..., 2:]

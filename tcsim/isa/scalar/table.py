@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.core.targets import at_least
+from tcsim.lowering.traced import contiguous
 
 Array = npt.NDArray[Any]
 Compute = Callable[..., Any]
@@ -88,8 +89,8 @@ def pairs(function: Compute, half: np.dtype[Any] = CONTAINERS["b16"]) -> Compute
 
     def both(*codes: Array) -> Array:
         wide = np.broadcast_arrays(*codes)
-        split = [np.ascontiguousarray(array).view(half).reshape(*array.shape, -1) for array in wide]
-        found: Array = np.ascontiguousarray(function(*split))
+        split = [contiguous(array).view(half).reshape(*array.shape, -1) for array in wide]
+        found: Array = contiguous(function(*split))
         return found.view(wide[0].dtype).reshape(wide[0].shape)
 
     return both

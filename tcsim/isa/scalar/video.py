@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tcsim.isa.scalar.table import Array, Compute, Scalar
+from tcsim.lowering.traced import contiguous
 
 _WORDS: dict[tuple[str, int], np.dtype[Any]] = {
     ("u32", 2): np.dtype(np.uint16), ("s32", 2): np.dtype(np.int16), ("u32", 4): np.dtype(np.uint8), ("s32", 4): np.dtype(np.int8),
@@ -29,7 +30,7 @@ def differences(parts: int, type: str, mode: str) -> Compute:
     word = _WORDS[type, parts]
 
     def compute(a: Array, b: Array, c: Array) -> Array:
-        a, b, c = (np.ascontiguousarray(code) for code in np.broadcast_arrays(a, b, c))
+        a, b, c = (contiguous(code) for code in np.broadcast_arrays(a, b, c))
         x, y = (code.view(word).reshape(*code.shape, parts).astype(np.int64) for code in (a, b))
         found = np.abs(x - y)
         if mode == "add":

@@ -18,6 +18,7 @@ from tcsim.arithmetic import mufu
 from tcsim.arithmetic.mufu import Unit
 from tcsim.isa.special.rows import SpecialRow
 from tcsim.isa.special.steps import Codes, Ordinary, run
+from tcsim.lowering.traced import asarray
 
 _VALUES: Mapping[str, Callable[[Any], Any]] = MappingProxyType({
     "rcp": np.reciprocal, "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "ex2": np.exp2, "lg2": np.log2, "sin": np.sin, "cos": np.cos,
@@ -36,7 +37,7 @@ def rounded(function: str, codes: Codes, ftz: bool) -> Codes:
     given = codes.view(np.float32)
     with np.errstate(all="ignore"):
         given = np.where(ftz & (np.abs(given) < _LEAST), np.copysign(np.float32(0), given), given)
-        found = np.asarray(_VALUES[function](given.astype(np.float64))).astype(np.float32)
+        found = asarray(_VALUES[function](given.astype(np.float64))).astype(np.float32)
         found = np.where(ftz & (np.abs(found) < _LEAST), np.copysign(np.float32(0), found), found)
     return found.view(np.uint32)
 
@@ -84,7 +85,7 @@ def factors(row: SpecialRow, constant: bool, *sources: Codes) -> tuple[Codes, Co
     last = product(row)
     if last is None or not isinstance(last.b, str):
         raise ValueError(f"{row.mnemonic} does not end with a product")
-    values = {name: np.asarray(codes) for name, codes in zip(("a", "b"), sources, strict=False)}
+    values = {name: asarray(codes) for name, codes in zip(("a", "b"), sources, strict=False)}
     for step in row.steps[:-1]:
         step.run(values, _Assembler() if constant else mufu.unit())
     return values[last.a], values[last.b]

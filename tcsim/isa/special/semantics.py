@@ -21,6 +21,7 @@ from tcsim.core.targets import Arch
 from tcsim.isa.cvt.registers import Packed
 from tcsim.isa.special.rows import FUNCTIONS, SpecialRow, rows
 from tcsim.isa.special.steps import Steps, run
+from tcsim.lowering.traced import contiguous
 from tcsim.model.effects import Array
 from tcsim.model.family import Family
 from tcsim.model.form import Form
@@ -102,8 +103,8 @@ def computed(row: SpecialRow, steps: Steps, operands: Mapping[str, Array], unit:
     d = row.registers["d"]
     if d.elements == 1:
         return run(steps, operands, unit)
-    halves = {name: np.ascontiguousarray(array).view(np.uint16) for name, array in operands.items()}
-    found = np.ascontiguousarray(run(steps, halves, unit))
+    halves = {name: contiguous(array).view(np.uint16) for name, array in operands.items()}
+    found = contiguous(run(steps, halves, unit))
     return found.view(d.dtype).reshape(np.shape(operands["a"]))
 
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from tcsim.arithmetic import floating
 from tcsim.arithmetic.mufu import Unit
+from tcsim.lowering.traced import asarray, contiguous
 from tcsim.numbers.rounding import Rounding
 
 Codes = npt.NDArray[Any]
@@ -37,7 +38,7 @@ def _large(codes: Codes) -> Flags:
 
 def _low(codes: Codes) -> Flags:
     with np.errstate(invalid="ignore"):
-        return np.asarray(codes.view(np.float32) < np.float32(-126))
+        return asarray(codes.view(np.float32) < np.float32(-126))
 
 
 @dataclass(frozen=True)
@@ -199,7 +200,7 @@ class Mufu(Step):
             high = unit.high_word(self.function, (given >> np.uint64(32)).astype(np.uint32))
             values[self.d] = high.astype(np.uint64) << np.uint64(32)
         else:
-            values[self.d] = unit.narrow(self.function, np.ascontiguousarray(given), self.format)
+            values[self.d] = unit.narrow(self.function, contiguous(given), self.format)
 
 
 @dataclass(frozen=True, repr=False)
@@ -285,7 +286,7 @@ Steps = tuple[Step, ...]
 
 def run(steps: Steps, operands: Mapping[str, Codes], unit: Unit) -> Codes:
     """d of the operands: codes of f32, f64 or one 16-bit number, arrays that broadcast."""
-    values = {name: np.asarray(codes) for name, codes in operands.items()}
+    values = {name: asarray(codes) for name, codes in operands.items()}
     for step in steps:
         step.run(values, unit)
     return values["d"]

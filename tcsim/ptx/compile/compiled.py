@@ -103,6 +103,8 @@ class Compiled:
     pieces: dict[int, int] = field(
         repr=False, default_factory=dict
     )  # of blocks that were cut again: the first piece, or 0
+    plain: bool = False  # whether it tells nobody of single instructions, so that several may be executed at once
+    done: dict[int, float] = field(repr=False, default_factory=dict)  # of blocks: instructions times threads so far
 
     def add(self, sources: Sequence[BasicBlock], code: CodeType | None = None) -> None:
         """Make functions of blocks, which are numbered on from those that there are. code: their source, compiled."""
@@ -119,7 +121,7 @@ class Compiled:
     def kept(self) -> dict[str, Any]:
         """All but its functions."""
         names = {name: value for name, value in self.names.items() if _CONSTANT.fullmatch(name)}
-        made = ("names", "blocks", "gathers", "lines", "code")
+        made = ("names", "blocks", "gathers", "lines", "code", "done")
         return {"names": names} | {name: value for name, value in vars(self).items() if name not in made}
 
     @classmethod
@@ -129,6 +131,11 @@ class Compiled:
         program = cls(**kept, names=names)
         program.add(sources, code)
         return program
+
+    def worked(self, block: int, threads: int) -> float:
+        """Count that threads execute a block; what it has done so far, in instructions times threads."""
+        found = self.done[block] = self.done.get(block, 0.0) + self.sources[block].size * threads
+        return found
 
     @property
     def opcodes(self) -> set[str]:

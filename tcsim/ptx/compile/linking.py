@@ -174,6 +174,7 @@ def link(
         competes=any(writer.competes for writer in writers),
         carried=context.carried,
         traced=traced,
+        plain=not stepped and not traced,
         narrowest=min(writer.narrowest for writer in writers),
         narrowest_global=min(writer.narrowest_global for writer in writers),
     )

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tcsim.ptx.compile.compiled import COLLECTIVE, PARTS
+from tcsim.ptx.compile.regions import lower, work
 from tcsim.ptx.machine.accesses import Accesses
 from tcsim.ptx.machine.arrays import Array, Mask
 from tcsim.ptx.machine.barriers import Barriers
@@ -72,6 +73,7 @@ class Block:
         self.calls = Calls(threads, self.accesses, self.stack, program.functions, setup.limits)
         self.reports = Reports(self, threads, events)
         self.meeting = Meeting(self, program, self.warps, self.performer)
+        self.patience = work()
         self.parts: dict[str, Any] = {name: self if name == "block" else getattr(self, name) for name in PARTS}
 
     @property
@@ -161,6 +163,9 @@ class Block:
                         self.executing = self.threads.blocks_in(mask)
                         parts = int(np.count_nonzero(self.executing))
         self.threads.executed += self.program.size_of(fiber.block) * parts
+        if self.program.plain and self.program.worked(fiber.block, self.threads.count) > self.patience:
+            self.program.done[fiber.block] = float("-inf")
+            lower(self.program, fiber.block)
         found = self.execute(fiber.block, mask)
         for own, where in [(mask, found)] if type(found) is int else found:
             if isinstance(where, Wait):

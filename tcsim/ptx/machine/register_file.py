@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,21 @@ from tcsim.ptx.machine.arrays import Array
 
 Numbers = Array
 """Registers by number, int64 (...)."""
+
+
+class Registers(list[Array]):
+    """The arrays of all registers, by number; each stays where it is."""
+
+    @cached_property
+    def addresses(self) -> Array:
+        """Where they lie, uint64."""
+        return np.array([own.__array_interface__["data"][0] for own in self], np.uint64)
+
+    @cached_property
+    def table(self) -> int:
+        """Where these addresses lie, for compiled code."""
+        found: int = self.addresses.ctypes.data
+        return found
 
 
 class RegisterFile:
@@ -32,7 +48,7 @@ class RegisterFile:
         matrices = {kind: np.zeros((total, threads), kind) for kind, total in totals.items()}
         self.row = np.array(row, np.int64)
         self.matrix: list[Array] = [matrices[kind] for kind in kinds]  # of each register
-        self.arrays: list[Array] = [matrix[own] for matrix, own in zip(self.matrix, row, strict=True)]
+        self.arrays = Registers(matrix[own] for matrix, own in zip(self.matrix, row, strict=True))
 
     def gather(self, numbers: Numbers, threads: Array | None) -> Array:
         """The registers (..., threads, n) of numbers (..., n) of one width, of some threads or all."""

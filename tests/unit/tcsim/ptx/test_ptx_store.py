@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
+from tcsim.core import files
+from tcsim.core.files import Files
 from tcsim.ptx import Memory, parse
-from tcsim.ptx.compile import store as stores
 from tcsim.ptx.compile.compiled import Compiled
 from tcsim.ptx.compile.pieces import first_piece
 from tcsim.ptx.compile.store import Store, key_of
@@ -48,7 +49,7 @@ def compiled(text: str = PTX) -> Compiled:
 
 def kept(folder: Path) -> Path:
     """The file of a program under a key."""
-    Store(folder).get(KEY, compiled)
+    Store(Files(folder)).get(KEY, compiled)
     (file,) = (own for own in folder.rglob("*") if own.is_file())
     return file
 
@@ -57,11 +58,11 @@ def kept(folder: Path) -> Path:
 def test_a_program_from_a_file_does_the_same(kernel: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory, hazards and counts of right and wrong kernels; every program is read, none is made."""
     sources = (kernel.source, kernel.without(kernel.defects[0]))
-    first, made = Store(tmp_path), [ran(kernel, source, "late") for source in sources]
+    first, made = Store(Files(tmp_path)), [ran(kernel, source, "late") for source in sources]
     monkeypatch.setattr("tcsim.ptx.kernel.store", lambda: first)
     for source in sources:
         ran(kernel, source, "late")
-    second = Store(tmp_path)
+    second = Store(Files(tmp_path))
     monkeypatch.setattr("tcsim.ptx.kernel.store", lambda: second)
     monkeypatch.setattr("tcsim.ptx.kernel.link", lambda *given: never())
     for source, before in zip(sources, made, strict=True):
@@ -73,8 +74,8 @@ def test_a_program_from_a_file_does_the_same(kernel: Kernel, tmp_path: Path, mon
 
 def test_it_is_the_same_program(tmp_path: Path) -> None:
     """Its source, what its lines belong to, and its pieces."""
-    one = Store(tmp_path).get(KEY, compiled)
-    two = Store(tmp_path).get(KEY, never)
+    one = Store(Files(tmp_path)).get(KEY, compiled)
+    two = Store(Files(tmp_path)).get(KEY, never)
     assert one is not two and one.source == two.source and one.registers == two.registers
     assert one.lines == two.lines and one.gathers == two.gathers
     pieces = [first_piece(one, block) for block in range(len(one.blocks))]
@@ -105,9 +106,9 @@ def test_a_damaged_file_is_not_there(damage: str, tmp_path: Path) -> None:
     file = kept(tmp_path)
     file.write_bytes(DAMAGES[damage](file.read_bytes()))
     with pytest.raises(AssertionError, match="compiled again"):
-        Store(tmp_path).get(KEY, never)
-    made = Store(tmp_path).get(KEY, compiled)
-    assert Store(tmp_path).get(KEY, never).source == made.source
+        Store(Files(tmp_path)).get(KEY, never)
+    made = Store(Files(tmp_path)).get(KEY, compiled)
+    assert Store(Files(tmp_path)).get(KEY, never).source == made.source
 
 
 @pytest.mark.parametrize("mode", [0o620, 0o602])
@@ -117,7 +118,7 @@ def test_a_file_that_others_may_write_is_not_read(mode: int, tmp_path: Path) -> 
     assert file.stat().st_mode & 0o777 == 0o600
     file.chmod(mode)
     with pytest.raises(AssertionError, match="compiled again"):
-        Store(tmp_path).get(KEY, never)
+        Store(Files(tmp_path)).get(KEY, never)
 
 
 def test_a_file_of_somebody_else_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,13 +126,13 @@ def test_a_file_of_somebody_else_is_not_read(tmp_path: Path, monkeypatch: pytest
     kept(tmp_path)
     monkeypatch.setattr(os, "getuid", lambda: tmp_path.stat().st_uid + 1)
     with pytest.raises(AssertionError, match="compiled again"):
-        Store(tmp_path).get(KEY, never)
+        Store(Files(tmp_path)).get(KEY, never)
 
 
 @pytest.mark.parametrize("folder", [None, Path("/proc/nowhere")])
 def test_no_folder_is_no_error(folder: Path | None) -> None:
     """Programs are kept in memory all the same."""
-    store = Store(folder, most=1)
+    store = Store(Files(folder), most=1)
     one = store.get("a", compiled)
     assert store.get("a", never) is one
     store.get("b", compiled)
@@ -149,8 +150,8 @@ def test_a_key_is_all_that_a_program_is_made_of() -> None:
 
 def test_the_oldest_files_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """When there are more than are kept."""
-    monkeypatch.setattr(stores, "MOST_FILES", 3)
-    store, keys = Store(tmp_path), [f"{number:064x}" for number in range(6)]
+    monkeypatch.setattr(files, "MOST_FILES", 3)
+    store, keys = Store(Files(tmp_path)), [f"{number:064x}" for number in range(6)]
     for number, key in enumerate(keys):
         store.get(key, compiled)
         os.utime(tmp_path / key[:2] / key[2:], (number, number))
@@ -161,7 +162,7 @@ def test_the_oldest_files_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_session_stands_at_a_program_of_another_module(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same text read twice has one program; its registers can be asked for when it has ended."""
-    one = Store(None)
+    one = Store(Files(None))
     monkeypatch.setattr("tcsim.ptx.kernel.store", lambda: one)
     for _ in range(2):
         memory = Memory()
