@@ -137,9 +137,10 @@ class Digest:
                 raise Unbatchable("an access where nothing is mapped")
             first = self._first.setdefault(segment.address, np.full(self.count, _NOWHERE))
             own, whose = addresses[inside].astype(np.int64), of[inside]
-            new, places = np.unique(whose, return_index=True)
-            fresh = first[new] == _NOWHERE
-            first[new[fresh]] = own[places[fresh]]
+            fresh = first[whose] == _NOWHERE
+            if fresh.any():
+                new, places = np.unique(whose[fresh], return_index=True)
+                first[new] = own[fresh][places]
             begin = first[whose]
             # Words of 4 bytes and copies of 16 are told apart by where they begin.
             found[inside] = (own - begin) * 256 + (begin & 15) + mixed(np.array([segment.address])).astype(np.int64)

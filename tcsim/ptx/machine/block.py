@@ -175,7 +175,8 @@ class Block:
             else:
                 self.fibers.add(own, where, turns + self.sleeps)
         if type(found) is not int:
-            self._again(fiber.block, found)
+            if self.threads.batch > 1:
+                self._again(fiber.block, found)
             self.barriers.settle()
         self.sleeps = 0
         return True
@@ -183,7 +184,7 @@ class Block:
     def _again(self, place: int, found: Moves) -> None:
         """Blocks of a batch whose lanes have all come execute a basic block again, because others of the batch wait: they count it once."""
         waits = [own for own, where in found if isinstance(where, Wait) and where.kind == "lanes"]
-        if self.threads.batch == 1 or not waits:
+        if not waits:
             return
         again = np.zeros(self.threads.batch, bool)
         for own, where in found:
