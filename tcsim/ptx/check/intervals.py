@@ -180,7 +180,7 @@ class Intervals(Observer):
             return
         of, time, who, reads = threads // self._width, mine.passed[which], np.int32(1), kind != "write"
         if rank != block.rank:
-            _doubt((time == _ONE).any() or self._ending[of].any())
+            _doubt((time == _ONE).any())
             np.maximum.at(self._far, of, time)
             who = mine.who[which] + np.int32(block.rank * self._width + 1)
         if kind == "atomic" and block.here is not None and scope_of(block.here.opcode) == "cta":
