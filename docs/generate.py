@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from generator import campaign_tables, corpora_tables, generation_tables, measured_speeds, mutant_tables
+from generator import campaign_tables, corpora_tables, counter_tables, generation_tables, measured_speeds, mutant_tables
 from generator.conversion_tables import conversions
 from generator.drawings import FIGURES
 from generator.engine_tables import engines
@@ -74,6 +74,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "hazards": hazards,
     "campaign": campaign_tables.campaign,
     "campaign by family": campaign_tables.by_family,
+    "counter rules": counter_tables.rules,
+    "counted launches": counter_tables.launches,
     "recorded launches": corpora_tables.total,
     "launches": corpora_tables.launches,
     "third party": corpora_tables.third_party,

@@ -54,6 +54,11 @@ SUBCOMMANDS = {
         "check",
         "Name what is wrong in a kernel: missing fences, waits and barriers, races, faults and deadlocks. No GPU is needed.",
     ),
+    "profile": (
+        "profile",
+        "profile",
+        "Count what a kernel costs: bank conflicts, sectors, tensor cycles, a bound on its time, and why. No GPU is needed.",
+    ),
     "step": ("step", "step", "Step through a kernel, look at everything, and ask why."),
     "trace": ("trace", "trace", "Trace the sum of one output, as columns of bits."),
     "compare": ("compare", "compare", "Compare the results of archs, bit by bit."),

@@ -93,4 +93,4 @@ def _conflicts(address: npt.NDArray[np.int64], per_row: int) -> int:
     if not chunks.size:
         return 1
     groups = chunks.reshape(-1, CORE_ROWS, chunks.shape[1]).swapaxes(1, 2)
-    return int(np.max(bank_conflicts(groups & ~np.int64(CORE_BYTES - 1), width=CORE_BYTES).degree))
+    return int(np.max(bank_conflicts(groups & ~np.int64(CORE_BYTES - 1), width=CORE_BYTES, access="matrix").degree))

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from math import prod
+from time import thread_time
 from typing import TYPE_CHECKING
 
 from tcsim.core.errors import listing
@@ -24,10 +25,16 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 GROUP = "tcsim.engines"
+_TIMED = 1 << 18
+"""Products of a call that says how long NumPy takes for them."""
 
 _asked: ContextVar[str | Engine | None] = ContextVar("tcsim.engine", default=None)
+_NOMINAL = 3e8
+"""Products that NumPy computes in a second, where it has not computed such ones yet."""
+_slowness: dict[Work, float] = {}
+"""How many times longer than that NumPy took for products of a kind."""
 _spent: Counter[str] = Counter()
-"""Products that each engine could have computed until now, while it had not started."""
+"""Products that each engine could have computed until now, while it had not started: such that NumPy computes at its nominal speed."""
 _given_up: set[str] = set()
 """Engines that failed where nobody had asked for them."""
 
@@ -136,7 +143,11 @@ def _by_one(
             return run(candidate)
         except EngineError as error:
             _give_up(candidate.name, error)
-    return run(NUMPY)
+    began = thread_time()
+    result = run(NUMPY)
+    if products >= _TIMED:
+        _slowness[work] = (thread_time() - began) * _NOMINAL / products
+    return result
 
 
 def _worth(work: Work, given: Matrices | Stored, products: int) -> Iterator[Engine]:
@@ -148,7 +159,7 @@ def _worth(work: Work, given: Matrices | Stored, products: int) -> Iterator[Engi
     for found in sorted(candidates, key=lambda one: -one.least):
         if found.missing() or found.takes(work) or not found.worth(work, given):
             continue
-        _spent[found.name] += products
+        _spent[found.name] += int(products * _slowness.get(work, 1.0))
         if _spent[found.name] >= found.start:
             yield found
 

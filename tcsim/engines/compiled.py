@@ -45,7 +45,7 @@ class CompiledEngine(Engine):
 
     name = "numba"
     least = 1 << 15
-    start = 1 << 28  # a second of NumPy
+    start = 1 << 27  # 0.4 seconds of NumPy
 
     def missing(self) -> str:
         """The package."""

@@ -107,7 +107,7 @@ def _degrees(address: Any) -> tuple[int, ...]:
     found = []
     for column in np.asarray(address).T:
         groups = [column[at : at + PHASE_ROWS] for at in range(0, rows, PHASE_ROWS)]
-        found.append(max(int(bank_conflicts(group, width=CHUNK).degree) for group in groups))
+        found.append(max(int(bank_conflicts(group, width=CHUNK, access="matrix").degree) for group in groups))
     return tuple(found)
 
 

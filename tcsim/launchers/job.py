@@ -72,6 +72,7 @@ class Job:
     origins: bool = False  # elements are followed through registers: `Kernel.launch`
     races: bool = False  # races in global memory are looked for: `Kernel.launch`
     check: bool | str = True  # hazards are looked for: `Kernel.launch`
+    counters: bool = False  # accesses are counted: `Kernel.launch`
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,8 +175,9 @@ def execute(job: Job, progress: Progress | None = None) -> Execution:
     run = own.before
     if run is None or run.completed:
         run = own.kernel.launch(
-            memory, own.params, **own.options, progress=progress, check=job.check, origins=job.origins, races=job.races
-        )
+            memory, own.params, **own.options, progress=progress, check=job.check, origins=job.origins, races=job.races,
+            counters=job.counters,
+        )  # fmt: skip
     after = {own.name: memory.read(addresses[own.name], len(own.before)) for own in job.regions}
     compared = tuple(
         compare(own.name, own.elements, own.shape, after[own.name], own.expected, own.ulp)

@@ -35,6 +35,7 @@ class Session:
     save: a folder that gets a recorded launch (`tcsim.launchers.recording`) of each. log: where a line for each launch goes, and the bar
     if it is a terminal; None: nowhere. timeline: whether `shown` is kept: the first launch that has a hazard of some block, else the first.
     witnesses: whether `kept` gets the launches with errors at lines that none before had, to be run again, up to `MOST_KEPT` bytes of arrays. races: whether races in global memory are looked for, between all blocks of a launch.
+    counters: whether accesses are counted.
 
     Raises TargetError for another arch, OperandError for another number of multiprocessors.
     """
@@ -42,7 +43,7 @@ class Session:
     def __init__(
         self, arch: str, schedule: str | int = "late", limits: Limits | None = None, multiprocessors: int | None = None,
         save: str | os.PathLike[str] | None = None, log: TextIO | None = sys.stderr, check: bool | str = True,
-        timeline: bool = False, races: bool = False, witnesses: bool = False,
+        timeline: bool = False, races: bool = False, witnesses: bool = False, counters: bool = False,
     ) -> None:  # fmt: skip
         own = accepting(arch)[0]
         self.arch, self.schedule, self.limits, self.log = own.name, schedule, limits, log
@@ -54,7 +55,7 @@ class Session:
         self.save = Path(save) if save is not None else None
         self.memory = HostMemory()
         self.launches: list[Launched] = []
-        self.timeline, self.races, self.witnesses = timeline, races, witnesses
+        self.timeline, self.races, self.witnesses, self.counters = timeline, races, witnesses, counters
         self.shown: tuple[Recording, Run] | None = None
         self.kept: list[tuple[Recording, Run]] = []
         self._room = MOST_KEPT
@@ -84,7 +85,7 @@ class Session:
             run = kernel.launch(
                 memory, given, grid, block, cluster, dynamic_smem, self.arch, self.schedule, self.check, self.limits,
                 after=self._last if dependent else None, progress=told, cooperative=cooperative,
-                races=self.races,
+                races=self.races, counters=self.counters,
             )  # fmt: skip
             if memory.reached:
                 notes += (f"{memory.reached} tensors reached through pointers in memory",)

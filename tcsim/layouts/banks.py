@@ -18,8 +18,14 @@ BANKS = 32
 WORD_BYTES = 4
 """Bytes that a bank serves in one pass; successive words lie in successive banks."""
 WARP_LANES = 32
+INACTIVE = -1
+"""In place of the address of a lane that takes no part."""
 WIDTHS = (1, 2, 4, 8, 16)
 """Bytes that one lane can access at a time."""
+ACCESSES = ("load", "store", "matrix", "turns")
+"""What accesses shared memory: ld; st; rows of ldmatrix and stmatrix; and what lets equal words take turns: atom, red and cp.async."""
+_PARTNERS = (1, 2)
+"""Lanes i and i ^ 1, or i and i ^ 2, by which a load is merged."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +41,7 @@ class BankConflicts(Shown):
     """
 
     degrees: npt.NDArray[np.int64]  # (..., phases): wavefronts of each phase; 1 is free of conflicts, 0 has no lane
-    words: npt.NDArray[np.int64]  # (..., phases, 32): different words wanted from each bank
+    words: npt.NDArray[np.int64]  # (..., phases, 32): words wanted from each bank
 
     @property
     def degree(self) -> Any:
@@ -53,21 +59,24 @@ class BankConflicts(Shown):
         return _plain((self.degrees > 0).sum(axis=-1))
 
 
-def bank_conflicts(address: Any, width: int = 16, active: Any = None) -> BankConflicts:
+def bank_conflicts(address: Any, width: int = 16, active: Any = None, access: str = "load") -> BankConflicts:
     """The bank conflicts of one access of `width` bytes by every lane, at `address` (..., lanes), for up to 32 lanes.
 
     Shared memory has 32 banks of 4 bytes. Lanes that want the same word share it; different words of one bank wait for
     each other. Up to 4 bytes a lane, all lanes are one phase; 8-byte accesses are served by half warps and 16-byte
     accesses by quarter warps: {0 .. 7}, {8 .. 15}, and so on. `active` (..., lanes) leaves lanes out.
 
-    Sources: CUDA C++ Programming Guide, section Shared Memory of each compute capability (banks, words, sharing);
-    CUTLASS, Implicit GEMM Convolution, section Shared Memory Layouts (16-byte phases). Half warps for 8 bytes follow from
-    the same 128 bytes a pass. Not modelled: lanes in pairs with equal addresses can be cheaper than this on some chips.
+    access: "load", "store", "matrix" (the rows of ldmatrix and stmatrix), or "turns" (atom, red, cp.async: lanes that want the same word take turns).
+    A load of 8 or 16 bytes serves two neighbouring phases as one if, over the whole warp, all lanes i and i ^ 1, or all lanes i and i ^ 2,
+    have the same address or one of them is inactive; the first of the two then has the cost of both.
 
-    Raises OperandError for another width or shape, MisalignedAddressError for an address that is not a multiple of the width.
+    Source: measured on an H200, Nsight Compute's counter of wavefronts (`tcsim.ptx.counters.rules` says how often each rule was confirmed).
+
+    Raises OperandError for another width, shape or access, MisalignedAddressError for an address that is not a multiple of the width.
 
     Pre-conditions:
         width in WIDTHS
+        access in ACCESSES
         1 <= np.shape(address)[-1] <= WARP_LANES
         not np.any(np.asarray(address)[... if active is None else np.asarray(active)] % width)
     Post-conditions:
@@ -84,10 +93,14 @@ def bank_conflicts(address: Any, width: int = 16, active: Any = None) -> BankCon
     8
     >>> tcsim.bank_conflicts(lanes * 128 + (lanes % 8) * 16).degree  # each row of a phase 16 bytes further
     1
+    >>> [tcsim.bank_conflicts(lanes // 2 * 16, access=access).wavefronts for access in ("load", "store")]  # pairs of equal lanes
+    [2, 4]
     """
     call = "tcsim.bank_conflicts"
     if not is_number(width, WIDTHS):
         raise OperandError(f"{call}: width={width!r}: no access of that many bytes; valid: {listing(WIDTHS)}")
+    if access not in ACCESSES:
+        raise OperandError(f"{call}: access={access!r}; valid: {listing(ACCESSES)}")
     places = integer_addresses(address, call)
     if places.ndim == 0 or not 1 <= places.shape[-1] <= WARP_LANES:
         raise OperandError(
@@ -95,26 +108,41 @@ def bank_conflicts(address: Any, width: int = 16, active: Any = None) -> BankCon
         )
     taking = np.ones(places.shape, bool) if active is None else _mask(active, places.shape, call)
     require_alignment(np.where(taking, places, 0), width, f"an access of {width} bytes", call)
-    words = _words(places, width, taking)
-    order = np.sort(words, axis=-1)
-    first = order >= 0
-    first[..., 1:] &= order[..., 1:] != order[..., :-1]
-    flat, group = order.reshape(-1, order.shape[-1]), np.arange(order.size // order.shape[-1])[:, None]
-    counts = np.bincount((group * BANKS + flat % BANKS)[first.reshape(flat.shape)], minlength=len(group) * BANKS)
-    wanted = counts.reshape(*order.shape[:-1], BANKS).astype(np.int64)
+    rows = np.full((places.size // places.shape[-1], WARP_LANES), INACTIVE)
+    rows[:, : places.shape[-1]] = np.where(taking, places, INACTIVE).reshape(len(rows), -1)
+    phases = -(-places.shape[-1] // (WARP_LANES // max(1, width // WORD_BYTES)))
+    wanted = words_wanted(rows, width, access)[:, :phases].reshape(*places.shape[:-1], phases, BANKS)
     return BankConflicts(wanted.max(axis=-1), wanted)
 
 
-def _words(places: npt.NDArray[np.int64], width: int, taking: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-    """The words of each phase, (..., phases, words); -1 where a lane takes no part."""
+def words_wanted(rows: npt.NDArray[np.int64], width: int, access: str) -> npt.NDArray[np.int64]:
+    """The words that each phase wants from each bank, (warps, phases, 32), of `rows` (warps, 32) with INACTIVE for lanes that take no part."""
     each = max(1, width // WORD_BYTES)
-    lanes = WARP_LANES // each
-    words = places[..., None] // WORD_BYTES + np.arange(each)
-    words = np.where(taking[..., None], words, -1)
-    phases = -(-places.shape[-1] // lanes)
-    padding = phases * lanes - places.shape[-1]
-    words = np.pad(words, [(0, 0)] * (words.ndim - 2) + [(0, padding), (0, 0)], constant_values=-1)
-    return words.reshape(*places.shape[:-1], phases, lanes * each)
+    lanes, count = WARP_LANES // each, len(rows)
+    words = np.where(rows[..., None] == INACTIVE, INACTIVE, rows[..., None] // WORD_BYTES + np.arange(each))
+    phase = np.broadcast_to(np.arange(WARP_LANES) // lanes, rows.shape)
+    if access == "load" and each > 1:
+        phase = np.where(_merges(rows)[:, None], phase & ~1, phase)
+    group = (np.arange(count)[:, None] * each + phase)[..., None] * BANKS + words % BANKS
+    taking = words != INACTIVE
+    if access == "turns":
+        return np.bincount(group[taking], minlength=count * each * BANKS).reshape(count, each, BANKS).astype(np.int64)
+    if not taking.any():
+        return np.zeros((count, each, BANKS), np.int64)
+    row = words // BANKS - words[taking].min() // BANKS
+    span = int(row.max()) + 1
+    keys = np.sort((group * span + row)[taking])
+    found = np.bincount(keys[np.append(True, keys[1:] != keys[:-1])] // span, minlength=count * each * BANKS)
+    return found.reshape(count, each, BANKS).astype(np.int64)
+
+
+def _merges(rows: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Of each warp whether neighbouring phases of a load are served together."""
+    found = np.zeros(len(rows), bool)
+    for partner in _PARTNERS:
+        other = rows[:, np.arange(WARP_LANES) ^ partner]
+        found |= ((rows == other) | (rows == INACTIVE) | (other == INACTIVE)).all(1)
+    return found
 
 
 def _mask(active: Any, shape: tuple[int, ...], call: str) -> npt.NDArray[np.bool_]:

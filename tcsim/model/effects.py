@@ -246,7 +246,10 @@ class Pending:
     adds: Array | None = None  # of wgmma: whether each warpgroup adds to what its accumulator holds; None: all do
     tells: tuple[Signal, ...] = ()  # what `finish` will signal, as far as it is known at issue
     chain: Callable[[Sequence[Any]], Outcome] | None = None
-    """What work of one instruction on the same held registers comes to, the last of it this: from what each has fetched, in order."""
+    """What work of one instruction on the same accumulator comes to, the last of it this: from what each has fetched, in order."""
+    accumulator: Any = (
+        None  # of work that can be part of a chain and holds no registers: what the work before has to have too
+    )
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,10 @@ class Instruction(Shown):
 
     # Whether its accesses say which thread each is of, so that it can be asked for several blocks at once.
     batched: ClassVar[bool] = False
+    # Whether it can where nobody hears of it.
+    joined: ClassVar[bool] = False
+    # Whether what it reads may have further leading dimensions, which what it writes then has too.
+    replicated: ClassVar[bool] = False
     changes_nothing: ClassVar[bool] = False  # whether all that it does is to order what others do
     cuts: ClassVar[bool] = False  # whether the assembler begins a basic block behind it
     heard: ClassVar[bool] = True  # whether a thread may wait for what another one does with it

@@ -21,6 +21,9 @@ from tcsim.ptx.check.rules.races import Races
 from tcsim.ptx.compile.compiled import SHARED_START, Compiled, layout
 from tcsim.ptx.compile.linking import function_addresses, link, reach, symbols_of
 from tcsim.ptx.compile.store import key_of, store
+from tcsim.ptx.counters.advice import Shape
+from tcsim.ptx.counters.counters import Counters
+from tcsim.ptx.counters.counting import expanded
 from tcsim.ptx.hazards.hazard import Hazard, merged
 from tcsim.ptx.hazards.sarif import Checked, sarif
 from tcsim.ptx.launch import processes
@@ -63,6 +66,7 @@ class Run(Shown):
     alone: str = field(default="", compare=False)  # why blocks ran one after the other; empty if they did not
     text: str = field(default="", repr=False)  # the module's PTX
     touched: Ledger | None = field(default=None, repr=False)  # global memory, if dependent grids may have started early
+    counters: Counters | None = field(default=None, compare=False, repr=False)  # of a launch with counters=True
 
     @property
     def errors(self) -> list[Hazard]:
@@ -164,6 +168,7 @@ class Options:
     cooperative: bool = False
     origins: bool = False
     races: bool = False
+    counters: bool = False
 
 
 @dataclass(eq=False)
@@ -245,7 +250,7 @@ class Kernel(Shown):
         cluster: Sequence[int] = (1, 1, 1), dynamic_smem: int = 0, arch: str | None = None, schedule: str | int = "late",
         check: bool | str = True, limits: Limits | None = None, after: Run | None = None, progress: Progress | None = None,
         observe: Callable[[Cluster], Observer] | None = None, cooperative: bool = False, origins: bool = False,
-        races: bool = False,
+        races: bool = False, counters: bool = False,
     ) -> Run:  # fmt: skip
         """Run the grid.
 
@@ -258,13 +263,14 @@ class Kernel(Shown):
         that sees what it does. cooperative: all clusters run beside each other, for kernels whose blocks wait for the whole grid, with
         the workspace that grid.sync of cooperative groups needs. origins: the check follows elements through registers too, so that
         tiles that threads store and operands in registers are judged; it takes longer. races: the check looks for races in global memory
-        too, between all blocks of the grid (`tcsim.ptx.check.rules.races`); one process runs it.
+        too, between all blocks of the grid (`tcsim.ptx.check.rules.races`); one process runs it. counters: count what Nsight Compute would
+        (`Run.counters`, docs/counters.md).
 
         Raises LaunchError for what the caller did wrong, before anything runs. What the kernel does wrong is in `Run.hazards`.
         """
         asked = Options(
             grid, block, cluster, dynamic_smem, arch, schedule, check, limits, after, progress, observe, cooperative, origins,
-            races,
+            races, counters,
         )  # fmt: skip
         return self._run_of(*processes.run(self._prepared(memory, params, asked)))
 
@@ -297,6 +303,7 @@ class Kernel(Shown):
         return Run(
             completed, merged(grid.hazards, completed, clusters), grid.inexact + grid.sums.inexact(), "".join(grid.output), grid.instructions,
             launch.arch, self.name, prod(launch.shape.grid), checked, count, grid.batch, grid.alone, self.module.text, launch.touched,
+            _counters(grid),
         )  # fmt: skip
 
     def _prepared(self, memory: Memory, params: Sequence[Any], asked: Options, stepped: bool = False) -> Launch:
@@ -312,8 +319,8 @@ class Kernel(Shown):
         room = f"up to {own.memory}, as Limits(memory=) says"
         refuse(self.name, (size > own.memory, f"the module's variables have {size} bytes; valid: {room}"))
         watched = asked.observe is not None or bool(asked.check)
-        program = self.compiled(memory, chip, watched, stepped, watched and bool(asked.origins))
-        plain = self.compiled(memory, chip) if asked.check == SAMPLE else None
+        program = self.compiled(memory, chip, watched or asked.counters, stepped, watched and bool(asked.origins))
+        plain = self.compiled(memory, chip, asked.counters) if asked.check == SAMPLE else None
         checks = asked.check and asked.observe is None
         ledger = Ledger() if checks and starts_others(program) else None
         everyone = Races(program.narrowest_global) if checks and asked.races else None
@@ -335,8 +342,17 @@ class Kernel(Shown):
         params_segment = Segment(0, np.frombuffer(image, np.uint8))
         return Launch(
             program, memory, params_segment, shape, chip, asked.schedule, bool(asked.check), own, asked.progress, asked.cooperative,
-            (watcher,) if watcher else (), alike, ledger, plain,
+            (watcher,) if watcher else (), alike, ledger, plain, asked.counters,
         )  # fmt: skip
+
+
+def _counters(grid: Grid) -> Counters | None:
+    launch, program = grid.launch, grid.launch.program
+    if grid.tally is None:
+        return None
+    shared = program.shared_bytes - SHARED_START + launch.shape.dynamic_smem
+    shape = Shape(prod(launch.shape.block), program.registers_at_launch, shared)
+    return Counters(expanded(grid.tally, program, launch.arch), launch.arch, shape)
 
 
 def _options(name: str, asked: Options, stepped: bool) -> None:

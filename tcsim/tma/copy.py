@@ -131,6 +131,18 @@ def one_tensor_side(
     return tensor_side(tmap, direction, corner, offsets, rows4, op, WALK, call)
 
 
+def tiles(tmap: TensorFields, direction: Direction, corners: Integers) -> tuple[Pieces, int, Integers] | None:
+    """Of copies of tiles (copies, dimensions) that lie wholly inside the tensor: the pieces of one at its beginning, its rows, and how far each is from there."""
+    if tmap.im2col_mode or tmap.slice_bytes or corners.shape[-1] != tmap.rank:
+        return None
+    tile = _tile(tmap, direction)
+    if not tile.apart or (corners[:, 0] % tile.step).any() or (corners < 0).any() or (corners > tile.last).any():
+        return None
+    offsets = corners[:, 0].astype(np.int64) // tmap.unit.indices * tmap.unit.global_bytes
+    offsets = offsets + corners[:, 1:].astype(np.int64) @ np.array(tmap.global_strides, np.int64)
+    return tile.tensor, tile.rows, offsets
+
+
 @dataclass(frozen=True)
 class _Tile:
     """The box of a tiled map at the tensor's beginning."""

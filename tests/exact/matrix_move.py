@@ -123,14 +123,24 @@ def movmatrix(registers: Registers) -> Registers:
     return out
 
 
-def bank_degrees(addresses: Sequence[int | None], width: int) -> list[int]:
-    """For each phase (128 bytes of lanes), the most different words that one bank has to deliver; None: lane inactive."""
+def bank_degrees(addresses: Sequence[int | None], width: int, access: str = "load") -> list[int]:
+    """For each phase (128 bytes of lanes), the most words that one bank has to deliver; None: lane inactive. Of "turns" equal words count again."""
     lanes = min(32, 128 // width)
-    degrees = []
-    for start in range(0, len(addresses), lanes):
-        words: set[int] = set()
-        for address in addresses[start : start + lanes]:
-            if address is not None:
-                words |= {byte // 4 for byte in range(address, address + width)}
-        degrees.append(max(sum(word % 32 == bank for word in words) for bank in range(32)))
-    return degrees
+    whole = [*addresses, *[None] * (32 - len(addresses))]
+    alike = [
+        all(
+            whole[lane] is None or whole[lane ^ step] is None or whole[lane] == whole[lane ^ step] for lane in range(32)
+        )
+        for step in (1, 2)
+    ]
+    merged = access == "load" and width >= 8 and any(alike)
+    phases: dict[int, list[int]] = {start: [] for start in range(0, len(addresses), lanes)}
+    for lane, address in enumerate(addresses):
+        if address is not None:
+            start = lane // lanes * lanes
+            wanted = sorted({byte // 4 for byte in range(address, address + width)})
+            phases[start - start % (2 * lanes) if merged else start] += wanted
+    return [
+        max(sum(word % 32 == bank for word in (words if access == "turns" else set(words))) for bank in range(32))
+        for words in phases.values()
+    ]

@@ -223,7 +223,12 @@ def accesses(draw: st.DrawFn) -> tuple[Any, ...]:
     addresses = draw(st.lists(st.integers(0, 64), max_size=33))
     step = draw(st.sampled_from([width, width, width, 1]))
     active = draw(st.one_of(st.none(), st.just([place % 3 == 0 for place in addresses]))) if addresses else None
-    return [step * place for place in addresses], width, active
+    return (
+        [step * place for place in addresses],
+        width,
+        active,
+        draw(st.sampled_from(["load", "store", "matrix", "turns"])),
+    )
 
 
 @st.composite

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -134,10 +134,12 @@ class _TwosComplement(TensorMemoryMultiply):
 class _Unsigned(TensorMemoryMultiply):
     """The instruction with A and B without signs."""
 
-    def _product(self, arrays: dict[str, Any], desc: InstructionDescriptor, scale_d: int) -> Array:
+    def _product(
+        self, arrays: dict[str, Any], desc: InstructionDescriptor, scale_d: int, order: Sequence[int] = (0,)
+    ) -> Array:
         formats = self.formats(desc)
         bare = {name: arrays[name] & formats[name].dtype.type((1 << formats[name].sign_shift) - 1) for name in "ab"}
-        return super()._product({**arrays, **bare}, desc, scale_d)
+        return super()._product({**arrays, **bare}, desc, scale_d, order)
 
 
 def _as(kind: type[TensorMemoryMultiply]) -> Callable[[TensorMemoryMultiply, Inputs], Array]:

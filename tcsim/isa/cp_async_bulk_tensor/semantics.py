@@ -19,10 +19,10 @@ from tcsim.model.instruction import Instruction
 from tcsim.model.operand import Space
 from tcsim.model.row import Row
 from tcsim.tma.bits import BYTES
-from tcsim.tma.copy import CoordinateError, check_start, combination, one_tensor_side, require_fits
+from tcsim.tma.copy import CoordinateError, check_start, combination, one_tensor_side, require_fits, tiles
 from tcsim.tma.map import TensorMap
 from tcsim.tma.reduce import FLOATING
-from tcsim.tma.transfer import Pieces, Runs, converted, filling, narrowed, packed, shared_runs
+from tcsim.tma.transfer import SWIZZLE_PERIOD, Pieces, Runs, converted, filling, narrowed, packed, shared_runs
 from tcsim.tma.types import SWIZZLE_MODES, NotModelledError, TensorMapError
 
 _MAPS = {"": "tiled", "im2col": "im2col", "im2col_wide": "im2col-wide"}
@@ -62,6 +62,7 @@ class TensorCopyRow(Row):
 class TensorCopy(Instruction):
     """An instruction that moves a box between global and shared memory."""
 
+    joined = True
     row: TensorCopyRow
 
     def check_map(self, tensor_map: Any) -> TensorMap:
@@ -117,7 +118,13 @@ class TensorCopy(Instruction):
             )
         maps = self._maps(operands)
         work: list[Pending] = []
-        for lane, data in enumerate(view.read(maps)):
+        described = view.read(maps)
+        if _of_different_blocks(view, len(described)) and (described == described[0]).all():
+            tmap, base = _described(described[0].tobytes())
+            joint = self.joint(self.check_map(tmap), base, form, operands)
+            if joint is not None:
+                return Effects(reads=(maps,), pending=(joint,))
+        for lane, data in enumerate(described):
             tmap, base = _described(data.tobytes())
             own = {name: np.asarray(operands[name])[lane] for name in operands if name != "tensor_map"}
             own["coordinates"] = own["coordinates"].astype(np.int64).astype(np.int32)
@@ -137,6 +144,10 @@ class TensorCopy(Instruction):
     ) -> tuple[Pending, ...]:
         """What one lane's copy does, of a map that `check_map` gave and the tensor's address."""
         raise NotImplementedError
+
+    def joint(self, tmap: TensorMap, base: int, form: Form, operands: Mapping[str, Array]) -> Pending | None:
+        """The copies of all lanes, each of another block, as one piece of work; None where they differ in more than their places."""
+        return None
 
     def _executed(
         self, tensor_map: Any, memory: Any, coordinates: Any, smem: Any, address: Any, offsets: Any = None
@@ -192,6 +203,12 @@ class TensorCopy(Instruction):
 def _described(data: bytes) -> tuple[TensorMap, int]:
     """The map that 128 bytes of memory say, and the tensor's address; what does not follow from them is left out."""
     return TensorMap.decode(data, strict=False), TensorMap.address_of(data)
+
+
+def _of_different_blocks(view: View, lanes: int) -> bool:
+    """Whether a view is of several lanes, no two of one block."""
+    blocks = getattr(view, "blocks", 0)
+    return lanes > 1 and np.ndim(blocks) == 1 and len(np.unique(blocks)) == lanes
 
 
 def _in_tensor(pieces: Pieces, base: int, lane: int) -> Access:
@@ -270,6 +287,38 @@ class TensorLoad(TensorCopy):
             return Outcome(writes=(Write(target, box),), signals=(signal,))
 
         return (Pending(_some(source), (target,), fetch, finish, threads=np.array([lane]), tells=(signal,)),)
+
+    def joint(self, tmap: TensorMap, base: int, form: Form, operands: Mapping[str, Array]) -> Pending | None:
+        """Of tiles wholly inside the tensor that begin alike in shared memory."""
+        row, address = self.row, operands["address"].astype(np.int64)
+        masks = operands["cta_mask"] if "cta_mask" in form else np.zeros(1, np.int64)
+        start = int(address[0]) % WINDOW
+        alike = (address % WINDOW % SWIZZLE_PERIOD == start % SWIZZLE_PERIOD).all() and (masks == masks[0]).all()
+        if row.rows4 or "offsets" in form or (row.pair and "cta_mask" in form) or not alike:
+            return None
+        found = tiles(tmap, "load", operands["coordinates"].astype(np.int64).astype(np.int32))
+        if found is None:
+            return None
+        check_start(start, f"{tmap}.{self._verb}")
+        pieces, height, offsets = found
+        runs, lanes, ranks = shared_runs(tmap, height, start, False), np.arange(len(address)), None
+        if "cta_mask" in form:
+            ranks = ranks_of(int(masks[0]), int(form["cta_mask"].type.removeprefix(".b")), self._call)
+        each = len(pieces.address), len(runs.address)
+        places = (pieces.address + base + offsets[:, None]).reshape(-1)
+        source = Access("global", places, pieces.size, proxy="async", thread=np.repeat(lanes, each[0]))
+        places = (runs.address - start + address[:, None]).reshape(-1)
+        there = Access(space_of(form["address"]), places, runs.size, proxy="async", thread=np.repeat(lanes, each[1]))
+        target = in_each(there, ranks)
+        signal = completion(barrier_access(form["barrier"], operands["barrier"], lanes), self._bytes(tmap, 0), ranks)
+
+        def finish(data: Bytes) -> Outcome:
+            boxes: Array = converted(tmap, data).reshape(len(lanes), -1, runs.piece)
+            boxes = (boxes if runs.order is None else boxes[:, runs.order]).reshape(-1, runs.size)
+            boxes = boxes if ranks is None else np.tile(boxes, (len(ranks), 1))
+            return Outcome(writes=(Write(target, boxes),), signals=(signal,))
+
+        return Pending((source,), (target,), lambda view: view.read(source), finish, threads=lanes, tells=(signal,))
 
     def execute(
         self, tensor_map: TensorMap, memory: Any, coordinates: Any, smem: Any, address: Any = 0, offsets: Any = None

@@ -116,7 +116,7 @@ class SharedMatrix(MatrixMove):
         call = f"{self!r}.bank_conflicts"
         places = self._addresses(address, call)[..., : self.address_lanes]
         require_alignment(places, self.row.stored.row_bytes, self._row_text, call)
-        return bank_conflicts(places, self.row.stored.row_bytes)
+        return bank_conflicts(places, self.row.stored.row_bytes, access="matrix")
 
     @cached_property
     def _layout(self) -> FragmentLayout:

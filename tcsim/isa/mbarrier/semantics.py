@@ -190,6 +190,8 @@ class BarrierInstruction(Instruction):
 class InitBarrier(BarrierInstruction):
     """mbarrier.init."""
 
+    batched = True
+
     def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
         """A barrier is made at each lane's address. Raises BarrierError for a count that the layout does not hold."""
         at = Access(_space(form), operands["barrier"].astype(np.int64), 8)
@@ -213,6 +215,8 @@ class InitBarrier(BarrierInstruction):
 class InvalidateBarrier(BarrierInstruction):
     """mbarrier.inval."""
 
+    batched = True
+
     def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
         """The barrier at each lane's address is one no longer."""
         at = Access(_space(form), operands["barrier"].astype(np.int64), 8)
@@ -233,6 +237,8 @@ class InvalidateBarrier(BarrierInstruction):
 @dataclass(frozen=True, eq=False, repr=False)
 class CheckLayout(BarrierInstruction):
     """mbarrier.check_layout."""
+
+    batched = True
 
     def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
         """The predicate of each lane: bit 0 of the object."""
@@ -257,6 +263,8 @@ class CheckLayout(BarrierInstruction):
 @dataclass(frozen=True, eq=False, repr=False)
 class CountTransactions(BarrierInstruction):
     """mbarrier.expect_tx and mbarrier.complete_tx."""
+
+    batched = True
 
     def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
         """Each lane's barrier gets its bytes. Raises OperandError for a mask that names no CTA."""
@@ -283,6 +291,8 @@ class CountTransactions(BarrierInstruction):
 @dataclass(frozen=True, eq=False, repr=False)
 class ArriveBarrier(BarrierInstruction):
     """mbarrier.arrive and mbarrier.arrive_drop, with .expect_tx or .noComplete."""
+
+    batched = True
 
     def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
         """Each lane's barrier gets its arrivals, and before them the bytes that they expect.
@@ -338,6 +348,8 @@ class ArriveBarrier(BarrierInstruction):
 class PendingCount(BarrierInstruction):
     """mbarrier.pending_count."""
 
+    batched = True
+
     def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
         """The count in each lane's state."""
         states = operands["state"]
@@ -367,6 +379,8 @@ class PendingCount(BarrierInstruction):
 @dataclass(frozen=True, eq=False, repr=False)
 class WaitBarrier(BarrierInstruction):
     """mbarrier.test_wait and mbarrier.try_wait."""
+
+    batched = True
 
     def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
         """Whether each lane's phase is complete: its parity, bit 63 of a state or the lowest bit of `parity`, is not the barrier's.

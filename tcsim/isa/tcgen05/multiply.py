@@ -49,6 +49,8 @@ class TensorMemoryMultiply(TensorMemoryProduct):
     [32.0, 32.0]
     """
 
+    replicated = True
+
     @property
     def executed_by(self) -> tuple[str, ...]:
         """One thread."""

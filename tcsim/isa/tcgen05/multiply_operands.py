@@ -6,7 +6,7 @@ for Tensor Memory, `tcsim.descriptors.tile_bytes` for shared memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, TypeVar
@@ -221,8 +221,14 @@ class Multiplication:
 
     def pending(self, thread: int) -> Pending:
         """The work, issued by one of the threads that execute the instruction."""
-        whose = np.array([thread])
-        return Pending(self.reads, self.d.accesses, self.fetch, self.finish, "tcgen05", threads=whose)
+        chain, accumulator = None, None
+        if not self.row.sparse and not self.given.scale_input_d and self._disabled is None:
+            chain, accumulator = self.chain, (self.plan, self.d)
+        adds = np.array([self.given.enable_input_d])
+        return Pending(
+            self.reads, self.d.accesses, self.fetch, self.finish, "tcgen05", threads=np.array([thread]), adds=adds, chain=chain,
+            accumulator=accumulator,
+        )  # fmt: skip
 
     # --- what is done
 
@@ -252,12 +258,25 @@ class Multiplication:
             parts.append(part)
         return parts
 
-    def finish(self, parts: list[Part]) -> Outcome:
-        """D, but for the lanes that are disabled."""
+    def finish(self, parts: list[Part], count: int = 1) -> Outcome:
+        """D, but for the lanes that are disabled. count: products along K."""
         scale = self.given.scale_input_d or 0
-        products = [self.plan.instruction._product(part, self.desc, scale) for part in parts]
+        products = [self.plan.instruction._product(part, self.desc, scale, range(count)) for part in parts]
         codes = products[0] if len(products) == 1 else np.concatenate(products, axis=-1)
         return Outcome(writes=self.d.writes(codes.astype(np.uint32, copy=False), self._disabled))
+
+    def chain(self, found: Sequence[list[Part]]) -> Outcome:
+        """D after several such products: what each has fetched beside the others, along K."""
+        axes = {"a": -1, "scale_a": -1, "b": -2, "scale_b": -2}
+        parts = []
+        for same in zip(*found, strict=True):
+            joined = {
+                name: np.concatenate([own[name] for own in same], axis)
+                for name, axis in axes.items()
+                if name in same[0]
+            }
+            parts.append(same[0] | joined)
+        return self.finish(parts, len(found))
 
     def element(self, row: int, column: int, view: View) -> dict[str, Codes]:
         """The codes that make one element of D: what `TensorMemoryMultiply.operands_of` answers."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -239,8 +240,13 @@ class TensorMemoryProduct(Instruction):
         kept = desc.k // 2 if desc.sparse else desc.k
         return Work(self._steps(desc, scale_d), triple, formats["d"], desc.k, kept, formats.get("scale"), blocks)
 
-    def _product(self, arrays: dict[str, Codes], desc: InstructionDescriptor, scale_d: int) -> Codes:
-        """D of checked codes, of some of its columns at least; `metadata`, if there, holds the dense column of every kept element."""
+    def _product(
+        self, arrays: dict[str, Codes], desc: InstructionDescriptor, scale_d: int, order: Sequence[int] = (0,)
+    ) -> Codes:
+        """D of checked codes, of some of its columns at least; `metadata`, if there, holds the dense column of every kept element.
+
+        order: of several products along K, which comes when.
+        """
         formats = self.formats(desc)
         batch = broadcast([x.shape[:-2] for x in arrays.values()], f"{self!r}")
         arrays = dict(arrays)
@@ -253,7 +259,7 @@ class TensorMemoryProduct(Instruction):
         given = Matrices(
             flat["a"], flat["b"], flat["c"], flat.get("scale_a"), flat.get("scale_b"), flat.get("metadata")
         )
-        return multiply(self.work(desc, scale_d), given).reshape(*batch, desc.m, arrays["b"].shape[-1])
+        return multiply(self.work(desc, scale_d), given, order).reshape(*batch, desc.m, arrays["b"].shape[-1])
 
 
 def shifted(a: Codes, ctas: int) -> Codes:

@@ -48,8 +48,9 @@ class Store:
             found = self._read(key)
         if found is None:
             found = make()
-            with suppress(pickle.PicklingError, AttributeError, TypeError):
-                self.files.write(key, _dumped(found))
+            if self.files.folder is not None:
+                with suppress(pickle.PicklingError, AttributeError, TypeError, RecursionError):
+                    self.files.write(key, _dumped(found))
         self._programs[key] = found
         if len(self._programs) > self.most:
             self._programs.popitem(last=False)

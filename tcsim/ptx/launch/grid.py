@@ -18,6 +18,8 @@ from tcsim.ptx.check.intervals import Doubtful, Intervals, Unproven
 from tcsim.ptx.check.rules.dependents import Ledger
 from tcsim.ptx.check.traces import Traces
 from tcsim.ptx.compile.compiled import SOURCE_NAME, Compiled
+from tcsim.ptx.counters.counting import Counting
+from tcsim.ptx.counters.tally import Tally
 from tcsim.ptx.hazards.hazard import Hazard
 from tcsim.ptx.launch.geometry import Geometry, Shape
 from tcsim.ptx.machine.arrays import LANES
@@ -77,6 +79,7 @@ class Launch:
     alike: bool = False  # whether it says the same of clusters that do the same (`tcsim.ptx.check.traces`)
     touched: Ledger | None = None  # what is kept for launches that depend on this one
     plain: Compiled | None = None  # the program of clusters that are not observed, where some are and some are not
+    counters: bool = False  # whether accesses are counted
 
     @property
     def watched(self) -> Sequence[int]:
@@ -121,6 +124,8 @@ class Grid:
         self._judged: dict[int, tuple[list[Shape], list[Hazard]]] = {}
         self._way = Way.PROOF
         self.alone = ""  # why blocks ran one after the other; empty if all ran in batches
+        self.tally = Tally(prod(launch.shape.grid)) if launch.counters else None
+        self._counted: dict[int, Counting] = {}  # by `id` of clusters that run
 
     def run(self) -> bool:
         """Run the grid, with a workspace for the time of a cooperative launch; whether all clusters ended."""
@@ -235,6 +240,7 @@ class Grid:
         batch = Batch(self._setup(sums, self.plain), clusters, independence, worth)
         proof = Intervals(batch) if launch.alike and self._way < Way.PLACES else None
         traces = Traces(batch, self._way is Way.PLACES) if launch.alike and self._way > Way.PROOF else None
+        counting = self._counting(batch, self.tally.part()) if self.tally is not None else None
         for own in (traces, proof):
             if own is not None:
                 batch.events.subscribe(own)
@@ -247,6 +253,8 @@ class Grid:
             raise Unbatchable("atomics at an address that others had")
         independence.end(undo=False)
         self.hazards += found
+        if self.tally is not None and counting is not None:
+            self.tally.take(counting.finish())
         self.batch = max(self.batch, len(clusters) * prod(launch.shape.cluster))
         self.next += len(clusters)
         self.begun += len(clusters) * len(batch.blocks)
@@ -337,7 +345,12 @@ class Grid:
         made.cancel = self._cancel
         for block in made.blocks:
             block.number, self.begun = self.begun, self.begun + 1
+        if self.tally is not None:
+            self._counted[id(made)] = self._counting(made, self.tally)
         return made
+
+    def _counting(self, cluster: Cluster | Batch, tally: Tally) -> Counting:
+        return Counting(cluster.events, tally, self.launch.shape.grid, self.launch.arch)
 
     def _cancel(self) -> tuple[int, int, int] | None:
         """The first block of a cluster that will not start now; early, all have started."""
@@ -373,6 +386,8 @@ class Grid:
             self.hazards += observer.hazards()
 
     def _count(self, cluster: Cluster) -> None:
+        if self.tally is not None:
+            self._counted.pop(id(cluster)).finish()  # made with the cluster
         for block in cluster.blocks:
             self.inexact.update(block.inexact.counts)
             self.output += block.calls.output

@@ -23,6 +23,7 @@ from typing import NoReturn
 
 import numpy as np
 
+from tcsim.ptx.counters.tally import Tally
 from tcsim.ptx.hazards.hazard import Hazard
 from tcsim.ptx.launch.grid import Grid, Launch
 from tcsim.ptx.launch.watched import GiveUp, Marks, Watched, Written, shared_marks
@@ -49,6 +50,7 @@ class Result:
     batch: int
     alone: str
     written: list[Written]
+    tally: Tally | None = None
 
 
 class Range(Grid):
@@ -190,6 +192,8 @@ def _merge(grid: Grid, results: list[Result]) -> None:
         grid.batch, grid.alone = max(grid.batch, own.batch), grid.alone or own.alone
         grid.output += own.output
         grid.checked += own.checked
+        if grid.tally is not None and own.tally is not None:
+            grid.tally.take(own.tally)
         for written in own.written:
             segment = grid.launch.memory.segment(written.segment)
             assert segment is not None
@@ -219,4 +223,5 @@ def ranged(launch: Launch, reads: dict[int, Marks], first: int, behind: int, beg
         raise GiveUp
     return Result(
         own.instructions, own.hazards, own.inexact, own.sums, own.output, own.checked, own.batch, own.alone, memory.written(),
+        own.tally,
     )  # fmt: skip

@@ -48,8 +48,8 @@ class Batch:
         self.queue = Queue(setup.schedule, self.events)
         self.observers: list[Any] = []
         self.running: Block | None = None
-        self.asking: set[int] = set()
-        self.granted: dict[int, int] = {}
+        self.asking: set[tuple[int, int]] = set()
+        self.granted: dict[tuple[int, int], int] = {}
         # Of each cluster: the phase of its barrier, turns of loops that may wait, basic blocks since anything changed.
         self.phase, self.turns, self._idle = (np.zeros(count, np.int64) for _ in range(3))
         self.fair, self._kept = np.zeros((2, count), bool)
@@ -82,9 +82,10 @@ class Batch:
                     hear(block, "cluster", 0, fiber.mask & block.threads.per_thread(ended))
                 block.fibers.wake(fiber, ended)
 
-    def wake(self, kind: str, address: int | None = None, block: int = 0) -> None:
-        """Let threads of one cluster ask again that wait for a resource, or for an mbarrier."""
-        which = np.arange(len(self.phase)) == block
+    def wake(self, kind: str, address: int | None = None, block: int | list[int] = 0) -> None:
+        """Let threads of some clusters ask again that wait for a resource, or for an mbarrier."""
+        which = np.zeros(len(self.phase), bool)
+        which[block] = True
         for own in self.blocks:
             for fiber in own.fibers.waiting_for(kind):
                 if address is None or (fiber.waits is not None and fiber.waits.address == address):
@@ -248,4 +249,4 @@ class Batch:
             due = signalling.get(number, first[number])
             chosen.setdefault(id(due), (due, []))[1].append(number)
         for flight, numbers in chosen.values():
-            self.queue.finish(self.queue.part(flight, np.array(numbers) * flight.block.threads.width))
+            self.queue.finish_chain(self.queue.part(flight, np.array(numbers) * flight.block.threads.width))

@@ -167,6 +167,8 @@ class Block:
             self.program.done[fiber.block] = float("-inf")
             lower(self.program, fiber.block)
         found = self.execute(fiber.block, mask)
+        if self.cluster.events.ran:
+            self._tell_ran(fiber.block, mask, found)
         for own, where in [(mask, found)] if type(found) is int else found:
             if isinstance(where, Wait):
                 self.fibers.put(own, where, turns)
@@ -183,15 +185,28 @@ class Block:
 
     def _again(self, place: int, found: Moves) -> None:
         """Blocks of a batch whose lanes have all come execute a basic block again, because others of the batch wait: they count it once."""
-        waits = [own for own, where in found if isinstance(where, Wait) and where.kind == "lanes"]
-        if not waits:
-            return
+        self.threads.executed -= self.program.size_of(place) * int(np.count_nonzero(self._repeating(place, found)))
+
+    def _repeating(self, place: int, found: Moves) -> Array:
+        """Which blocks of a batch are to execute a basic block again, because others of the batch wait."""
         again = np.zeros(self.threads.batch, bool)
+        waits = [own for own, where in found if isinstance(where, Wait) and where.kind == "lanes"]
+        if self.threads.batch == 1 or not waits:
+            return again
         for own, where in found:
             again |= self.threads.blocks_in(own) & (where == place)
         for own in waits:
             again &= ~self.threads.blocks_in(own)
-        self.threads.executed -= self.program.size_of(place) * int(np.count_nonzero(again))
+        return again
+
+    def _tell_ran(self, place: int, mask: Array, found: Any) -> None:
+        """Tell of threads that have executed a basic block, but for those that are to execute it again."""
+        if type(found) is not int:
+            again = [own for own, where in found if isinstance(where, Wait) and where.at == place]
+            done = mask & ~np.logical_or.reduce([np.repeat(self._repeating(place, found), self.threads.width), *again])
+            mask = done
+        for hear in self.cluster.events.ran if mask.any() else ():
+            hear(self, place, mask)
 
     def execute(self, block: int, mask: Array, **instead: Any) -> Any:
         """Run a basic block's source, with other parts in place of some; an exception ends the launch."""

@@ -49,8 +49,12 @@ class Cluster:
         for rank, index in enumerate(indices):
             self.blocks.append(Block(setup, [index], rank, self))
         self.running: Block | None = None  # the block that a fault stopped
-        self.asking: set[int] = set()  # ranks that wait for their pair to take columns of Tensor Memory too
-        self.granted: dict[int, int] = {}  # by rank: columns that its pair took with it
+        self.asking: set[tuple[int, int]] = (
+            set()
+        )  # block of the batch and rank: those that wait for their pair to take columns of Tensor Memory too
+        self.granted: dict[
+            tuple[int, int], int
+        ] = {}  # by block of the batch and rank: columns that its pair took with it
         self.tired = False  # whether the last run ended because others have their turn
         self.stirred = False  # whether the last run changed anything
         self.turns = 0  # of loops that may wait, since pending work went on
@@ -76,7 +80,7 @@ class Cluster:
                     hear(block, "cluster", 0, fiber.mask)
                 block.fibers.wake(fiber)
 
-    def wake(self, kind: str, address: int | None = None, block: int = 0) -> None:
+    def wake(self, kind: str, address: int | None = None, block: int | list[int] = 0) -> None:
         """Let threads ask again that wait for a resource, or for an mbarrier. block: of a batch."""
         for own in self.blocks:
             for fiber in own.fibers.waiting_for(kind):

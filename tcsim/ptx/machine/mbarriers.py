@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 
@@ -33,16 +34,21 @@ def after(signal: Signal, count: int, value: int, arch: str) -> int:
 
     Raises BarrierError where the hardware does not define what happens.
     """
-    if signal.kind == "init":
-        return MBarrier(count, signal.layout).encode(arch=arch)
-    if signal.kind == "inval":
+    return _after(signal.kind, signal.layout, signal.no_complete, count, value, arch)
+
+
+@lru_cache(maxsize=4096)
+def _after(kind: str, layout: str, no_complete: bool, count: int, value: int, arch: str) -> int:
+    if kind == "init":
+        return MBarrier(count, layout).encode(arch=arch)
+    if kind == "inval":
         return 0
     barrier = MBarrier.decode(value, arch=arch)
-    if signal.no_complete:
-        action = barrier.arrive if signal.kind == "arrive" else barrier.arrive_drop
+    if no_complete:
+        action = barrier.arrive if kind == "arrive" else barrier.arrive_drop
         action(count, no_complete=True)
     else:
-        _ACTIONS[signal.kind](barrier, count)
+        _ACTIONS[kind](barrier, count)
     return barrier.encode(arch=arch)
 
 
@@ -111,14 +117,26 @@ class Mbarriers:
 
     def word(self, address: int, block: int = 0) -> int:
         """The 64 bits at an address of shared memory; block: of the batch."""
-        return int(self.octets.get("shared", np.array([address]), 8, None, block).view(np.uint64)[0, 0])
+        words, place = self._place(address, block)
+        return int(words[place])
+
+    def _place(self, address: int, block: int) -> tuple[Array, int]:
+        """The words of the shared memory that an address means, and which of them it is. Raises Stop for one beyond."""
+        rank, offset = address >> RANK_SHIFT, address & (1 << RANK_SHIFT) - 1
+        spaces = self.octets.spaces
+        if rank >= len(spaces.blocks) or offset + 8 > self.octets.threads.shared_bytes:
+            self.octets.get("shared", np.array([address]), 8, None, block)
+        own = spaces.of(rank)
+        return own.shared.views[8], offset + block * own.shared_stride >> 3
 
     def signal(self, signal: Signal, threads: Array) -> None:
         """Change the objects that a signal is for, and let threads ask again that wait for them."""
+        woken: dict[int, list[int]] = {}
         for at in self.octets.copies(signal.at):
             for key, count, own in told(signal, self.keys(at), threads):
                 block = self.octets.threads.block_of(own)
-                before = self.word(key, block)
+                words, place = self._place(key, block)
+                before = int(words[place])
                 try:
                     value = after(signal, count, before, self.cluster.arch)
                 except TcsimError as error:
@@ -126,12 +144,15 @@ class Mbarriers:
                     raise Stop(name, f"mbarrier at {key:#x}: {error}", int(own[0])) from None
                 for hear in self.events.signalled:
                     hear(self.block, signal, key, count, before, value, own)
-                octets = np.array([value], np.uint64).view(np.uint8).reshape(1, 8)
-                self.octets.put("shared", np.array([key]), octets, None, block)
+                words[place] = value
+                for hear in self.events.put:
+                    hear(self.block, "shared", np.array([key]), 8, None)
                 live = self.cluster.blocks[key >> RANK_SHIFT].mbarriers.live
                 if signal.kind == "init":
                     live.add(key & (1 << RANK_SHIFT) - 1)
                 elif signal.kind == "inval":
                     live.discard(key & (1 << RANK_SHIFT) - 1)
-                self.cluster.wake("mbarrier", key, block)
+                woken.setdefault(key, []).append(block)
+        for key, blocks in woken.items():
+            self.cluster.wake("mbarrier", key, blocks)
         self.octets.threads.change(threads)

@@ -41,9 +41,10 @@ class Octets:
         if not np.ndim(block):
             return block
         count, lead = access.address.size, access.address.shape
+        alike = access.cta is None or np.size(access.cta) in (1, count)
+        if alike and access.thread is not None and access.thread.size == count:
+            return block[access.thread.reshape(-1)]
         if access.cta is None or not np.ndim(access.cta):
-            if access.thread is not None and access.thread.size == count:
-                return block[access.thread.reshape(-1)]
             if access.thread is None and count == len(threads):
                 return block
             each = len(threads) // lead[0] if lead and lead[0] else 0  # lanes, of instructions of warps and warpgroups

@@ -127,6 +127,19 @@ class Queue:
             for hear in self.events.fetched:
                 hear(flight)
 
+    def finish_chain(self, flight: Flight) -> None:
+        """Let work write what it writes, and with it what is next in flight as long as it continues it: nothing can happen between."""
+        run = [flight]
+        for other in self.flights[self.flights.index(flight) + 1 :] if flight.pending.accumulator is not None else ():
+            if np.isin(other.blocks, flight.blocks).any():
+                if not other.continues(run[-1]):
+                    break
+                run.append(other)
+        if len(run) == 1 or self.random is not None:
+            self.finish(flight)
+        else:
+            self._in_order(run, [own for own in self.flights if own.kind == flight.kind and own.block is flight.block])
+
     def finish(self, flight: Flight) -> None:
         """Let work write what it writes, after the work that has to come before."""
         if flight.kind in IN_ORDER:
@@ -195,7 +208,7 @@ class Queue:
         flight = next(signalling, self.flights[0])
         if self.random is not None:
             flight = self.random.choice(self.flights)
-        self.finish(flight)
+        self.finish_chain(flight)
         return True
 
     def tick(self) -> None:

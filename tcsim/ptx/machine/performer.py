@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from tcsim.core.errors import TcsimError
-from tcsim.model.effects import Access, Condition, Effects, Outcome, Resource
+from tcsim.memory.windows import SHARED_WINDOW
+from tcsim.model.effects import Access, Condition, Effects, Outcome, Resource, Signal
 from tcsim.ptx.compile.families import Bound, Operands, Rows, Together, stacked
 from tcsim.ptx.machine.arrays import LANES, Array, Mask
 from tcsim.ptx.machine.faults import Stop, rule_for
@@ -20,6 +21,7 @@ from tcsim.ptx.machine.octets import Octets
 from tcsim.ptx.machine.pending import Queue
 from tcsim.ptx.machine.register_file import RegisterFile
 from tcsim.ptx.machine.resources import Resources
+from tcsim.ptx.machine.threads import RANK_SHIFT
 
 
 def warps_of(threads: Array) -> Array:
@@ -41,13 +43,22 @@ class Look:
         return self.performer.threads.rank
 
     @property
+    def blocks(self) -> Any:
+        """Which block of a batch each of the threads is of; one number for all where it is one."""
+        return self.performer.threads.block_of(self.threads)
+
+    @property
     def warp(self) -> Array:
         """The warps of the threads."""
         return warps_of(self.threads % self.performer.threads.width)
 
     def read(self, access: Access) -> Array:
-        """The bytes of an access."""
-        return self.performer.octets.read(access, self.threads if self.flight is None else self.flight.asked)
+        """The bytes of an access; of work that is done in several blocks with a leading dimension for them."""
+        if self.flight is None or not self.flight.replicated:
+            return self.performer.octets.read(access, self.threads if self.flight is None else self.flight.asked)
+        asked = self.flight.asked
+        found = self.performer.octets.read(_in_each(access, len(asked)), asked)
+        return found.reshape(len(asked), -1, access.size)
 
     def held(self, name: str) -> Array:
         """The registers of an operand, now. Raises Stop for what is not in flight."""
@@ -57,6 +68,19 @@ class Look:
         numbers = next(own for operand, own in bound.results if operand == name)
         found: Array = stacked(Rows(numbers), self.performer, self.threads, (-1, bound.lanes), True)
         return found
+
+
+def _in_each(access: Access, blocks: int) -> Access:
+    """An access as one of each of some blocks."""
+    shape = np.broadcast_shapes(access.address.shape, () if access.cta is None else access.cta.shape)
+    address = np.tile(np.broadcast_to(access.address, shape).reshape(-1), blocks)
+    cta = (
+        access.cta
+        if access.cta is None or not np.ndim(access.cta)
+        else np.tile(np.broadcast_to(access.cta, shape).reshape(-1), blocks)
+    )
+    thread = np.repeat(np.arange(blocks), len(address) // blocks)
+    return replace(access, address=address, cta=cta, thread=thread, tile=None)
 
 
 _UNITS = {"registers": "registers for each of its threads", "tmem": "columns of Tensor Memory"}
@@ -94,7 +118,10 @@ class Performer:
         mask = self.threads.mask(w)
         if bound.form.together == "member_mask" and self._parted(bound, given, mask):
             return
-        if self.threads.batch > 1 and not bound.model.batched and len(blocks := self._blocks(mask)) > 1:
+        if self.threads.batch > 1 and bound.model.replicated and self._replicated(bound, given, mask):
+            return
+        together = bound.model.batched or (bound.model.joined and not self._heard)
+        if self.threads.batch > 1 and not together and len(blocks := self._blocks(mask)) > 1:
             for own in blocks:
                 self.perform(bound, given, own)
             return
@@ -106,6 +133,33 @@ class Performer:
             said = f"an instruction waits here that cannot wait: {found.blocked.kind}"
             raise Stop("INVALID_OPERAND", said, int(threads[0]))
         self._take(bound, found, threads, mask)
+
+    @property
+    def _heard(self) -> bool:
+        """Whether somebody hears of instructions of the catalog, or of work in flight."""
+        events = self.events
+        return bool(events.issued or events.performed or events.asked or events.looked)
+
+    def _replicated(self, bound: Bound, given: dict[str, Any], mask: Array) -> bool:
+        """Issue the work of a thread of each of several blocks as one piece, where their operands are equal and nobody looks; whether it was."""
+        threads = np.nonzero(mask)[0]
+        rows = any(isinstance(own, Rows) for own in given.values())
+        if self._heard or rows or len(threads) < 2 or len(threads) != np.count_nonzero(self.threads.blocks_in(mask)):
+            return False
+        if bound.lanes > 1 or not self._equal(given, threads):
+            return False
+        found = self.ask(bound, given, threads[:1], mask)
+        if (
+            found.blocked is not None
+            or len(found.pending) != 1
+            or any(own.mask is not None for own in found.pending[0].reads)
+        ):
+            return False
+        if bound.inexact:
+            self.inexact.counts[bound.model.mnemonic] += len(threads)
+        counts = self.committed(found.pending[0].group or "")[threads].copy()
+        self.queue.add(Flight(found.pending[0], bound, self.block, threads, counts, threads, replicated=True))
+        return True
 
     def _blocks(self, mask: Array) -> list[Array]:
         """The threads of a mask, those of each block of the batch apart."""
@@ -154,7 +208,7 @@ class Performer:
     def attempt(self, bound: Bound, given: dict[str, Any], w: Mask, here: int, after: int) -> Any:
         """Run an instruction that may wait; threads with different operands ask apart."""
         mask = self.threads.mask(w)
-        blocks = self._blocks(mask) if self.threads.batch > 1 else [mask]
+        blocks = self._alike(bound, given, mask) if self.threads.batch > 1 else [mask]
         moves: Moves = []
         on = np.zeros(self.threads.count, bool)
         for threads in [own for block in blocks for own in self._askers(bound, given, block)]:
@@ -178,18 +232,49 @@ class Performer:
             moves.append((on, after))
         return moves
 
+    def _alike(self, bound: Bound, given: dict[str, Any], mask: Array) -> list[Array]:
+        """The threads of a mask by blocks that get the same answer: which ask with equal operands, of mbarriers with equal bits."""
+        threads = np.nonzero(mask)[0]
+        if not bound.model.batched or not len(threads) or not self._equal(given, threads):
+            return self._blocks(mask)
+        address = int(self.threads.each(given["barrier"])[threads[0]])
+        key, window = address & 0xFFFFFFFF, address >> 32
+        if key & 7 or key >> RANK_SHIFT >= len(self.cluster.blocks) or window not in (0, SHARED_WINDOW >> 32):
+            return self._blocks(mask)
+        there = np.flatnonzero(self.threads.blocks_in(mask))
+        words: dict[int, list[int]] = {}
+        for number in there.tolist():
+            words.setdefault(self.mbarriers.word(key, number), []).append(number)
+        if len(words) == 1:
+            return [mask]
+        found = []
+        for numbers in words.values():
+            which = np.zeros(self.threads.batch, bool)
+            which[numbers] = True
+            found.append(mask & self.threads.per_thread(which))
+        return found
+
+    def _equal(self, given: dict[str, Any], threads: Array) -> bool:
+        """Whether each operand is the same for some threads."""
+        parts = (
+            self.threads.each(part)[threads]
+            for value in given.values()
+            for part in (value if isinstance(value, tuple) else (value,))
+        )
+        return all((part == part[0]).all() for part in parts)
+
     def _askers(self, bound: Bound, given: dict[str, Any], mask: Array) -> list[Array]:
         """The threads that ask together: with equal operands, or of one warp or warpgroup."""
         threads = self.taking(bound, mask)
         if bound.lanes > 1:
             return [threads[start : start + bound.lanes] for start in range(0, len(threads), bound.lanes)]
+        if self._equal(given, threads):
+            return [threads]
         parts = [
             self.threads.each(part)[threads]
             for value in given.values()
             for part in (value if isinstance(value, tuple) else (value,))
         ]
-        if all((part == part[0]).all() for part in parts):
-            return [threads]
         keys: dict[tuple[Any, ...], list[int]] = {}
         for thread, key in zip(threads.tolist(), zip(*(part.tolist() for part in parts), strict=True), strict=True):
             keys.setdefault(key, []).append(thread)
@@ -331,6 +416,12 @@ class Performer:
 
     def finish(self, flight: Flight, outcome: Outcome) -> None:
         """What work in flight comes to."""
+        if flight.replicated:
+            writes = (
+                replace(own, at=_in_each(own.at, len(flight.asked)), data=own.data.reshape(-1, own.at.size))
+                for own in outcome.writes
+            )
+            outcome = replace(outcome, writes=tuple(writes))
         for hear in self.events.delivering:
             hear(flight, outcome)
         for name, numbers in flight.bound.results:
@@ -349,4 +440,17 @@ class Performer:
         for write in outcome.writes:
             self.octets.apply(write, threads, only)
         for signal in outcome.signals:
-            self.mbarriers.signal(signal, threads)
+            self.mbarriers.signal(signal if only is None else self._part(signal, threads, only), threads)
+
+    def _part(self, signal: Signal, threads: Array, only: Array) -> Signal:
+        """What a signal tells objects of some blocks of the batch. threads: of the instruction, of whose entries each is one's."""
+        at, blocks = signal.at, self.threads.block_of(threads)
+        lanes = np.arange(at.address.size) if at.thread is None else at.thread.reshape(-1)
+        kept = only[blocks[lanes]] if np.ndim(blocks) else np.full(len(lanes), only[blocks])
+        if kept.all():
+            return signal
+        count = np.broadcast_to(signal.count, at.address.shape).reshape(-1)[kept]
+        cta = at.cta if at.cta is None or not np.ndim(at.cta) else np.broadcast_to(at.cta, lanes.shape)[kept]
+        return replace(
+            signal, at=replace(at, address=at.address.reshape(-1)[kept], thread=lanes[kept], cta=cta), count=count
+        )

@@ -58,21 +58,19 @@ class Resources:
             return 0
         if not resource.pair:
             return columns.take(Columns.fitting([columns], count, alone), count)
-        if self.threads.batch > 1:
-            raise Unbatchable("pairs of blocks take columns of Tensor Memory together")
-        cluster, rank, other = self.cluster, self.threads.rank, self.threads.rank ^ 1
-        if rank in cluster.granted:
-            return cluster.granted.pop(rank)
-        cluster.asking.add(rank)
+        cluster, own, other = self.cluster, (block, self.threads.rank), (block, self.threads.rank ^ 1)
+        if own in cluster.granted:
+            return cluster.granted.pop(own)
+        cluster.asking.add(own)
         if other not in cluster.asking:
             return None
-        both = [columns, cluster.blocks[other].spaces.columns]
+        both = [columns, cluster.blocks[other[1]].spaces.columns_of[block]]
         start = Columns.fitting(both, count, alone)
         if start is None:
             return None
-        for own in both:
-            own.take(start, count)
-        cluster.asking -= {rank, other}
+        for each in both:
+            each.take(start, count)
+        cluster.asking -= {own, other}
         cluster.granted[other] = start
-        cluster.wake("resource")
+        cluster.wake("resource", None, block)
         return start

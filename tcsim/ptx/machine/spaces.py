@@ -51,23 +51,20 @@ class Spaces:
         self.local = Segment(0, np.zeros(self.local_stride * threads.count, np.uint8)) if local_bytes else None
         self.columns_of = [Columns() for _ in range(threads.batch)]
         self.polled: Polled | None = None  # where global memory is read while spinning is looked for
-        self._tensor_memory: dict[int, Segment] = {}
+        self.tensor_memory: Segment | None = (
+            None  # that of each block behind the one before; None if nothing has touched it
+        )
 
     @property
     def columns(self) -> Columns:
         """The columns of Tensor Memory of the first block."""
         return self.columns_of[0]
 
-    @property
-    def tensor_memory(self) -> Segment | None:
-        """The Tensor Memory of the first block; None if nothing has touched it."""
-        return self._tensor_memory.get(0)
-
-    def image(self, block: int = 0) -> Segment:
-        """Tensor Memory of a block."""
-        if block not in self._tensor_memory:
-            self._tensor_memory[block] = Segment(0, np.zeros(self.columns.bytes, np.uint8))
-        return self._tensor_memory[block]
+    def image(self) -> Segment:
+        """Tensor Memory of the blocks."""
+        if self.tensor_memory is None:
+            self.tensor_memory = Segment(0, np.zeros(self.columns.bytes * self.threads.batch, np.uint8))
+        return self.tensor_memory
 
     def is_space(self, address: Array, space: str) -> Array:
         """Whether generic addresses lie in a state space."""
@@ -193,15 +190,16 @@ class Spaces:
                 raise Stop(name, f"{unit} bytes at {beyond:#x} of {segment.size}")
         return parts
 
-    def _in_tensor_memory(self, places: Array, cta: Array | None, block: int) -> list[tuple[Any, Segment, Array]]:
+    def _in_tensor_memory(self, places: Array, cta: Array | None, block: Any) -> list[tuple[Any, Segment, Array]]:
+        places = places + block * self.columns.bytes
         if cta is None:
-            return [(slice(None), self.image(block), places)]
+            return [(slice(None), self.image(), places)]
         found: list[tuple[Any, Segment, Array]] = []
         first, last = int(cta.min()), int(cta.max())
         for rank in range(first, last + 1):
             own: Any = slice(None) if first == last else cta == rank
             if first == last or own.any():
-                found.append((own, self.of(rank).image(block), places[own]))
+                found.append((own, self.of(rank).image(), places[own]))
         return found
 
     # --- values

@@ -37,7 +37,7 @@ def test_every_verb_takes_json_and_explains_itself() -> None:
             text = answer(*words, "--help")
             assert ("--json" in text or name in PAGES) and max(map(len, text.splitlines())) <= 80, words
             subcommands += 1
-    assert subcommands == 20 + 14
+    assert subcommands == 21 + 14
     listed = re.findall(r"^  (\w+)  +\S", answer("--help").split("Commands:")[1], re.MULTILINE)
     assert tuple(listed) == tuple(SUBCOMMANDS)
     assert answer("--version") == f"tcsim {tcsim.__version__}\n"
@@ -83,6 +83,7 @@ def test_json_has_the_documented_keys(matrices: tuple[str, dict[str, np.ndarray]
         "run": (MMA, "-i", matrices[0]),
         "exec": (Path(__file__).parents[3] / "data" / "launches" / "triton_vadd_f32.npz", "--arch", "sm_90"),
         "check": (Path(__file__).parents[3] / "data" / "launches" / "triton_vadd_f32.npz", "--arch", "sm_90"),
+        "profile": (Path(__file__).parents[3] / "data" / "launches" / "triton_vadd_f32.npz", "--arch", "sm_90"),
         "step": (
             Path(__file__).parents[3] / "data" / "launches" / "triton_vadd_f32.npz",
             "--arch",

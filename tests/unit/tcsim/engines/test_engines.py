@@ -53,11 +53,13 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         monkeypatch.setattr(EntryPoint, "load", lambda self: engine() if isinstance(engine, type) else engine)
         choice._loaded.cache_clear()
         choice._spent.clear()
+        choice._slowness.clear()
         choice._given_up.clear()
 
     yield install
     choice._loaded.cache_clear()
     choice._spent.clear()
+    choice._slowness.clear()
     choice._given_up.clear()
 
 
@@ -95,6 +97,24 @@ def test_an_engine_is_chosen_for_large_work_once_it_has_paid_for_its_start(insta
         mma.matmul(*fragments(size))
         counts.append(engine.asked)
     assert counts == [0, 0, 0, 0, 1, 1, 2]
+
+
+def test_products_that_take_numpy_longer_pay_for_a_start_earlier(
+    installed: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call that has taken four times as long as usual counts the next one four times."""
+    engine = Counting()
+    installed(engine)
+    times = iter(range(100))
+    monkeypatch.setattr(choice, "thread_time", lambda: float(next(times)))
+    monkeypatch.setattr(choice, "_TIMED", 1)
+    monkeypatch.setattr(choice, "_NOMINAL", 4 * 4 * 2048)
+    mma = tcsim.instruction(MMA, arch="sm_90")
+    counts = []
+    for size in (4, 4, 4):
+        mma.matmul(*fragments(size))
+        counts.append(engine.asked)
+    assert counts == [0, 1, 2]
 
 
 def test_what_an_engine_does_not_compute_goes_to_numpy_or_is_refused(installed: Any) -> None:

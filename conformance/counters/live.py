@@ -1,0 +1,81 @@
+"""Launches of one instruction under Nsight Compute. `python -m conformance.counters.live FOLDER` is what it watches."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from conformance.counters.comparison import SUMS, Launch
+from conformance.counters.patterns import GLOBAL_BYTES, LANES, PATTERNS, cases, module
+from hwkernels.device import toolchain
+from hwkernels.device.driver import call
+from hwkernels.device.kernel_launch import Address, KernelLaunch, launched, open_executor
+
+CUBIN, CASES, LOG = "patterns.cubin", "cases.json", "ncu.csv"
+MOST_S = 900.0
+
+
+def measured(target: str = "sm_90a", seed: int = 40, ncu: str = "ncu") -> list[Launch]:
+    """Launch every case under Nsight Compute, and return what it counted. Raises RuntimeError, with its output, if it fails."""
+    every = cases(seed)
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        (place / CUBIN).write_bytes(toolchain.assemble(module(list(PATTERNS)), target, allow_notes=True).cubin)
+        (place / CASES).write_text(json.dumps(every), encoding="utf-8")
+        command = [
+            ncu, "--clock-control", "none", "--metrics", ",".join(SUMS), "--csv", "--page", "raw", "--log-file", str(place / LOG),
+            sys.executable, "-m", "conformance.counters.live", folder,
+        ]  # fmt: skip
+        done = subprocess.run(command, capture_output=True, text=True, timeout=MOST_S, check=False)
+        if done.returncode or not (place / LOG).is_file():
+            raise RuntimeError(f"{' '.join(command[:3])}: {(done.stdout + done.stderr)[-2000:]}")
+        found = rows((place / LOG).read_text(encoding="utf-8"))
+    return [
+        Launch(name, tuple(first), tuple(second), own) for (name, first, second), own in zip(every, found, strict=True)
+    ]
+
+
+def rows(text: str) -> list[Mapping[str, int]]:
+    """The counters of each launch, from what `ncu --csv --page raw` wrote.
+
+    >>> rows('==PROF== Connected\\n"ID","Kernel Name","a.sum"\\n"","","sector"\\n"0","k0","1,024"\\n')
+    [{'a.sum': 1024}]
+    """
+    lines = [line for line in text.splitlines() if line.startswith('"')]
+    head, _, *others = csv.reader(lines)
+    return [
+        {
+            name: round(float(value.replace(",", "")))
+            for name, value in zip(head, own, strict=True)
+            if name.endswith(".sum")
+        }
+        for own in others
+    ]
+
+
+def _launch(folder: str) -> None:
+    """Launch the cases of a folder."""
+    place, order = Path(folder), list(PATTERNS)
+    open_executor(0)
+    image = (place / CUBIN).read_bytes()
+    room = int(call("cuMemAlloc", 2 * GLOBAL_BYTES))
+    start = -(-room // GLOBAL_BYTES) * GLOBAL_BYTES
+    for name, *sides in json.loads((place / CASES).read_text(encoding="utf-8")):
+        lanes = tuple(np.array(own, np.uint32).view(np.uint8) for own in sides)
+        params = (Address(0), Address(1), start.to_bytes(8, "little"), Address(2))
+        launched(
+            KernelLaunch(
+                image, f"k{order.index(name)}", params, (*lanes, np.zeros(256, np.uint8)), (1, 1, 1), (LANES, 1, 1)
+            )
+        )
+
+
+if __name__ == "__main__":
+    _launch(sys.argv[1])

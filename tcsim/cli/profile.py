@@ -1,0 +1,82 @@
+"""`tcsim profile`: what a launch costs, line by line, in the GPU's counters."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import redirect_stdout
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tcsim.cli import options
+from tcsim.cli.exec import changed, job_of, opened
+from tcsim.cli.output import emit
+from tcsim.core.errors import OperandError, shortened
+from tcsim.inspection.report import Report
+from tcsim.launchers.job import execute
+from tcsim.launchers.profile import SCHEMA, Profile, compared
+from tcsim.launchers.progress import bar
+from tcsim.launchers.script import run_script
+
+
+def profile(
+    file: options.Launched,
+    arguments: options.Arguments = None,
+    launch: options.LaunchFile = None,
+    arch: options.Chip = None,
+    compare: Annotated[
+        str | None, typer.Option("--compare", help="Show what changed since an answer that --json wrote.", metavar="FILE")
+    ] = None,
+    html: options.Html = False,
+    json: options.Json = False,
+) -> None:  # fmt: skip
+    """Count what a kernel costs: bank conflicts, sectors, tensor cycles, a bound on its time, and why. No GPU is needed.
+
+    It takes what `tcsim exec` takes. Of a script every launch is counted.
+
+    Exit status: 0 if it ran to its end, 1 if not, 2 for wrong use.
+    """
+    if file.endswith(".py"):
+        found = _script(file, arguments or [], launch, arch)
+    elif arguments:
+        raise OperandError(f"profile: {file!r} with {shortened(arguments)}; valid only with a script, .py")
+    else:
+        job = replace(changed(job_of(file, launch, "profile"), arch, None), check=False, counters=True)
+        with bar(job.kernel or Path(file).stem, sys.stderr) as progress:
+            done = execute(job, progress)
+        found = [Profile(file, done.run, job.grid, job.block)]
+    if compare is not None and len(found) != 1:
+        raise OperandError(f"profile: --compare with {len(found)} launches; valid: with one")
+    data = (
+        found[0].as_dict()
+        if len(found) == 1
+        else {"schema": SCHEMA, "file": file, "launches": [own.as_dict() for own in found]}
+    )
+    parts = [own.report() for own in found]
+    if compare is not None:
+        parts.append(compared(data, compare))
+    emit("profile", lambda: data, lambda: _joined(parts), form=options.form_of(json, html))
+    if not all(own.run.completed for own in found):
+        raise typer.Exit(1)
+
+
+def _script(file: str, arguments: list[str], launch: str | None, arch: str | None) -> list[Profile]:
+    if launch is not None:
+        raise OperandError(f"profile: {file!r} is a script; valid: no --launch")
+    if arch is None:
+        raise OperandError(f"profile: {file!r} needs --arch: what Triton compiles for, as sm_90")
+    opened(file, lambda path: Path(path).open().close(), "profile")
+    with redirect_stdout(sys.stderr):
+        _, session = run_script(file, arguments, arch, check=False, counters=True)
+    return [Profile(file, own.run, own.grid, own.block) for own in session.launches]
+
+
+def _joined(reports: list[Report]) -> Report:
+    """Reports as one: the titles of all but the first stand above their parts."""
+    first, *others = reports
+    parts: list[Any] = [*first.parts]
+    for own in others:
+        parts += [replace(own.parts[0], title=own.title), *own.parts[1:]]
+    return Report(first.title, tuple(parts))

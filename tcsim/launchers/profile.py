@@ -1,0 +1,175 @@
+"""What a launch costs, line by line: counters, the bound on its time, advice; and two such answers side by side."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tcsim.core.errors import OperandError, shortened
+from tcsim.inspection.report import Facts, Lines, Mark, Report, Table, table
+from tcsim.launchers.launched import extents
+from tcsim.layouts.banks import BANKS, INACTIVE, WORD_BYTES
+from tcsim.ptx import Run
+from tcsim.ptx.counters import rules
+from tcsim.ptx.counters.counters import Counters
+
+SCHEMA = 1
+"""Of `Profile.as_dict`: raised when a key goes or changes its meaning."""
+SHOWN = 12
+"""Lines that a report shows; all are in its JSON."""
+_COLUMNS = (
+    ("shared", rules.SHARED_WAVES), ("ideal", rules.IDEAL), ("sectors", rules.ACTUAL_SECTORS), ("least", rules.IDEAL_SECTORS),
+    ("tensor", rules.TENSOR_CYCLES),
+)  # fmt: skip
+_SHORT = {"exact": "", "approximate": "~"}
+
+
+@dataclass(frozen=True, eq=False)
+class Profile:
+    """A launch that was counted."""
+
+    file: str
+    run: Run
+    grid: Sequence[int]
+    block: Sequence[int]
+
+    @property
+    def counters(self) -> Counters:
+        """Of the run. Raises OperandError for one that did not count."""
+        if self.run.counters is None:
+            raise OperandError(f"profile: {self.run.kernel} ran without counters=True")
+        return self.run.counters
+
+    @cached_property
+    def text(self) -> list[str]:
+        """The lines of the PTX."""
+        return self.run.text.splitlines()
+
+    def line(self, number: int) -> str:
+        """A line of the PTX."""
+        return self.text[number - 1].strip() if 0 < number <= len(self.text) else ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The keys of JSON."""
+        return {
+            "schema": SCHEMA, "file": self.file, "kernel": self.run.kernel, "grid": list(self.grid), "block": list(self.block),
+            "completed": self.run.completed, **self.counters.as_dict(),
+        }  # fmt: skip
+
+    @property
+    def time(self) -> str:
+        """The bound in a line."""
+        bound = self.counters.bound
+        if bound is None:
+            return f"no unit of {self.run.arch} was measured"
+        shares = ", ".join(f"{unit} {100 * share:.0f} %" for unit, share in bound.shares.items() if share >= 0.005)
+        return f"at least {bound.microseconds:.1f} us on an {bound.gpu}: bound by {bound.unit}" + f" ({shares})" * bool(
+            shares
+        )
+
+    def report(self) -> Report:
+        """What a reader is shown."""
+        counters = self.counters
+        facts = [
+            ("launch", f"grid {extents(self.grid)}, block {extents(self.block)}"),
+            ("time", self.time),
+            *([("occupancy", f"{counters.occupancy}")] if counters.occupancy is not None else []),
+            *((name, f"{value:,.1f}".removesuffix(".0")) for name, value in counters.derived.items()),
+        ]
+        if not self.run.completed:
+            facts.insert(0, ("completed", f"no: {self.run.cause}"))
+        parts: list[Any] = [Facts(tuple(facts))]
+        if counters.advice:
+            parts.append(Lines(tuple(self._advice()), "Where it costs more than it must, the worst first", wrap=True))
+        parts += [self._lines(), *self._banks()]
+        rows = [(name, f"{value:,}", counters.exactness(name)) for name, value in counters.items()]
+        parts.append(table(("counter", "value", "known"), rows, "Counters", right=(1,), whole=(0,)))
+        parts += [
+            Lines(tuple(f"{name}: {', '.join(own)}" for name, own in counters.unknown.items()), "Not known, because of")
+        ] * bool(counters.unknown)
+        return Report(f"{self.run.kernel} on {self.run.arch}", tuple(parts))
+
+    def _advice(self) -> list[str]:
+        found = []
+        for own in self.counters.advice[:SHOWN]:
+            place = own.source or (f"line {own.line}" if own.line else "launch")
+            found.append(f"{place}: {own.reason}" + (f" -> {own.change}" if own.change else ""))
+            found += [f"    {self.line(own.line)}"] * bool(own.line)
+        return found
+
+    def _lines(self) -> Table:
+        costly = [row for row in self.counters.by_line() if any(name in row[2] for _, name in _COLUMNS)]
+        kept = costly[:SHOWN]
+        used = [(head, name) for head, name in _COLUMNS if any(name in own for _, _, own in kept)]
+        rows = [
+            (line, *(f"{own[name]:,}" if name in own else "" for _, name in used), self.line(line)[:40])
+            for line, _, own in kept
+        ]
+        return table(
+            ("line", *(head for head, _ in used), "PTX"), rows, "The costliest lines", right=tuple(range(len(used) + 1))
+        )
+
+    def _banks(self) -> list[Table]:
+        """Of the worst shared access: which lanes meet in which bank."""
+        for own in self.counters.advice:
+            operation, width, sides = self.counters.tally.samples.get(own.line, ("", 0, ()))
+            if "conflict" in own.reason and sides:
+                rows = sides[-1][0]
+                lanes: dict[int, list[int]] = {}
+                for lane, address in enumerate(rows.tolist()):
+                    for word in range(max(1, width // WORD_BYTES)) if address != INACTIVE else ():
+                        lanes.setdefault((address // WORD_BYTES + word) % BANKS, []).append(lane)
+                cells = [
+                    (bank, len(found), _runs(found))
+                    for bank, found in sorted(lanes.items(), key=lambda item: (-len(item[1]), item[0]))[:8]
+                ]
+                title = f"Banks of an access of line {own.line} ({operation}, {width} bytes a lane)"
+                marks = tuple((Mark(f"bank{bank}"), Mark(), Mark()) for bank, _, _ in cells)
+                return [table(("bank", "words", "lanes"), cells, title, right=(0, 1), marks=marks)]
+        return []
+
+
+def _runs(lanes: Sequence[int]) -> str:
+    """Lanes as one reads them.
+
+    >>> _runs([0, 1, 2, 8, 16])
+    '0-2, 8, 16'
+    """
+    found: list[list[int]] = []
+    for lane in sorted(set(lanes)):
+        if found and lane == found[-1][1] + 1:
+            found[-1][1] = lane
+        else:
+            found.append([lane, lane])
+    return ", ".join(f"{first}-{last}" if first != last else str(first) for first, last in found)
+
+
+def compared(now: Mapping[str, Any], path: str) -> Report:
+    """Counters and bound beside those of an answer that was written with --json. Raises OperandError for a file that is none."""
+    try:
+        before = json.loads(Path(path).read_text(encoding="utf-8"))
+        old, new = before["counters"], now["counters"]
+        if before["schema"] != SCHEMA:
+            raise OperandError(f"profile: {path!r} has schema {shortened(before['schema'])}; valid: {SCHEMA}")
+        bounds = [own["bound"]["cycles"] if own["bound"] else 0.0 for own in (before, now)]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        if isinstance(error, OperandError):
+            raise
+        raise OperandError(f"profile: {path!r} is no answer of tcsim profile --json: {shortened(str(error))}") from None
+    rows = [("bound, cycles", f"{bounds[0]:,.0f}", f"{bounds[1]:,.0f}", _change(*bounds))] if any(bounds) else []
+    for name in sorted(old.keys() | new.keys()):
+        one, two = old.get(name, 0), new.get(name, 0)
+        if one != two:
+            rows.append((name, f"{one:,}", f"{two:,}", _change(one, two)))
+    return Report(
+        f"{now['kernel']}: before and after",
+        (table(("counter", "before", "after", "change"), rows, right=(1, 2, 3), whole=(0,)),),
+    )
+
+
+def _change(before: float, after: float) -> str:
+    return f"{100 * (after / before - 1):+.0f} %" if before else "new"

@@ -1,0 +1,188 @@
+"""Global memory as L1 sees it: sectors and lines that a warp's access touches, passes through the tags, rounds of atomics.
+
+Each function takes `rows`, int64 (warps, 32): the address of each lane, INACTIVE for lanes that take no part; a lane touches `width` bytes from
+there, at a multiple of the width. What comes back has one entry for each warp. `tcsim.ptx.counters.rules` says how often each was confirmed.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tcsim.layouts.banks import BANKS, INACTIVE, WARP_LANES, WORD_BYTES
+
+Rows = npt.NDArray[np.int64]
+SECTOR_BYTES = 32
+"""Bytes that caches move and count."""
+LINE_BYTES = 128
+"""Bytes that have one tag: four sectors."""
+TAG_SETS = 4
+"""Lines that one pass through the tags looks up, one of each set."""
+TAG_SPAN = 1 << 15
+"""Bytes after which the set of a line repeats, as far as it was measured."""
+_TAG_BITS = (0b10110101, 0b01101111)
+"""Bits of a line's number whose parities are the two bits of its set. Found on an H200: of all pairs of parities of eight bits it is the only
+one that gives the passes of 112 launches."""
+_PARITY = np.array([number.bit_count() & 1 for number in range(TAG_SPAN // LINE_BYTES)])
+_SET = 2 * _PARITY[np.arange(len(_PARITY)) & _TAG_BITS[0]] + _PARITY[np.arange(len(_PARITY)) & _TAG_BITS[1]]
+_FAR = np.iinfo(np.int64).max
+
+
+def distinct(rows: Rows) -> Rows:
+    """How many different numbers each row (warps, n) has; INACTIVE does not count.
+
+    >>> distinct(np.array([[4, 4, 7], [INACTIVE, 5, INACTIVE]])).tolist()
+    [2, 1]
+    """
+    order = np.sort(rows, axis=1)
+    new = order != INACTIVE
+    new[:, 1:] &= order[:, 1:] != order[:, :-1]
+    return new.sum(1)
+
+
+def units(rows: Rows, width: int, unit: int) -> Rows:
+    """The numbers of the units of `unit` bytes that lanes touch: (warps, 32 * n), INACTIVE where there is none."""
+    count = max(1, width // unit)
+    found = rows[..., None] // unit + np.arange(count)
+    return np.where(rows[..., None] == INACTIVE, INACTIVE, found).reshape(len(rows), -1)
+
+
+def sectors(rows: Rows, width: int) -> Rows:
+    """Different sectors.
+
+    >>> lanes = np.arange(32)
+    >>> sectors(np.stack([lanes * 4, lanes * 128]), 4).tolist()
+    [4, 32]
+    """
+    return distinct(units(rows, width, SECTOR_BYTES))
+
+
+def lines(rows: Rows, width: int, unit: int = LINE_BYTES) -> Rows:
+    """Different lines: what L2 is asked for where L1 has nothing. unit: bytes of one request."""
+    return distinct(units(rows, width, unit))
+
+
+def _brought(values: Rows) -> Rows:
+    """Of each lane the first lane of its row (warps, 32) that has its value."""
+    order = np.argsort(values, axis=1, kind="stable")
+    ordered = np.take_along_axis(values, order, 1)
+    place = np.arange(WARP_LANES) * np.ones((len(values), 1), np.int64)
+    place[:, 1:][ordered[:, 1:] == ordered[:, :-1]] = 0
+    found = np.empty_like(place)
+    np.put_along_axis(found, order, np.take_along_axis(order, np.maximum.accumulate(place, axis=1), 1), 1)
+    return found
+
+
+def tag_pass(rows: Rows) -> Rows:
+    """Of each lane in which pass through the tags its line is looked up, from 0 on: (warps, 32). Of one set one line a pass, in the order of lanes."""
+    line = np.where(rows == INACTIVE, INACTIVE, rows // LINE_BYTES)
+    brought = _brought(line)
+    first = (brought == np.arange(WARP_LANES)) & (line != INACTIVE)
+    sets, own = _SET[line % len(_SET)], np.zeros_like(rows)
+    for number in range(TAG_SETS):
+        of = sets == number
+        own[of] = np.cumsum(first & of, 1)[of] - 1
+    return np.take_along_axis(own, brought, 1)
+
+
+def tag_passes(rows: Rows, width: int) -> Rows:
+    """Passes through the tags: the most different lines of one set.
+
+    >>> lanes = np.arange(32)
+    >>> tag_passes(np.stack([lanes * 4, lanes * 128, lanes * 256]), 4).tolist()
+    [1, 8, 8]
+    """
+    return np.where(rows == INACTIVE, INACTIVE, tag_pass(rows)).max(1, initial=INACTIVE) + 1
+
+
+def data_passes(rows: Rows, width: int) -> Rows:
+    """Passes through L1's data of a load: of each pass through the tags the most different words of one bank, by phase of 128 bytes."""
+    return _passes([_bank_keys(rows, rows, width)], width, alike=True)
+
+
+def copy_passes(source: Rows, destination: Rows, width: int) -> Rows:
+    """The same of cp.async.ca: equal words take turns, in the line that is read and in the shared memory that is written."""
+    return _passes([_bank_keys(source, own, width) for own in (source, destination)], width, alike=False)
+
+
+def _bank_keys(source: Rows, of: Rows, width: int) -> tuple[Rows, Rows]:
+    """Of each lane its phase and pass through the tags, of each of its words the number: (warps, 32), (warps, 32, words)."""
+    each = max(1, width // WORD_BYTES)
+    words = of[..., None] // WORD_BYTES + np.arange(each)
+    phase = np.arange(WARP_LANES) // (WARP_LANES // each)
+    return np.where(source == INACTIVE, INACTIVE, tag_pass(source) * each + phase), words
+
+
+def _passes(keys: list[tuple[Rows, Rows]], width: int, alike: bool) -> Rows:
+    """The sum over groups of lanes of the most words of one bank; alike: equal ones are served together. Of several keys the most of a group."""
+    most, count = max(1, width // WORD_BYTES) * WARP_LANES, len(keys[0][0])
+    found = []
+    for group, words in keys:
+        taking = np.broadcast_to(group[..., None] != INACTIVE, words.shape)
+        place = (np.arange(count)[:, None] * most + group)[..., None]
+        place = np.broadcast_to(place, words.shape)[taking]
+        own = words[taking]
+        if alike and len(own):
+            low = own.min()
+            span = int(own.max() - low) + 1
+            unique = np.sort(place * span + own - low)
+            unique = unique[np.append(True, unique[1:] != unique[:-1])]
+            place, own = unique // span, unique % span + low
+        wanted = np.bincount(place * BANKS + own % BANKS, minlength=count * most * BANKS)
+        found.append(wanted.reshape(count, most, BANKS).max(2))
+    return np.asarray(reduce(np.maximum, found).sum(1))
+
+
+def rounds(rows: Rows) -> Rows:
+    """Of each lane the round in which an atomic executes it: how many earlier lanes have its address, (warps, 32); INACTIVE for none.
+
+    >>> rounds(np.array([[8] * 3 + [4] + [INACTIVE] * 28]))[0, :5].tolist()
+    [0, 1, 2, 0, -1]
+    """
+    order = np.argsort(rows, axis=1, kind="stable")
+    ordered = np.take_along_axis(rows, order, 1)
+    lanes = np.arange(WARP_LANES)
+    start = lanes * np.ones((len(rows), 1), np.int64)
+    start[:, 1:][ordered[:, 1:] == ordered[:, :-1]] = 0
+    found = np.empty_like(start)
+    np.put_along_axis(found, order, lanes - np.maximum.accumulate(start, axis=1), 1)
+    return np.where(rows == INACTIVE, INACTIVE, found)
+
+
+def by_round(rows: Rows, width: int, unit: int) -> Rows:
+    """Different units of `unit` bytes that an atomic touches, each round by itself."""
+    place, number = units(rows, width, unit), np.repeat(rounds(rows), max(1, width // unit), axis=1)
+    low = place[place != INACTIVE].min(initial=_FAR)
+    return distinct(np.where(place == INACTIVE, INACTIVE, (place - low) * WARP_LANES + number))
+
+
+def bypassing_sectors(source: Rows, destination: Rows, width: int = 16) -> Rows:
+    """Sectors of cp.async.cg: different pairs of a line that is read and a sector of shared memory that is written; of equal destinations the last lane counts."""
+    lanes = np.arange(WARP_LANES)
+    later = ((destination[:, :, None] == destination[:, None, :]) & (lanes[:, None] < lanes)).any(2)
+    taking = (destination != INACTIVE) & (source != INACTIVE) & ~later
+    place = destination // SECTOR_BYTES
+    line = source // LINE_BYTES
+    low = int(line[taking].min(initial=_FAR)) if taking.any() else 0
+    span = int(place.max()) + 1 if place.size else 1
+    return distinct(np.where(taking, (line - low) * span + place, INACTIVE))
+
+
+def lane_rows(threads: npt.NDArray[Any], addresses: npt.NDArray[Any]) -> tuple[Rows, Rows]:
+    """Addresses of threads that ascend as rows of warps, (warps, 32), and the numbers of these warps."""
+    if (
+        len(threads) % WARP_LANES == 0
+        and len(threads)
+        and int(threads[-1]) - int(threads[0]) == len(threads) - 1
+        and not int(threads[0]) % WARP_LANES
+    ):
+        return addresses.astype(np.int64).reshape(-1, WARP_LANES), np.asarray(threads[::WARP_LANES] // WARP_LANES)
+    warp = threads // WARP_LANES
+    new = np.ones(len(warp), bool)
+    new[1:] = warp[1:] != warp[:-1]
+    found = np.full((int(new.sum()), WARP_LANES), INACTIVE)
+    found[np.cumsum(new) - 1, threads % WARP_LANES] = addresses.astype(np.int64)
+    return found, warp[new]

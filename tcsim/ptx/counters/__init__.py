@@ -1,0 +1,1 @@
+"""Hardware counters of a launch, by rules: what Nsight Compute would count of its accesses, copies and matrix products."""

@@ -1,0 +1,16 @@
+"""Every recorded launch, counted: how often each counter is what an H200 counted. `python -m tests.kernels.counters` writes the expected numbers."""
+
+from __future__ import annotations
+
+import json
+
+from tests.kernels import counters
+
+
+def test_recorded_launches_are_counted_as_the_results_say():
+    found = counters.results()
+    assert found == json.loads(counters.RESULTS.read_text(encoding="utf-8"))
+    assert found["launches"] == 256
+    for name in ("l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum", "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"):
+        equal, total, _ = found["counters"][name]
+        assert equal >= 0.96 * total
