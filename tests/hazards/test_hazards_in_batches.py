@@ -112,9 +112,9 @@ KERNELS = (
 )
 PLANTED = [(own, defect) for own in KERNELS for defect in own.defects] + [(bug.kernel, bug.mark) for bug in BUGS]
 ALONE = frozenset((
-    "columns-TMEM_DEADLOCK", "roles-BARRIER_PHASE_ALIAS", "places-TMA_MISALIGNED.2", "pair-TMEM_AFTER_RELINQUISH", "store-B12",
+    "columns-TMEM_DEADLOCK", "roles-BARRIER_PHASE_ALIAS", "places-TMA_MISALIGNED.2", "store-B12",
 ))  # fmt: skip
-"""Mistakes of which no batch counts: a deadlock or a fault, Tensor Memory of pairs, blocks that depend on each other."""
+"""Mistakes of which no batch counts: a deadlock or a fault, blocks that depend on each other."""
 AGAIN = ("B25",)
 """Whose mistake is in lines with a label."""
 SHARE = [
@@ -242,7 +242,7 @@ def test_each_thread_has_a_digest_of_its_own() -> None:
 
 
 def heard(monkeypatch: pytest.MonkeyPatch) -> tuple[Batch, dict[str, set[str]]]:
-    """A batch of two blocks that is about to run; and the events that those who watch hear of, by their names."""
+    """A batch of blocks that is about to run; and the events that those who watch hear of, by their names."""
     found, names = list[Batch](), dict[str, set[str]]()
     subscribe = Events.subscribe
 

@@ -13,7 +13,7 @@ from tcsim.model.effects import Access, Outcome, Pending, Resource, Signal
 from tcsim.ptx.check.lanes import as_bits
 from tcsim.ptx.check.rules.global_memory import reaches_global
 from tcsim.ptx.compile.ordinary import reads_tiles
-from tcsim.ptx.machine.arrays import LANES, Array
+from tcsim.ptx.machine.arrays import LANES, Array, distinct
 from tcsim.ptx.machine.batch import Batch
 from tcsim.ptx.machine.block import Block
 from tcsim.ptx.machine.faults import Unbatchable
@@ -22,6 +22,7 @@ _RANDOM = np.random.default_rng()
 _EVERY = (1 << 64) - 1
 _KEY = int(_RANDOM.integers(0, 1 << 60))
 _ODD = tuple(np.uint64(int(own) | 1) for own in _RANDOM.integers(0, 1 << 63, 3, np.uint64))
+_ROUNDS = (np.uint64(33), _ODD[0]), (np.uint64(29), _ODD[1])
 _NOTHING = np.uint64(0)
 _BLOCKS = np.uint64(16)
 """Of a cluster, at most."""
@@ -47,9 +48,11 @@ _WEIGHTS = _Weights()
 
 def mixed(values: Array) -> Array:
     """64 bits each, so that every bit depends on every bit."""
-    found = values.astype(np.uint64)
-    found = (found ^ found >> np.uint64(33)) * _ODD[0]
-    return np.asarray((found ^ found >> np.uint64(29)) * _ODD[1])
+    found: Array = values.astype(np.uint64)
+    for shift, odd in _ROUNDS:
+        found ^= found >> shift
+        found *= odd
+    return found
 
 
 def code_of(*words: Any) -> np.uint64:
@@ -60,6 +63,11 @@ def code_of(*words: Any) -> np.uint64:
 def halves(value: int) -> tuple[int, int]:
     """A number as two small ones: Python gives large or negative numbers the hashes of others."""
     return value >> 32, value & 0xFFFF_FFFF
+
+
+def _each(of: Any) -> Any:
+    """Clusters, each once: one number is one."""
+    return distinct(of) if np.ndim(of) else of
 
 
 class Digest:
@@ -94,7 +102,7 @@ class Digest:
             return
         each = mixed(values)
         if not np.ndim(of):
-            self.note(code, of, (each * _WEIGHTS.first(len(values))).sum() + np.uint64(len(values)))
+            self.note(code, of, each.dot(_WEIGHTS.first(len(values))) + np.uint64(len(values)))
             return
         if (of[1:] < of[:-1]).any():
             order = np.argsort(of, kind="stable")
@@ -129,9 +137,10 @@ class Digest:
                 raise Unbatchable("an access where nothing is mapped")
             first = self._first.setdefault(segment.address, np.full(self.count, _NOWHERE))
             own, whose = addresses[inside].astype(np.int64), of[inside]
-            new, places = np.unique(whose, return_index=True)
-            fresh = first[new] == _NOWHERE
-            first[new[fresh]] = own[places[fresh]]
+            fresh = first[whose] == _NOWHERE
+            if fresh.any():
+                new, places = np.unique(whose[fresh], return_index=True)
+                first[new] = own[fresh][places]
             begin = first[whose]
             # Words of 4 bytes and copies of 16 are told apart by where they begin.
             found[inside] = (own - begin) * 256 + (begin & 15) + mixed(np.array([segment.address])).astype(np.int64)
@@ -152,12 +161,13 @@ class Digest:
                 values[outside] = self.in_global(block, address[outside].astype(np.uint64), own)
             elif outside.any():
                 values[outside] = address[outside] & 15
-        found = mixed(values)
+        found: Array = values
         if at.mask is not None:
             mask = np.broadcast_to(at.mask, (*at.address.shape, at.size)).reshape(-1, at.size)
-            found = found + (np.resize(mask, (len(found), at.size)) * _WEIGHTS.first(at.size)).sum(1)
+            bits = np.packbits(np.resize(mask, (len(found), at.size)), axis=1)
+            found = mixed(found) + bits.astype(np.uint64) @ _WEIGHTS.first(bits.shape[1])
         if cta is not None:
-            found = found + mixed(np.broadcast_to(cta, address.shape))
+            found = mixed(found) + mixed(np.broadcast_to(cta, address.shape)) * _ODD[2]
         words = (at.space, at.size, at.proxy, at.sem, at.scope, at.operand, at.thread is None, at.mask is None)
         self.rows(code ^ code_of(*words), of, found)
         if at.proxy == "tensormap" and (off := address & MAP_BOUNDARY - 1).any():
@@ -198,7 +208,7 @@ class Digest:
                 rows = mixed(value.reshape(len(value), -1))
                 self.rows(code, of[::each], (rows * _WEIGHTS.first(rows.shape[1])).sum(1))
                 return
-            self.note(code, np.unique(of), (mixed(value.reshape(-1)) * _WEIGHTS.first(value.size)).sum())
+            self.note(code, _each(of), (mixed(value.reshape(-1)) * _WEIGHTS.first(value.size)).sum())
         elif is_dataclass(value) and not isinstance(value, type):
             for own in fields(value):
                 self.plain(code ^ code_of(own.name), block, getattr(value, own.name), threads)
@@ -206,9 +216,9 @@ class Digest:
             for place, own in enumerate(value):
                 self.plain(code ^ code_of(place), block, own, threads)
         elif isinstance(value, (int, np.integer, np.bool_)):
-            self.note(code ^ code_of(*halves(int(value))), np.unique(of))
+            self.note(code ^ code_of(*halves(int(value))), _each(of))
         elif not callable(value):
-            self.note(code ^ code_of(type(value).__name__, str(value)), np.unique(of))
+            self.note(code ^ code_of(type(value).__name__, str(value)), _each(of))
 
     def who(self, code: np.uint64, block: Block, threads: Array, mask: Array | None = None) -> None:
         """Some threads, and which of them a mask has."""

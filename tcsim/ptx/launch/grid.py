@@ -6,14 +6,15 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from enum import IntEnum
 from itertools import product
-from math import prod
+from math import inf, prod
 from types import TracebackType
 from typing import Any, cast
 
 import numpy as np
 
-from tcsim.ptx.check.intervals import Doubtful, Intervals
+from tcsim.ptx.check.intervals import Doubtful, Intervals, Unproven
 from tcsim.ptx.check.rules.dependents import Ledger
 from tcsim.ptx.check.traces import Traces
 from tcsim.ptx.compile.compiled import SOURCE_NAME, Compiled
@@ -50,6 +51,8 @@ where all so far have done the same."""
 MOST_DIFFERENT, ONE_IN = 8, 4
 """Under the check batches stop when more than 8 clusters, and more than one in four of those that have run, had to be watched; in grids of fewer
 than 64 clusters when more than one in eight of the whole grid had to be."""
+WATCHED = 2
+"""How many times longer a cluster takes under the check, by which a batch may save more; 1.3 to 3 were measured."""
 MOST_BESIDE = 1024
 """Clusters that may run beside each other."""
 MOST_WATCHED = 8
@@ -90,6 +93,14 @@ class Launch:
         return [place * (clusters - 1) // max(count - 1, 1) for place in range(count)]
 
 
+class Way(IntEnum):
+    """How the check of a batch goes; each that fails leads to a later one."""
+
+    PROOF = 0  # nothing can be wrong with any cluster (`tcsim.ptx.check.intervals`)
+    EVENTS = 1  # clusters that do the same are told apart from others wherever they work in shared memory: that may not matter
+    PLACES = 2  # and by where they do
+
+
 class Grid:
     """The blocks of a launch, and what became of them."""
 
@@ -113,8 +124,7 @@ class Grid:
         self.batch = 1  # the most blocks that ran at once as one batch
         # By the digest of clusters: the one that was watched, and what was wrong with it.
         self._judged: dict[int, tuple[list[Shape], list[Hazard]]] = {}
-        # Whether clusters that work at other places in shared memory are others, and may not be, once there are different ones.
-        self._places, self._anywhere = True, True
+        self._way = Way.PROOF
         self.alone = ""  # why blocks ran one after the other; empty if all ran in batches
         self.tally = Tally(prod(launch.shape.grid)) if launch.counters else None
         self._counted: dict[int, Counting] = {}  # by `id` of clusters that run
@@ -178,15 +188,26 @@ class Grid:
         if launch.plain is not None:
             end = min(own for own in (*self.watched, end) if own >= self.next)
         independence, most = Independence(launch.memory, launch.limits.memory), self._batch_size()
-        while not self.alone and (count := min(self._size, most, end - self.next)) > 1:
+        while not self.alone:
+            proves = launch.alike and self._way is Way.PROOF
+            count = min(most if proves else self._size, most, end - self.next)
+            if count < 2:
+                return
             try:
-                before = len(self._judged)
+                before, instructions = len(self._judged), self.instructions
                 self._batched([self._blocks(self.next + own) for own in range(count)], independence)
-                self._size *= GROWTH if len(self._judged) > before + 1 else GROWTH_ALIKE
-            except Unbatchable as reason:
-                self.alone = f"{reason}"
-            except Stop as stop:
-                self.alone = f"a block ends with {stop.name}"
+                if not proves:
+                    self._size *= GROWTH if len(self._judged) > before + 1 else GROWTH_ALIKE
+                continue
+            except ReadBefore:
+                pass
+            except (Doubtful, Unproven, Unbatchable, Stop) as reason:
+                if proves or isinstance(reason, Doubtful):
+                    self._way = Way.EVENTS if isinstance(reason, Unproven) else Way.PLACES
+                else:
+                    self.alone = f"a block ends with {reason.name}" if isinstance(reason, Stop) else f"{reason}"
+            self.instructions = instructions
+            independence.end(undo=True)
 
     def _unbatched(self) -> str:
         """Why clusters run one after the other from the beginning; empty if they need not."""
@@ -214,35 +235,27 @@ class Grid:
         )
 
     def _batched(self, clusters: list[list[tuple[int, int, int]]], independence: Independence) -> None:
-        """Run some clusters as one. Raises Unbatchable, or Stop, if they have to run one after the other: then nothing has happened."""
-        instructions, sums, launch = self.instructions, Sums(), self.launch
-        while True:
-            try:
-                independence.begin()
-                trial = launch.alike and len(clusters) <= MOST_DIFFERENT
-                batch = Batch(self._setup(sums, self.plain), clusters, independence, trial)
-                traces = Traces(batch, self._places) if launch.alike else None
-                counting = self._counting(batch, self.tally.part()) if self.tally is not None else None
-                for own in (traces, None if self._places else Intervals(batch)):
-                    if own is not None:
-                        batch.events.subscribe(own)
-                with stopped_by_exceptions():
-                    batch.run(self._spend)
-                if not self.sums.take(sums):
-                    raise Unbatchable("atomics at an address that others had")
-                if traces is not None:
-                    self._judge(clusters, traces.digest.sums.tolist(), independence)
-                break
-            except (ReadBefore, Doubtful) as reason:
-                if isinstance(reason, Doubtful):
-                    self._places, self._anywhere = True, False
-                self.instructions, sums = instructions, Sums()
-                independence.end(undo=True)
-            except (Unbatchable, Stop):
-                self.instructions = instructions
-                independence.end(undo=True)
-                raise
+        """Run some clusters as one. Raises what makes that impossible, or impossible in this way: then memory has to be put back."""
+        sums, launch = Sums(), self.launch
+        independence.begin()
+        few = launch.alike and len(clusters) <= MOST_DIFFERENT  # it says what more of them would do
+        worth = inf if few else WATCHED if launch.alike else 1
+        batch = Batch(self._setup(sums, self.plain), clusters, independence, worth)
+        proof = Intervals(batch) if launch.alike and self._way < Way.PLACES else None
+        traces = Traces(batch, self._way is Way.PLACES) if launch.alike and self._way > Way.PROOF else None
+        counting = self._counting(batch, self.tally.part()) if self.tally is not None else None
+        for own in (traces, proof):
+            if own is not None:
+                batch.events.subscribe(own)
+        with stopped_by_exceptions():
+            batch.run(self._spend)
+        if proof is not None and traces is None:
+            proof.prove()
+        found = self._judge(clusters, traces.digest.sums.tolist(), independence) if traces is not None else []
+        if not self.sums.take(sums):
+            raise Unbatchable("atomics at an address that others had")
         independence.end(undo=False)
+        self.hazards += found
         if self.tally is not None and counting is not None:
             self.tally.take(counting.finish())
         self.batch = max(self.batch, len(clusters) * prod(launch.shape.cluster))
@@ -254,8 +267,10 @@ class Grid:
             self.inexact.update(block.inexact.counts)
         self._spend(0)
 
-    def _judge(self, clusters: list[list[tuple[int, int, int]]], traces: list[int], independence: Independence) -> None:
-        """Watch one of the clusters that do the same: what is wrong with it is wrong with all. Raises Unbatchable."""
+    def _judge(
+        self, clusters: list[list[tuple[int, int, int]]], traces: list[int], independence: Independence
+    ) -> list[Hazard]:
+        """Watch one of the clusters that do the same: what is wrong with it is wrong with all of them. Raises Unbatchable."""
         found = list[Hazard]()
         for indices, trace in zip(clusters, traces, strict=True):
             if trace not in self._judged:
@@ -269,12 +284,10 @@ class Grid:
                 each if each.block is None else replace(each, block=indices[rank[cast(Shape, tuple(each.block))]])
                 for each in hazards
             ]
-        if len(self._judged) > 1:
-            self._places = not self._anywhere
         few = min(MOST_DIFFERENT, self.launch.shape.clusters // (2 * ONE_IN))
         if len(self._judged) - 1 > max(few, (self.ended + len(clusters)) // ONE_IN):
             self.alone = "blocks do different things, and each has to be watched"
-        self.hazards += found
+        return found
 
     def _watched(self, indices: Sequence[tuple[int, int, int]]) -> list[Hazard]:
         """What an observer finds in a cluster, which runs on memory that is put back."""

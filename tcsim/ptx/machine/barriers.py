@@ -31,6 +31,7 @@ class Barriers:
         self.counts: dict[
             int, Array
         ] = {}  # of each in use, by block of the batch: threads that it is for; -1: it is not in use there
+        self._unused = np.full(threads.batch, -1)
         # Phases of the cluster's barrier that threads arrived in.
         self.cluster_phase = np.zeros(threads.count, np.int64)
 
@@ -39,10 +40,10 @@ class Barriers:
     def _named(self, number: Any, count: Any, mask: Array) -> list[tuple[Array, int, int]]:
         """(threads, barrier, count) of an instruction: almost always one."""
         numbers, counts = self.threads.each(number), self.threads.each(0 if count is None else count)
-        found, left = [], mask
+        found, left, one = [], mask, np.ndarray not in (type(number), type(count))
         while left.any():
-            first = int(np.argmax(left))
-            own = left & (numbers == numbers[first]) & (counts == counts[first])
+            first = int(left.argmax())
+            own = left if one else left & (numbers == numbers[first]) & (counts == counts[first])
             which, wanted = int(numbers[first]), int(counts[first])
             if which >= BARRIERS:
                 raise Stop("INVALID_OPERAND", f"barrier {which}; valid: 0 to {BARRIERS - 1}", first)
@@ -56,8 +57,9 @@ class Barriers:
         """As of `_named`, which is told."""
         found = self._named(number, count, self.threads.mask(w))
         for own, which, wanted in found:
-            counts = self.counts.setdefault(which, np.full(self.threads.batch, -1))
-            counts[self.threads.blocks_in(own)] = wanted
+            if which not in self.counts:
+                self.counts[which] = self._unused.copy()
+            self.counts[which][self.threads.blocks_in(own)] = wanted
             for hear in self.events.arrived:
                 hear(self.block, "cta", which, own)
         return found
@@ -120,19 +122,20 @@ class Barriers:
             done = (used >= 0) & (self._warps_of(counts) >= wanted)
         if not done.any():
             return
-        released = self.threads.mask(True) if done.all() else self.threads.per_thread(done)
+        every = bool(done.all())
+        released = self.threads.mask(True) if every else self.threads.per_thread(done)
         if any(waits.reduce != "sync" for _, waits in waiting):
             self._reduce(waiting, present, released)
         for hear in self.events.passed:
             hear(self.block, "cta", which, present & released)
         for fiber, _ in waiting:
             self.fibers.wake(fiber, done)
-        if which in self.arrived:
-            self.arrived[which][released] = 0
         used[done] = -1
-        if (used < 0).all():
+        if every or used.max() < 0:
             self.arrived.pop(which, None)
             del self.counts[which]
+        elif which in self.arrived:
+            self.arrived[which][released] = 0
         self.threads.change(released)
 
     def settle(self) -> None:

@@ -38,10 +38,10 @@ class Batch:
     fair: Array  # of each cluster: whether every fiber gets a turn
 
     def __init__(
-        self, setup: Setup, clusters: Sequence[Sequence[tuple[int, int, int]]], independence: Independence, trial: bool = False
+        self, setup: Setup, clusters: Sequence[Sequence[tuple[int, int, int]]], independence: Independence, worth: float = 1
     ) -> None:  # fmt: skip
-        """clusters: of each the blocks in the grid, by rank. trial: it is not given up for the time that it takes."""
-        self.trial = trial
+        """clusters: of each the blocks in the grid, by rank. worth: how many times longer these would take alone than if nobody observed them."""
+        self.worth = worth
         count = len(clusters)
         self.cancel: Callable[[], tuple[int, int, int] | None] = lambda: None
         self.others, self.events, self.arch = True, Events(), setup.arch
@@ -118,10 +118,10 @@ class Batch:
         """Some blocks have executed a basic block."""
         now, changed = block.turning, block.threads.changed
         size = _EACH * block.program.size_of(block.place)
-        alone = int(np.count_nonzero(now)) * (_ALONE + size)
+        alone = int(np.count_nonzero(now)) * (_ALONE + size) * self.worth
         self._won += alone - _TOGETHER - _PARTED * bool(block.fibers.ready) - size * (1 + block.threads.count / _MASKED)
         self._alone += alone
-        if self._won < -_MOST_LOST - self._alone / _PART_LOST and not self.trial:
+        if self._won < -_MOST_LOST - self._alone / _PART_LOST:
             raise Unbatchable("its blocks go different ways")
         changed = changed & now
         self._idle += now

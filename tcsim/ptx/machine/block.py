@@ -177,7 +177,8 @@ class Block:
             else:
                 self.fibers.add(own, where, turns + self.sleeps)
         if type(found) is not int:
-            self._again(fiber.block, found)
+            if self.threads.batch > 1:
+                self._again(fiber.block, found)
             self.barriers.settle()
         self.sleeps = 0
         return True

@@ -77,9 +77,12 @@ class Fibers:
         """Threads at the same place execute together."""
         other = self.ready.get(block)
         turns = turns if self.threads.batch == 1 else self.most(mask, turns, 0)
-        first = mask if other is None else self._apart(mask, other.mask)  # those of blocks that have no others there
-        for own in self.waiting_for("lanes") if self.waiting else ():
-            if first is not None and own.block == block and (found := self._common(own.mask, first)) is not None:
+        lanes = [own for own in self.waiting_for("lanes") if own.block == block] if self.waiting else []
+        first = (
+            self._apart(mask, other.mask) if lanes and other is not None else mask
+        )  # those of blocks that have no others there
+        for own in lanes:
+            if first is not None and (found := self._common(own.mask, first)) is not None:
                 self._leave(own, found)
                 mask = mask | (own.mask if found is True else found)
         if other is None:
