@@ -20,14 +20,18 @@ _ENGINES: list[Any] = []
 Entry = Callable[[int, int, int, int, int], None]
 _ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)
 NAME = "entry"
+_OLDEST = 20
+"""LLVM's version whose passes and assembly are used."""
 
 
 @cache
 def llvm() -> Any:
-    """llvmlite's binding, ready to compile for this processor; None where there is none."""
+    """llvmlite's binding, ready to compile for this processor; None where there is none, or one before LLVM 20."""
     try:
         from llvmlite import binding  # of the extra "fast"
     except ImportError:
+        return None
+    if binding.llvm_version_info[0] < _OLDEST:
         return None
     with suppress(RuntimeError):  # those that need none say so
         binding.initialize()
