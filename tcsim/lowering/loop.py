@@ -24,11 +24,16 @@ class Loop:
         self._entry: Entry = compiled(self.text)
         self._tables = tables
         self._addresses = np.array([own.ctypes.data for own in tables], np.uint64)
-        self.counts = np.zeros(max(len(counted), 1), np.int64)
+        self._where, self._counted = int(self._addresses.ctypes.data), len(counted)
 
-    def __call__(self, registers: int, mask: int, threads: int) -> None:
-        """Run it. registers: where the addresses of the registers' arrays lie; mask: where the bools of the threads that execute do."""
-        self._entry(registers, mask, threads, self._addresses.ctypes.data, self.counts.ctypes.data)
+    def __call__(self, registers: int, mask: int, threads: int) -> list[int]:
+        """Run it; for how many threads each condition held. registers: where the addresses of the registers' arrays lie; mask: where the bools of the threads that execute do."""
+        if not self._counted:
+            self._entry(registers, mask, threads, self._where, 0)
+            return []
+        counts = np.zeros(self._counted, np.int64)
+        self._entry(registers, mask, threads, self._where, counts.ctypes.data)
+        return counts.tolist()
 
 
 def _written(results: Mapping[int, Node], counted: Sequence[Node]) -> tuple[str, list[npt.NDArray[Any]]]:

@@ -53,13 +53,10 @@ class Region:
     def __call__(self, registers: Any, threads: Any, inexact: Any, w: Any) -> None:
         """Execute it for the threads of a mask."""
         mask = threads.everyone if w is True else w
-        self.loop(registers.table, mask.ctypes.data, threads.count)
-        counts = self.loop.counts
-        if self.counted and counts.any():
-            for text, count in zip(self.counted, counts.tolist(), strict=True):
-                if count:
-                    inexact.counts[text] += count
-            counts[:] = 0
+        counts = self.loop(registers.table, mask.ctypes.data, threads.count)
+        for text, count in zip(self.counted, counts, strict=True):
+            if count:
+                inexact.counts[text] += count
 
 
 def lower(program: Compiled, number: int) -> None:
