@@ -16,7 +16,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -42,7 +41,8 @@ class Timed:
 
 
 def product(
-    kernel: str, size: tuple[int, int, int], arch: str, block_n: int | None = None, clusters: int | None = None, clock: bool = False
+    kernel: str, size: tuple[int, int, int], arch: str, block_n: int | None = None, clusters: int | None = None,
+    clock: bool = False,
 ) -> Timed:  # fmt: skip
     """One product of f16 matrices by a kernel of hwkernels, compared with `tcsim.gemm`. clusters: of a persistent one."""
     timer = time.perf_counter if clock else time.process_time
@@ -87,15 +87,19 @@ REPEAT = 3
 LONG = 20.0  # seconds of a launch that is not repeated
 GOAL, LARGE_GOAL = 1.0, 60.0  # seconds by the clock, on two processors
 CUBE, LARGE = (1024, 1024, 1024), (4096, 4096, 4096)
-CUBES: tuple[tuple[str, tuple[Any, ...]], ...] = (
-    ("1024 x 1024 x 1024, TMA + wgmma", ("sm90_wgmma_tma", CUBE, "sm_90")),
+Of = tuple[str, tuple[int, int, int], str, int | None, int | None]
+CUBES: tuple[tuple[str, Of], ...] = (
+    ("1024 x 1024 x 1024, TMA + wgmma", ("sm90_wgmma_tma", CUBE, "sm_90", None, None)),
     ("1024 x 1024 x 1024, persistent, TMA + wgmma", ("sm90_wgmma_persistent", CUBE, "sm_90", 256, 16)),
-    ("1024 x 1024 x 1024, mma.sync", ("sm80_mma_multistage", CUBE, "sm_90")),
-    ("1024 x 1024 x 1024, tcgen05", ("sm100_tcgen05_basic", CUBE, "sm_100")),
+    ("1024 x 1024 x 1024, mma.sync", ("sm80_mma_multistage", CUBE, "sm_90", None, None)),
+    ("1024 x 1024 x 1024, tcgen05", ("sm100_tcgen05_basic", CUBE, "sm_100", None, None)),
     ("1024 x 1024 x 1024, persistent, tcgen05", ("sm100_tcgen05_persistent", CUBE, "sm_100", None, 32)),
 )
 """Kernel, size, arch; columns of a tile; clusters of a persistent kernel: as many as run in one batch."""
-LARGE_CUBE = ("4096 x 4096 x 4096, persistent, TMA + wgmma", ("sm90_wgmma_persistent", LARGE, "sm_90", 256, 66))
+LARGE_CUBE: tuple[str, Of] = (
+    "4096 x 4096 x 4096, persistent, TMA + wgmma",
+    ("sm90_wgmma_persistent", LARGE, "sm_90", 256, 66),
+)
 Rows = tuple[tuple[str, float, Callable[[], Timed]], ...]
 KERNELS: Rows = (
     ("one 128 x 128 x 64 tile, TMA + wgmma", 0.5, lambda: product("sm90_wgmma_tma", (128, 128, 64), "sm_90")),
