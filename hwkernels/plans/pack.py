@@ -70,7 +70,7 @@ def rule(answers: Sequence[Answer], workspace: int) -> dict[str, Any] | None:
         return None
     said = "no recorded product of its kind in whole rows of 16 bytes is cut {}: {} of {}"
     least = max(UNIT, min(min(x.case.n, x.case.k) for x in short))
-    found = {
+    found: dict[str, Any] = {
         "most_k": most,
         "least": least,
         "step": 128 if case.format == "e4m3" else 64,
