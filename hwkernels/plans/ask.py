@@ -19,6 +19,8 @@ NVJET = 66
 """cuBLASLt's number of the algorithm whose kernels are chains of wgmma; others have an order of their own."""
 STAGES, CUSTOM = (21, 23, 24, 63), (11, 13, 55, 63)
 """The algorithms whose order depends on the number of stages, and on the custom option."""
+WHOLE = 4096
+"""Bytes of a workspace up to which a split of -1 cuts nothing: it counts tiles. A larger one holds partial sums."""
 SMALL, LARGE = 1 << 20, 32 << 20
 """Workspaces: torch gives the small one to addmm with a bias and to _scaled_mm, the large one to what goes through cublasGemmEx, on sm_90."""
 TOGETHER = 200
@@ -32,11 +34,13 @@ def through_lt(op: str) -> bool:
 
 def decision(about: dict[str, int], format: str) -> Decision:
     """What an algorithm does with K."""
-    number = about["id"]
+    number, cuts = about["id"], about["split"]
+    if cuts == -1 and about["workspace"] <= WHOLE:
+        cuts = 1
     if number == NVJET and format in ("f16", "bf16", "e4m3"):
-        return Decision("nvjet", about["split"], 128 if format == "e4m3" else 64)
+        return Decision("nvjet", cuts, 128 if format == "e4m3" else 64)
     stages, custom = about["stages"] if number in STAGES else 0, about["custom"] if number in CUSTOM else 0
-    return Decision(f"cublasLt {number}.{stages}.{custom}", 0, 1, about["split"], about["reduction"])
+    return Decision(f"cublasLt {number}.{stages}.{custom}", 0, 1, cuts, about["reduction"])
 
 
 @cache

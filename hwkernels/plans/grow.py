@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.plans.trees import FEATURES, LEAF, Machine, Tree, feature
+from tcsim.plans.trees import FEATURES, KIND, LEAF, Machine, Tree, feature
 
 
 class Shapes(NamedTuple):
@@ -18,6 +18,7 @@ class Shapes(NamedTuple):
     n: npt.NDArray[np.int64]
     k: npt.NDArray[np.int64]
     split: npt.NDArray[np.int64]
+    kind: npt.NDArray[np.int64]  # numbers, of kinds that share the tree
 
 
 class _Cut(NamedTuple):
@@ -50,14 +51,24 @@ def _best(values: npt.NDArray[np.uint32], labels: npt.NDArray[np.int64]) -> _Cut
     at = int(np.argmax(score))
     row, place = divmod(at, size - 1)
     gain = float(score[row, place] - (total.astype(float) ** 2).sum() / size)
-    return None if gain < 1e-9 else _Cut(gain, row, int(sorted_[row, place]))
+    return None if gain < 1e-9 else _Cut(gain, row, rounded(int(sorted_[row, place]), int(sorted_[row, place + 1])))
+
+
+def rounded(last: int, next: int) -> int:
+    """The multiple of the largest power of two from `last` up to, not including, `next`: thresholds of few bits take little room.
+
+    >>> rounded(999, 1100), rounded(64, 65)
+    (1024, 64)
+    """
+    multiples = ((next - 1) >> shift << shift for shift in range((last ^ (next - 1)).bit_length() + 1))
+    return max((x for x in multiples if x >= last), key=lambda x: x & -x)
 
 
 def grown(shapes: Shapes, machine: Machine, leaves: int) -> Tree:
     """A tree grown greedily, with at most `leaves` leaves."""
-    values = np.stack(
-        [np.clip(feature(i, *shapes[:3], machine), 0, 2**32 - 1).astype(np.uint32) for i in range(FEATURES)]
-    )
+    columns = [np.clip(feature(i, *shapes[:3], machine), 0, 2**32 - 1) for i in range(FEATURES)]
+    values = np.stack([*columns, shapes.kind]).astype(np.uint32)
+    assert len(values) == KIND + 1
     labels = shapes.split
     samples: dict[int, Any] = {0: np.arange(len(labels))}
     children: dict[int, tuple[_Cut, int, int]] = {}
@@ -84,24 +95,19 @@ def _written(children: dict[int, tuple[_Cut, int, int]], labels: dict[int, Any],
     """The tree in preorder; branches that lead to one answer are one leaf."""
     features: list[int] = []
     thresholds: list[int] = []
-    right: list[int] = []
 
     def answers(node: int) -> set[int]:
         if node not in children:
             return {int(np.bincount(labels[node]).argmax())}
         return answers(children[node][1]) | answers(children[node][2])
 
-    stack: list[tuple[int, int]] = [(0, -1)]
+    stack = [0]
     while stack:
-        node, parent = stack.pop()
-        place = len(features)
-        if parent >= 0:
-            right[parent] = place
+        node = stack.pop()
         said = answers(node)
         cut = children[node][0] if len(said) > 1 else None
         features.append(LEAF if cut is None else cut.feature)
         thresholds.append(min(said) if cut is None else cut.threshold)
-        right.append(0)
         if cut is not None:
-            stack += [(children[node][2], place), (children[node][1], -1)]
-    return Tree(machine, np.array(features, np.uint8), np.array(thresholds, np.uint32), np.array(right, np.uint16))
+            stack += children[node][:0:-1]
+    return Tree(machine, np.array(features, np.uint8), np.array(thresholds, np.uint32))

@@ -134,8 +134,8 @@ class Heuristic:
             self.lib.cublasLtMatrixLayoutDestroy(item)
 
     def about(self, result: Result) -> dict[str, int]:
-        """The fields of an algorithm."""
-        found = {}
+        """The fields of an algorithm, and the bytes of its workspace."""
+        found = {"workspace": int(result.workspace)}
         for name, (number, kind) in CONFIG.items():
             word, written = kind(0), c_size_t(0)
             self.lib.cublasLtMatmulAlgoConfigGetAttribute(

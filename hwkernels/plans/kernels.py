@@ -26,9 +26,6 @@ TYPES: dict[str, Any] = {"f32": np.float32, "tf32": np.float32, "f16": np.float1
 _DROPPED = {"bf16": 16, "f16": 13, "f32": 0, "tf32": 0}
 _FORMATS = ("bf16", "f16", "f32", "tf32")
 _LAYOUTS = ("TN", "NN", "NT", "TT")
-_NVJET = 66
-_WORKSPACE = 4096
-"""Bytes that kernels may ask for to count; more are for partial sums."""
 _MOST = 2e7
 """Multiplications of a product, at most."""
 
@@ -124,7 +121,7 @@ def observed(case: Case, buffers: Any) -> list[int]:
 
 def main() -> int:
     """Run the command."""
-    from hwkernels.plans.ask import LARGE, SMALL, through_lt
+    from hwkernels.plans.ask import LARGE, SMALL, decision, through_lt
     from hwkernels.plans.calls import Buffers
     from hwkernels.plans.heuristic import Heuristic
 
@@ -146,13 +143,10 @@ def main() -> int:
             continue  # cuBLASLt does not take it
         about = asked.about(result)
         asked.free(layouts)
-        if about["split"] == -1 and result.workspace <= _WORKSPACE:
-            about["split"] = 1
-        if about["id"] == _NVJET:
-            continue
-        told = predicted(
-            case, f"cublasLt {about['id']}.{about['stages']}.{about['custom']}", about["split"], about["reduction"]
-        )
+        answer = decision(about, case.format)
+        if answer.split:
+            continue  # nvjet
+        told = predicted(case, answer.kernel, answer.cuts, answer.reduction)
         unknown += told is None
         if told is None:
             continue
@@ -161,9 +155,8 @@ def main() -> int:
             wrong += 1
             print("differs:", case, about)
         number = kinds.setdefault(" ".join(case[:4]), len(kinds))
-        answers.append(
-            [number, *case[4:8], *(about[name] for name in ("id", "stages", "custom", "split", "reduction"))]
-        )
+        chosen = [about[name] for name in ("id", "stages", "custom")]
+        answers.append([number, *case[4:8], *chosen, answer.cuts, answer.reduction])
         digests.append(seen)
     np.savez_compressed(
         options.out, kinds=list(kinds), answers=np.array(answers, np.int32), digests=np.array(digests, np.uint64)

@@ -15,8 +15,15 @@ from tcsim.plans.packed import AXES, Decision, Sweeps, Table, pack, unpack
 from tcsim.plans.record import Kind
 from tcsim.plans.trees import Machine, Tree
 
-LEAVES = {"mm": 3000, "addmm": 1500, "scaled": 1500}
+LEAVES = {"mm": 3000, "addmm": 6000, "scaled": 6000}
 """Of the tree of a call, at most."""
+SHARED = (
+    ("addmm bf16 NT", "addmm bf16 TT", "addmm f16 NT", "addmm f16 TT"), ("mm bf16 NT", "mm f16 NT"),
+    *((f"scaled e4m3 {out}TN", f"scaled e4m3 {out}TN accurate") for out in ("", "f16 ", "f32 ")),
+)  # fmt: skip
+"""Kinds that are cut alike in nearly all shapes: they share a tree."""
+PARTS = 2 * 4
+"""Bytes of a result in the two parts in f32 that the fewest cuts leave."""
 UNIT = 8
 """N and K below which no rule speaks."""
 ENOUGH = 1000
@@ -49,8 +56,11 @@ def swept(recorded: Iterable[tuple[Sweep, npt.NDArray[np.int64]]]) -> list[Sweep
     ]
 
 
-def rule(answers: Sequence[Answer]) -> dict[str, Any] | None:
-    """That nothing of a kind is cut up to a length of K, if no recorded product in whole rows contradicts it."""
+def rule(answers: Sequence[Answer], workspace: int) -> dict[str, Any] | None:
+    """What of a kind is never cut: K up to a length, and results of which two parts in f32 exceed the workspace, if no recorded product in whole rows contradicts it.
+
+    None where the first does not hold; the second is left out where it does not.
+    """
     case = answers[0].case
     if case.format not in SHORT:
         return None
@@ -58,22 +68,35 @@ def rule(answers: Sequence[Answer]) -> dict[str, Any] | None:
     short = [x for x in answers if x.case.k <= most]
     if not short or any(x.decision is None or x.decision.split != 1 for x in short):
         return None
-    words = f"no recorded product of its kind in whole rows of 16 bytes is cut at K up to {most}: {len(short)} of {len(short)}"
+    said = "no recorded product of its kind in whole rows of 16 bytes is cut {}: {} of {}"
     least = max(UNIT, min(min(x.case.n, x.case.k) for x in short))
-    return {
+    found: dict[str, Any] = {
         "most_k": most,
         "least": least,
         "step": 128 if case.format == "e4m3" else 64,
         "kernel": "nvjet",
-        "words": words,
+        "words": said.format(f"at K up to {most}", len(short), len(short)),
     }
+    results = workspace // PARTS
+    many = [x for x in answers if x.case.m * x.case.n > results and x.case.k > most]
+    if case.op in LEAVES and many and all(x.decision is not None and x.decision.split == 1 for x in many):
+        found["results"] = results
+        found["extents"] = [[f(getattr(x.case, name) for x in many) for f in (min, max)] for name in "mnk"]
+        found["fits"] = said.format(f"into parts that exceed the workspace of {workspace} bytes", len(many), len(many))
+    return found
 
 
-def tree(answers: Sequence[Answer], processors: int, workspace: int) -> Tree:
-    """How K is cut where no rule speaks."""
-    case = answers[0].case
+def tree(answers: Sequence[Sequence[Answer]], processors: int, workspace: int) -> Tree:
+    """How K is cut where no rule speaks; answers: of each kind that shares the tree."""
+    case = answers[0][0].case
     columns = np.array(
-        [(x.case.m, x.case.n, x.case.k, x.decision.split) for x in answers if x.decision is not None], np.int64
+        [
+            (x.case.m, x.case.n, x.case.k, x.decision.split, number)
+            for number, each in enumerate(answers)
+            for x in each
+            if x.decision is not None
+        ],
+        np.int64,
     )
     return grown(
         Shapes(*columns.T), Machine(processors, workspace, 128 if case.format == "e4m3" else 64), LEAVES[case.op]
@@ -108,15 +131,25 @@ def built(
     by_kind: dict[str, list[Answer]] = defaultdict(list)
     for answer in drawn:
         by_kind[key(answer.case)].append(answer)
-    rules, trees = {}, {}
+    rules: dict[str, Any] = {}
+    long: dict[str, list[Answer]] = {}
     for name, answers in sorted(by_kind.items()):
-        about = rule(answers)
+        about = rule(answers, workspaces[answers[0].case.op])
         if about is None:
             continue
         rules[name] = about
-        long = [x for x in answers if x.case.k > about["most_k"]]
-        if len(long) >= ENOUGH and long[0].case.op in LEAVES:
-            trees[name] = tree(long, processors, workspaces[long[0].case.op])
+        some = [
+            x
+            for x in answers
+            if x.case.k > about["most_k"] and x.case.m * x.case.n <= about.get("results", x.case.m * x.case.n)
+        ]
+        if len(some) >= ENOUGH and some[0].case.op in LEAVES:
+            long[name] = some
+    sets = {tuple(x for x in next((each for each in SHARED if name in each), (name,)) if x in long) for name in long}
+    trees = {
+        names: tree([long[x] for x in names], processors, workspaces[long[names[0]][0].case.op])
+        for names in sorted(sets)
+    }
     fields = [[x.kernel, x.split, x.step, x.cuts, x.reduction] for x in decisions]
     data = pack({"profile": dict(profile), "decisions": fields, "rules": rules}, parts, trees)
     return data, unpack(data)

@@ -153,11 +153,12 @@ def _large_k(choice: Choice) -> Order | None:
     return Order(parts=ceil(choice.k / chunk), chunk=chunk)
 
 
-def _small_n(choice: Choice) -> Order | None:
-    """gemmSN: of TN 16 lanes, else 4 that have a run of K each; 2 with custom option 0, which is also what is written where the option was not kept."""
+def _small_n(choice: Choice) -> Order:
+    """gemmSN: of TN 16 lanes, else 4 or, with custom option 0, 2 that have a run of K each."""
     if choice.kind.layout == "TN":
         return Order(lanes=16, block=1, run=16)
-    return Order(lanes=4, block=ceil(choice.k / 4), run=128) if choice.custom == 1 else None
+    lanes = 4 if choice.custom == 1 else 2
+    return Order(lanes=lanes, block=ceil(choice.k / lanes), run=512 // lanes)
 
 
 def _vector(choice: Choice) -> Order | None:

@@ -134,10 +134,17 @@ def decided(recorded: Table, kind: Kind, m: int, n: int, k: int, batch: int) -> 
     plain = Decision(rule["kernel"], 1, rule["step"])
     if k <= rule["most_k"] and min(n, k) >= rule["least"]:
         return plain, "rule", rule["words"]
-    tree = recorded.trees.get(kind.key) or recorded.trees.get(kind._replace(fast=True).key)
+    within = zip((m, n, k), rule.get("extents", ()), strict=False)
+    if batch == 1 and m * n > rule.get("results", m * n) and all(low <= x <= high for x, (low, high) in within):
+        return plain, "rule", rule["fits"]
+    tree, number = recorded.trees.get(kind.key, (None, 0))
     if tree is None or batch > 1 or k <= rule["most_k"]:
         return plain, "assumed", "not recorded: one plain chain"
-    return replace(plain, split=tree().split(m, n, k)), "assumed", "not recorded: cut as most recorded shapes like it"
+    return (
+        replace(plain, split=tree().split(m, n, k, number)),
+        "assumed",
+        "not recorded: cut as most recorded shapes like it",
+    )
 
 
 def _aligned(kind: Kind, m: int, n: int, k: int) -> bool:

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.plans.trees import Machine, Tree, unpacked
+from tcsim.plans.trees import Machine, Tree, packed_size, unpacked
 
-VERSION = 2
+VERSION = 3
 AXES = {"m": (0,), "n": (1,), "k": (2,), "mn": (0, 1), "mk": (0, 2)}
 """Which of m, n, k grow in a sweep."""
 _FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "dict_size": 1 << 20, "lc": 1, "pb": 0}]
@@ -86,11 +86,12 @@ class Part:
     classes: tuple[int, ...]
     size: int  # sweeps
     runs: int
+    used: int  # different decisions, with none as one of them
     decisions: int  # decisions of the table
 
     @cached_property
     def _body(self) -> bytes:
-        return _opened(self.data, 12 * self.size + 2 * self.size * len(self.classes) + 4 * self.runs)
+        return _opened(self.data, 12 * self.size + 2 * self.size * len(self.classes) + 2 * self.used + 4 * self.runs)
 
     @cached_property
     def rows(self) -> Mapping[tuple[int, int, int], int]:
@@ -103,16 +104,18 @@ class Part:
         """The first change of each sweep and class, and behind the last; of each change its place and its decision plus 1, zero for unknown."""
         lists = self.size * len(self.classes)
         counts = np.frombuffer(self._body, "<u2", lists, 12 * self.size)
+        used = np.frombuffer(self._body, "<u2", self.used, 12 * self.size + 2 * lists).astype(np.int64)
         planes = (
-            np.frombuffer(self._body, np.uint8, 4 * self.runs, 12 * self.size + 2 * lists)
+            np.frombuffer(self._body, np.uint8, 4 * self.runs, 12 * self.size + 2 * lists + 2 * self.used)
             .reshape(4, -1)
             .astype(np.int64)
         )
         first = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
-        choices = planes[2] | planes[3] << 8
-        if first[-1] != self.runs or (choices > self.decisions).any():
+        ranks = planes[2] | planes[3] << 8
+        if first[-1] != self.runs or (used > self.decisions).any() or (ranks >= self.used).any():
             raise ValueError("a part does not hold together")
-        return first, planes[0] | planes[1] << 8, choices
+        along = np.concatenate([[0], np.cumsum(planes[0] | planes[1] << 8)])
+        return first, along[1:] - np.repeat(along[first[:-1]], counts), used[ranks]
 
     def find(self, row: tuple[int, int, int], value: int) -> int | None:
         """The number of the decision where the growing extent has a value; None where nothing is known."""
@@ -148,7 +151,9 @@ class Table:
     decisions: tuple[Decision, ...]
     parts: Mapping[str, tuple[Part, ...]]
     rules: Mapping[str, dict[str, Any]]  # by kind: products that are never split
-    trees: Mapping[str, Callable[[], Tree]]
+    trees: Mapping[
+        str, tuple[Callable[[], Tree], int]
+    ]  # by kind: a tree, read at its first use, and the kind's number in it
 
     def find(self, key: str, m: int, n: int, k: int, batch: int) -> Decision | None:
         """The decision for a shape; None where it is not known."""
@@ -164,8 +169,8 @@ class Table:
         return None
 
 
-def _listed(sweeps: Sweeps, classes: tuple[int, ...]) -> tuple[bytes, int]:
-    """The body of a part, and its number of changes."""
+def _listed(sweeps: Sweeps, classes: tuple[int, ...]) -> tuple[bytes, int, int]:
+    """The body of a part, its number of changes and of different decisions; a change is the distance from the one before it in its list."""
     counts, places, choices = [], [], []
     x = np.arange(1, sweeps.choices.shape[1] + 1)
     members = [x[_class(x, classes) == i] for i in range(len(classes))]
@@ -174,32 +179,41 @@ def _listed(sweeps: Sweeps, classes: tuple[int, ...]) -> tuple[bytes, int]:
             chosen = row[each - 1] + 1
             at = np.flatnonzero(np.diff(chosen, prepend=-1))
             counts.append(len(at))
-            places.append(each[at])
+            places.append(np.diff(each[at], prepend=0))
             choices.append(chosen[at])
     names = np.array(sweeps.rows, "<u4").reshape(-1, 3).T.tobytes()
-    words = [np.concatenate(x).astype(np.uint16) for x in (places, choices)]
+    used, ranks = np.unique(np.concatenate(choices), return_inverse=True)
+    words = [x.astype(np.uint16) for x in (np.concatenate(places), ranks)]
     planes = b"".join((word >> shift & 255).astype(np.uint8).tobytes() for word in words for shift in (0, 8))
-    return names + np.array(counts, "<u2").tobytes() + planes, len(words[0])
+    return names + np.array(counts, "<u2").tobytes() + used.astype("<u2").tobytes() + planes, len(ranks), len(used)
 
 
 CLASSES = ((1,), (1, 2), (1, 8), (1, 2, 8), (1, 8, 16), (1, 2, 4), (1, 2, 4, 8), (1, 8, 16, 32))
 
 
-def pack(header: dict[str, Any], sweeps: Sequence[Sweeps], trees: Mapping[str, Tree]) -> bytes:
-    """A file from a header (profile, decisions, rules), sweeps, each part with the classes that make it smallest, and trees by kind."""
+def pack(header: dict[str, Any], sweeps: Sequence[Sweeps], trees: Mapping[tuple[str, ...], Tree]) -> bytes:
+    """A file from a header (profile, decisions, rules), sweeps, each part with the classes that make it smallest, and trees, each by the kinds that share it."""
     parts, grown, body = [], [], b""
     for each in sweeps:
         rows, count = each.choices.shape
-        made = ((classes, *_listed(each, classes)) for classes in CLASSES)
-        data, classes, runs = min(
-            ((_compressed(listed), classes, runs) for classes, listed, runs in made), key=lambda x: len(x[0])
+        made = ((classes, _listed(each, classes)) for classes in CLASSES)
+        data, classes, runs, used = min(
+            ((_compressed(listed), classes, runs, used) for classes, (listed, runs, used) in made),
+            key=lambda x: len(x[0]),
         )
-        parts.append([each.key, each.axis, each.step, count, list(classes), rows, runs, len(data)])
+        parts.append([each.key, each.axis, each.step, count, list(classes), rows, runs, used, len(data)])
         body += data
-    for key, tree in trees.items():
+    for keys, tree in trees.items():
         data = _compressed(tree.packed())
         grown.append(
-            [key, len(tree.features), tree.machine.processors, tree.machine.workspace, tree.machine.step, len(data)]
+            [
+                list(keys),
+                len(tree.features),
+                tree.machine.processors,
+                tree.machine.workspace,
+                tree.machine.step,
+                len(data),
+            ]
         )
         body += data
     about = _json(header | {"parts": parts, "trees": grown})
@@ -233,15 +247,16 @@ def unpack(data: bytes) -> Table:
     header = json.loads(_opened(body[:start], size))
     decisions = tuple(Decision(*item) for item in header["decisions"])
     parts: dict[str, tuple[Part, ...]] = {}
-    trees: dict[str, Callable[[], Tree]] = {}
-    for key, axis, step, count, classes, rows, runs, size in header["parts"]:
-        if axis not in AXES or step < 1 or not classes or classes[0] != 1 or max(rows, count, runs) > _MOST:
+    trees: dict[str, tuple[Callable[[], Tree], int]] = {}
+    for key, axis, step, count, classes, rows, runs, used, size in header["parts"]:
+        if axis not in AXES or step < 1 or not classes or classes[0] != 1 or max(rows, count, runs, used) > _MOST:
             raise ValueError(f"a part of {key!r} that no recorder writes")
-        part = Part(body[start : start + size], axis, step, count, tuple(classes), rows, runs, len(decisions))
+        part = Part(body[start : start + size], axis, step, count, tuple(classes), rows, runs, used, len(decisions))
         parts[key] = (*parts.get(key, ()), part)
         start += size
-    for key, nodes, processors, workspace, step, size in header["trees"]:
-        trees[key] = _tree(body[start : start + size], nodes, Machine(processors, workspace, step))
+    for keys, nodes, processors, workspace, step, size in header["trees"]:
+        tree = _tree(body[start : start + size], nodes, Machine(processors, workspace, step))
+        trees |= {key: (tree, number) for number, key in enumerate(keys)}
         start += size
     return Table(header["profile"], decisions, parts, header["rules"], trees)
 
@@ -254,7 +269,7 @@ def _tree(data: bytes, nodes: int, machine: Machine) -> Callable[[], Tree]:
     """The tree, read at its first use."""
     if not 0 < nodes < 1 << 16:
         raise ValueError(f"a tree of {nodes} nodes")
-    return cache(lambda: unpacked(_opened(data, 7 * nodes), nodes, machine))
+    return cache(lambda: unpacked(_opened(data, packed_size(nodes)), nodes, machine))
 
 
 def read(name: str) -> Table:

@@ -1,12 +1,13 @@
 """Decision trees over the shape of a product: how K is most likely cut where nothing was recorded.
 
 A node asks whether a feature of the shape is at most a threshold. The features are what a library has to weigh: the tiles of the result for tiles of a size, how
-often they fit the GPU if K is cut, the shortest chunk that is worth it, the alignment, and the workspace that the partial sums need.
+often they fit the GPU if K is cut, the shortest chunk that is worth it, the alignment, and the workspace that the partial sums need. Kinds that are cut alike
+share a tree, in which the number of the kind is a feature.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +26,8 @@ TILES = (
 """Tiles of the result, N x M, as kernels have them."""
 SIMPLE = 11
 FEATURES = SIMPLE + 4 * len(TILES)
+KIND = FEATURES
+"""The feature that is a kind's number, of those that share the tree."""
 _MOST = 64
 
 
@@ -57,34 +60,61 @@ def feature(index: int, m: Ints, n: Ints, k: Ints, machine: Machine) -> Ints:
     return (tiles, split, tiles * split, tiles % machine.processors)[what]
 
 
+def after_left(features: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint16]:
+    """Of nodes in preorder, where the right branch of each begins; 0 for a leaf.
+
+    Raises ValueError for nodes that are not one whole tree.
+
+    >>> after_left(np.array([0, LEAF, 1, LEAF, LEAF], np.uint8)).tolist()
+    [2, 0, 4, 0, 0]
+    """
+    right = np.zeros(len(features), np.uint16)
+    roots: list[int] = []  # of the whole branches behind a node, the nearest last
+    for node in range(len(features) - 1, -1, -1):
+        if features[node] != LEAF:
+            if len(roots) < 2:
+                raise ValueError("a tree that does not end")
+            roots.pop()
+            right[node] = roots.pop()
+        roots.append(node)
+    if len(roots) != 1:
+        raise ValueError(f"{len(roots)} trees instead of one")
+    return right
+
+
 @dataclass(frozen=True)
 class Tree:
-    """Nodes in preorder: of a node that is not a leaf the left one follows, the right one is at `right`."""
+    """Nodes in preorder: behind a node that is not a leaf come its left branch, for features up to the threshold, and its right one."""
 
     machine: Machine
     features: npt.NDArray[np.uint8]
     thresholds: npt.NDArray[np.uint32]
-    right: npt.NDArray[np.uint16]
+    right: npt.NDArray[np.uint16] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        inner = np.flatnonzero(self.features != LEAF)
-        if not len(self.features) or self.features[-1] != LEAF or (self.features[inner] >= FEATURES).any():
-            raise ValueError("a tree that does not end")
-        if (self.right[inner] <= inner + 1).any() or (self.right[inner] >= len(self.features)).any():
-            raise ValueError("a tree with a branch to nowhere")
+        if (self.features[self.features != LEAF] > KIND).any():
+            raise ValueError("a tree with a feature that does not exist")
+        object.__setattr__(self, "right", after_left(self.features))
 
-    def split(self, m: int, n: int, k: int) -> int:
-        """How a shape's K is cut."""
+    def split(self, m: int, n: int, k: int, number: int = 0) -> int:
+        """How a shape's K is cut; number: of the kind, among those that share the tree."""
         node, shape = 0, (np.int64(m), np.int64(n), np.int64(k))
-        while self.features[node] != LEAF:
-            small = feature(int(self.features[node]), *shape, machine=self.machine) <= self.thresholds[node]
-            node = node + 1 if small else int(self.right[node])
+        while (index := int(self.features[node])) != LEAF:
+            value = number if index == KIND else feature(index, *shape, machine=self.machine)
+            node = node + 1 if value <= self.thresholds[node] else int(self.right[node])
         return int(self.thresholds[node])
 
     def packed(self) -> bytes:
-        """The nodes, field by field."""
-        words = self.thresholds.astype("<u4").view(np.uint8).reshape(-1, 4).T.tobytes()
-        return self.features.tobytes() + words + self.right.astype("<u2").tobytes()
+        """The features of the nodes, the splits of the leaves, and the thresholds by feature."""
+        leaf = self.features == LEAF
+        order = np.argsort(self.features[~leaf], kind="stable")
+        words = self.thresholds[~leaf][order].astype("<u4").view(np.uint8).reshape(-1, 4).T.tobytes()
+        return self.features.tobytes() + self.thresholds[leaf].astype(np.uint8).tobytes() + words
+
+
+def packed_size(nodes: int) -> int:
+    """Bytes of a tree's `packed`."""
+    return nodes + (nodes + 1) // 2 + 4 * (nodes // 2)
 
 
 def unpacked(data: bytes, nodes: int, machine: Machine) -> Tree:
@@ -92,7 +122,17 @@ def unpacked(data: bytes, nodes: int, machine: Machine) -> Tree:
 
     Raises ValueError for others.
     """
-    if len(data) != 7 * nodes:
-        raise ValueError(f"a tree of {len(data)} bytes; valid: {7 * nodes}")
-    words = np.frombuffer(data, np.uint8, 4 * nodes, nodes).reshape(4, -1).T.copy().view("<u4").ravel()
-    return Tree(machine, np.frombuffer(data, np.uint8, nodes), words, np.frombuffer(data, "<u2", nodes, 5 * nodes))
+    features = np.frombuffer(data, np.uint8, min(nodes, len(data)))
+    leaf = features == LEAF
+    leaves = int(leaf.sum())
+    if len(data) != packed_size(nodes) or 2 * leaves != nodes + 1:
+        raise ValueError(
+            f"a tree of {len(data)} bytes with {leaves} leaves; valid: {packed_size(nodes)} bytes, {nodes // 2 + 1} leaves"
+        )
+    words = (
+        np.frombuffer(data, np.uint8, 4 * (nodes - leaves), nodes + leaves).reshape(4, -1).T.copy().view("<u4").ravel()
+    )
+    thresholds = np.empty(nodes, np.uint32)
+    thresholds[leaf] = np.frombuffer(data, np.uint8, leaves, nodes)
+    thresholds[np.flatnonzero(~leaf)[np.argsort(features[~leaf], kind="stable")]] = words
+    return Tree(machine, features, thresholds)

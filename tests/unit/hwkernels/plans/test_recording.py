@@ -52,20 +52,28 @@ def test_trees_learn_what_decides() -> None:
     """A split that a few features decide is learnt; what is drawn by lot is not, and a tree of one answer is a leaf."""
     m, n, k = (RNG.integers(low, high, 4000) for low, high in ((1, 999), (64, 9999), (2568, 30000)))
     split = np.where(m <= 64, np.where(k > 9000, 3, 2), 1) + (RNG.random(4000) < 0.5) * (m > 900)
-    shapes, machine = Shapes(m, n, k, split), Machine(132, 1 << 20, 64)
+    shapes, machine = Shapes(m, n, k, split, m * 0), Machine(132, 1 << 20, 64)
     tree = grown(Shapes(*(x[:3000] for x in shapes)), machine, 50)
     right = np.array([tree.split(*x) for x in np.stack([m, n, k], 1).tolist()]) == split
     assert right[m <= 900].mean() > 0.99 and right[3000:][m[3000:] > 900].mean() < 0.8
     assert int((tree.features == LEAF).sum()) <= 50
-    assert len(grown(Shapes(m, n, k, np.ones_like(m)), machine, 50).features) == 1
+    assert len(grown(Shapes(m, n, k, np.ones_like(m), m * 0), machine, 50).features) == 1
+    two = Shapes(
+        *(np.tile(x, 2) for x in shapes[:3]),
+        np.concatenate([split, np.where(m > 900, 9, split)]),
+        np.repeat([0, 1], 4000),
+    )
+    assert [grown(two, machine, 400).split(950, 64, 9000, number) == 9 for number in (0, 1)] == [False, True]
 
 
 def test_answers_of_a_sweep_are_numbered(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process gives the numbers of decisions, what they mean, and how many it asked for; what does not matter to the order is dropped."""
-    about = {"id": 66, "split": 3, "reduction": 2, "stages": 35, "custom": 1}
+    about = {"id": 66, "split": 3, "reduction": 2, "stages": 35, "custom": 1, "workspace": 1 << 20}
     assert decision(about, "bf16") == Decision("nvjet", 3, 64) and decision(about, "e4m3") == Decision("nvjet", 3, 128)
     assert decision(about | {"id": 24}, "bf16") == Decision("cublasLt 24.35.0", 0, 1, 3, 2)
     assert decision(about | {"id": 13}, "f32") == Decision("cublasLt 13.0.1", 0, 1, 3, 2) != decision(about, "f32")
+    parts = about | {"id": 43, "split": -1}
+    assert [decision(parts | {"workspace": size}, "tf32").cuts for size in (4096, 4097)] == [1, -1]
     monkeypatch.setattr("hwkernels.plans.ask.ask", lambda case: None if case.m > 200 else decision(about, "bf16"))
     runs, meant, asked = _along(Sweep(Case("mm", "bf16", "bf16", "TN", 1, 64, 4096), "m", 1, 256))
     assert [meant[i] for i in runs[[0, 199, 200]]] == [decision(about, "bf16")] * 2 + [None] and asked == 256
@@ -96,4 +104,29 @@ def test_a_table_comes_from_answers() -> None:
         Answer(x.case, Decision("nvjet", 2, 64)) if i == 7 else x
         for i, x in enumerate(a for a in answers if a.case.k <= 2560)
     ]
-    assert rule(answers) is not None and rule(wrong) is None
+    cut = [*answers, Answer(Case("mm", "bf16", "bf16", "TN", 4096, 4096, 8000), decisions[1])]
+    found, other = rule(answers, 64 << 20), rule(cut, 64 << 20)
+    assert found is not None and other is not None and rule(wrong, 64 << 20) is None
+    assert found["results"] == 8 << 20 and found["extents"][0][0] > 256 and "results" not in other
+
+
+def test_results_that_do_not_fit_twice_are_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A library that cuts wherever two parts fit into its workspace: a rule beyond, a tree below; kinds share a tree."""
+
+    def library(case: Case) -> Decision:
+        cut = case.k > 2560 and case.m * case.n <= 1 << 17
+        return Decision("nvjet", 2 + (case.format == "f16") if cut else 1, 64)
+
+    names = {"addmm bf16 NT", "addmm f16 NT"}
+    cases = {salt: drawn(salt, count) for salt, count in (("learn", 3000), ("fresh", 500))}
+    answers, fresh = ([Answer(x, library(x)) for x in each if key(x) in names] for each in cases.values())
+    monkeypatch.setattr("hwkernels.plans.pack.ENOUGH", 300)
+    table = built([], [], answers, {}, 132, {"addmm": 1 << 20})[1]
+    assert (
+        set(table.trees) == names
+        and {table.trees[x][1] for x in names} == {0, 1}
+        and len({table.trees[x][0] for x in names}) == 1
+    )
+    for counts in judged(table, fresh).values():
+        assert counts["rule right"] > 300 and counts["rule wrong"] == 0
+        assert counts["assumed right"] > 60 > 20 * counts["assumed wrong"]

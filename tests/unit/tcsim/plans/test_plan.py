@@ -102,6 +102,22 @@ def test_short_k_is_a_rule() -> None:
     assert tcsim.plan("matmul", m=64, n=64, k=1, layout="NT").source == "assumed"
 
 
+def test_results_that_do_not_fit_twice_are_a_rule() -> None:
+    """addmm and FP8 have 1 MiB of workspace, mm 32 MiB; a batch, and extents that were not recorded, are no case for it."""
+    shape: dict[str, Any] = {"n": 1016, "k": 9000}
+    sources = [
+        tcsim.plan("linear", m=m, bias=bias, **shape).source
+        for m, bias in ((129, True), (130, True), (130, False), (4200, False))
+    ]
+    assert sources == ["assumed", "rule", "assumed", "rule"]
+    assert tcsim.plan("linear", m=4200, **shape).split == 1
+    assert (
+        tcsim.plan("bmm", m=4200, batch=2, **shape).source
+        == tcsim.plan("linear", m=1 << 20, **shape).source
+        == "assumed"
+    )
+
+
 @pytest.mark.parametrize("gpu", ["b200", "B200", "h100", "rtx 5090", "sm_80", "sm_100a", "V100"])
 def test_gpus_without_a_table_are_assumed(gpu: str) -> None:
     plan = tcsim.plan("linear", m=16, n=4096, k=14336, format="f16", gpu=gpu)
@@ -149,11 +165,11 @@ def packed_file(**changes: Any) -> bytes:
     """A small file, with a header that is not what its parts are."""
     tree = Tree(
         Machine(132, 1 << 20, 64),
-        *(np.array(x, kind) for x, kind in (([0, LEAF, LEAF], "u1"), ([64, 2, 1], "u4"), ([2, 0, 0], "u2"))),
+        *(np.array(x, kind) for x, kind in (([0, LEAF, LEAF], "u1"), ([64, 2, 1], "u4"))),
     )
     sweeps = [packed.Sweeps("mm bf16 TN", "m", 1, [(64, 2568, 1)], np.array([[0] * 8 + [1] * 8]))]
     header = {"profile": {}, "decisions": [["nvjet", 3, 64, 0, 0], ["nvjet", 1, 64, 0, 0]], "rules": {}}
-    data = packed.pack(header, sweeps, {"mm bf16 TN": tree})
+    data = packed.pack(header, sweeps, {("mm bf16 TN",): tree})
     line, _, body = data.partition(b"\n")
     size = json.loads(line)["header"][0]
     fields = json.loads(lzma.decompress(body[:size]))
@@ -173,7 +189,7 @@ def read_all() -> None:
     """Every part of the H200's plans, some through a question."""
     tcsim.plan("linear", m=9, n=64, k=2568)
     with record.reading("h200"):
-        record.table("h200").trees["mm bf16 TN"]()
+        record.table("h200").trees["mm bf16 TN"][0]()
     tcsim.plans.table_answers()
 
 
@@ -183,14 +199,14 @@ def test_damaged_data_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     assert good is not None
     changed = bytearray(good)
     changed[-1] ^= 1
-    version = good.replace(b'"version":2', b'"version":9')
+    version = good.replace(b'"version":3', b'"version":9')
 
     def first(index: int, value: Any) -> Any:
         return lambda items: [[*items[0][:index], value, *items[0][index + 1 :]], *items[1:]]
 
     forged = [
         packed_file(parts=first(1, "x")), packed_file(parts=first(2, 0)), packed_file(parts=first(4, [2])), packed_file(parts=first(4, [])), packed_file(parts=first(5, 2)),
-        packed_file(parts=first(5, 1 << 40)), packed_file(parts=first(6, 3)), packed_file(parts=first(7, 9)), packed_file(decisions=lambda _: []),
+        packed_file(parts=first(5, 1 << 40)), packed_file(parts=first(6, 3)), packed_file(parts=first(7, 9)), packed_file(parts=first(8, 9)), packed_file(decisions=lambda _: []),
         packed_file(decisions=lambda _: [["nvjet"]]), packed_file(trees=first(1, 4)), packed_file(trees=first(1, 0)), packed_file(parts=lambda _: 7),
     ]  # fmt: skip
     for bad in (b"", good[: len(good) // 2], bytes(changed), version, b"no table", b"{}\n", *forged):

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from tcsim.plans import record
-from tcsim.plans.trees import FEATURES, LEAF, LEAST, SIMPLE, TILES, Machine, Tree, feature, unpacked
+from tcsim.plans.trees import FEATURES, KIND, LEAF, LEAST, SIMPLE, TILES, Machine, Tree, feature, packed_size, unpacked
 
 MACHINE = Machine(132, 32 << 20, 64)
 
 
-def made(features: list[int], thresholds: list[int], right: list[int]) -> Tree:
-    return Tree(MACHINE, np.array(features, np.uint8), np.array(thresholds, np.uint32), np.array(right, np.uint16))
+def made(features: list[int], thresholds: list[int]) -> Tree:
+    return Tree(MACHINE, np.array(features, np.uint8), np.array(thresholds, np.uint32))
 
 
 def test_features_are_what_their_names_say() -> None:
@@ -29,30 +29,32 @@ def test_features_are_what_their_names_say() -> None:
 
 
 def test_leaves_of_shapes() -> None:
-    """m <= 64 and k <= 4096, or not."""
-    tree = made([0, 2, LEAF, LEAF, LEAF], [64, 4096, 2, 3, 1], [4, 3, 0, 0, 0])
-    assert [tree.split(*x) for x in ((64, 8, 4096), (64, 8, 4097), (65, 8, 1))] == [2, 3, 1]
-    again = unpacked(tree.packed(), 5, MACHINE)
+    """m <= 64 and k <= 4096, or not; of the second of two kinds that share the tree a split of 7 where k is short."""
+    tree = made([0, 2, KIND, LEAF, LEAF, LEAF, LEAF], [64, 4096, 0, 2, 7, 3, 1])
+    shapes = (64, 8, 4096), (64, 8, 4097), (65, 8, 1)
+    assert [[tree.split(*x, number) for x in shapes] for number in (0, 1)] == [[2, 3, 1], [7, 3, 1]]
+    again = unpacked(tree.packed(), 7, MACHINE)
     assert all((getattr(again, name) == getattr(tree, name)).all() for name in ("features", "thresholds", "right"))
+    assert len(tree.packed()) == packed_size(7)
 
 
-@pytest.mark.parametrize(
-    "nodes",
-    [([], [], []), ([0], [1], [0]), ([0, LEAF, LEAF], [1, 1, 1], [1, 0, 0]), ([0, LEAF, LEAF], [1, 1, 1], [3, 0, 0]), ([FEATURES, LEAF, LEAF], [1, 1, 1], [2, 0, 0])],
-)  # fmt: skip
-def test_trees_that_do_not_end_are_refused(nodes: tuple[list[int], list[int], list[int]]) -> None:
+@pytest.mark.parametrize("features", [[], [0], [0, LEAF], [LEAF, LEAF], [0, LEAF, LEAF, LEAF], [KIND + 1, LEAF, LEAF]])
+def test_what_is_not_a_tree_is_refused(features: list[int]) -> None:
     with pytest.raises(ValueError, match="tree"):
-        made(*nodes)
-    with pytest.raises(ValueError, match="valid: 7"):
-        unpacked(b"123", 1, MACHINE)
+        made(features, [1] * len(features))
+    packed = made([0, LEAF, LEAF], [1, 2, 3]).packed()
+    for data, nodes in ((b"123", 1), (packed, 1), (packed, 5), (packed[:-1], 3), (bytes(len(packed)), 3)):
+        with pytest.raises(ValueError, match="valid: "):
+            unpacked(data, nodes, MACHINE)
 
 
 def test_recorded_trees_answer_possible_splits() -> None:
     """Of the H200: every leaf cuts K into at least one chunk, into 25 at most."""
     trees = record.table("h200").trees
     assert len(trees) > 10
-    for grown in trees.values():
+    for grown, number in trees.values():
         tree = grown()
+        assert number == 0 or (tree.features == KIND).any()
         splits = tree.thresholds[tree.features == LEAF]
         assert splits.min() >= 1 and splits.max() <= 25
 
