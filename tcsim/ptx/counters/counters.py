@@ -50,6 +50,7 @@ class Counters(Shown, Mapping[str, int]):
     tally: Tally
     arch: str
     shape: Shape
+    lines: frozenset[int] = frozenset()  # of the PTX that have an instruction
 
     @cached_property
     def unknown(self) -> Mapping[str, tuple[str, ...]]:
