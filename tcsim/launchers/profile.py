@@ -60,10 +60,11 @@ class Profile:
         counters = self.counters
         done = {line: own[rules.INSTRUCTIONS] for line, _, own in counters.by_line() if rules.INSTRUCTIONS in own}
         counts = dict.fromkeys(counters.lines, 0) | done
+        acted = {line: counters.tally.acted.get(line, 0) for line, guarded in counters.lines.items() if guarded}
         warps = prod(self.grid) * -(-prod(self.block) // WARP_LANES)
         known = replace(counters, shape=replace(counters.shape, registers=registers))
         run = replace(self.run, counters=known)
-        return replace(self, run=run, machine=machine(listing, self.run.kernel, counts, warps), takes=takes)
+        return replace(self, run=run, machine=machine(listing, self.run.kernel, counts, warps, acted), takes=takes)
 
     @property
     def counters(self) -> Counters:

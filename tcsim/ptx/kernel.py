@@ -352,7 +352,7 @@ def _counters(grid: Grid) -> Counters | None:
         return None
     shared = program.shared_bytes - SHARED_START + launch.shape.dynamic_smem
     shape = Shape(prod(launch.shape.block), program.registers_at_launch, shared)
-    lines = frozenset(item.line for own in program.lines for item in own if item is not None)
+    lines = {item.line: item.predicate is not None for own in program.lines for item in own if item is not None}
     return Counters(expanded(grid.tally, program, launch.arch), launch.arch, shape, lines)
 
 

@@ -11,6 +11,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -61,17 +62,23 @@ _KEPT = frozenset(
         "REDUX",
         "MATCH",
         "BRA",
-        "EXIT",
         "WARPGROUP",
     ]
 )
 """Machine instructions that stay where their PTX stands."""
+_ACTING = _KEPT - {"BRA", "BAR", "SHFL", "VOTE", "WARPSYNC"}
+"""Of these, those that are executed where their predicate holds."""
 _BESIDE = ("BSSY", "BSYNC", "PLOP3", "NOP")
 """Machine instructions that belong to no line."""
 _FLOW, _CALLS, _SURE, _MOVED, _HARDLY, _MEET = 1.0, 3.0, 4.0, 0.15, 0.02, 0.3
 """How much is given to flow, to calls, to what stays where it stands, to what may move, to what a predicate may switch off (ptxas makes
 that of branches), and to flow where parts of a warp meet."""
+_SLOW = 0.5
+_SELDOM = re.compile("slowpath|_full$")
 _ROUNDS = 30
+
+
+NONE: Mapping[int, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -182,8 +189,9 @@ def _add(found: list[Block], code: Code) -> None:
     found.append(Block())
 
 
-def machine(text: str, kernel: str, counts: Mapping[int, int], warps: int) -> Machine:
-    """The machine code in a listing, executed. counts: how many warps executed each line of the PTX; warps: of the launch.
+def machine(text: str, kernel: str, counts: Mapping[int, int], warps: int, acted: Mapping[int, int] = NONE) -> Machine:
+    """The machine code in a listing, executed. counts: how many warps executed each line of the PTX; warps: of the launch;
+    acted: of lines with a predicate, of how many warps it held in a thread.
 
     Raises OperandError if the listing does not have the kernel.
 
@@ -200,12 +208,16 @@ def machine(text: str, kernel: str, counts: Mapping[int, int], warps: int) -> Ma
     [8, 8, 2, 2]
     """
     blocks, where = blocks_of(text, kernel)
-    found = executions(blocks, where, counts, warps)
+    found = executions(blocks, where, counts, warps, acted)
     return Machine(tuple((code, int(own)) for block, own in zip(blocks, found, strict=True) for code in block.code))
 
 
 def executions(
-    blocks: Sequence[Block], where: Mapping[str, int], counts: Mapping[int, int], warps: int
+    blocks: Sequence[Block],
+    where: Mapping[str, int],
+    counts: Mapping[int, int],
+    warps: int,
+    acted: Mapping[int, int] = NONE,
 ) -> npt.NDArray[np.int64]:
     """How many warps execute each block."""
     edges = [
@@ -233,21 +245,31 @@ def executions(
         if callers:
             equations.append(({number: 1.0} | {start: -float(many) for start, many in callers.items()}, 0.0, _CALLS))
     places: defaultdict[tuple[int, str, bool], Counter[int]] = defaultdict(Counter)
+    slow = _slow(blocks)
     for number in sorted(reached):
-        for code in blocks[number].code:
+        for code in blocks[number].code if number not in slow else ():
             if code.opcode not in _BESIDE:
                 switched = bool(code.predicate) and code.opcode not in ("BRA", "EXIT")
                 places[code.line, code.text.split()[0], switched][number] += 1
     said: defaultdict[tuple[tuple[tuple[int, float], ...], int], float] = defaultdict(float)
     for (line, name, switched), own_places in places.items():
         if line in counts:
+            kept, count = name.split(".")[0] in _KEPT, counts[line]
+            if line in acted and not switched and name.split(".")[0] in _ACTING:  # ptxas made a branch of its predicate
+                count = acted[line]
             unit = min(own_places.values())  # machine instructions of one kind that a PTX instruction becomes
             factors = tuple((number, many / unit) for number, many in own_places.items())
-            sure = _SURE if name.split(".")[0] in _KEPT else _MOVED
-            said[factors, counts[line]] += _HARDLY if switched else sure
+            said[factors, count] += _HARDLY if switched else _SURE if kept else _MOVED
+    equations += [({number: 1.0}, 0.0, _SLOW) for number in slow]
     equations += [(dict(factors), float(count), weight) for (factors, count), weight in said.items()]
     found = _least_absolute(equations, max(len(blocks), *number_of, 0) + 1, float(warps))
     return np.rint(found[: len(blocks)]).astype(np.int64)
+
+
+def _slow(blocks: Sequence[Block]) -> set[int]:
+    """Blocks that call what ptxas brings for arguments that are seldom, with what follows: taken not to be executed where nothing else says so."""
+    found = {number for number, block in enumerate(blocks) if any(_SELDOM.search(name) for name in block.calls)}
+    return found | {number + 1 for number in found if number + 1 < len(blocks) and len(blocks[number + 1].code) <= 3}
 
 
 def _numbered(edges: Sequence[tuple[int, int | None]], blocks: int, joining: Set[int]) -> list[int]:
