@@ -64,14 +64,14 @@ def disassemble(cubin: bytes, toolchain: Toolchain | None = None) -> tuple[SassF
     return parse_listing(listing_of(cubin, toolchain))
 
 
-def listing_of(cubin: bytes, toolchain: Toolchain | None = None) -> str:
-    """The text that nvdisasm prints, with labels. Raises as `disassemble` does."""
+def listing_of(cubin: bytes, toolchain: Toolchain | None = None, lines: bool = False) -> str:
+    """The text that nvdisasm prints, with labels; lines: with those of the PTX. Raises as `disassemble` does."""
     refusals = []
     with tempfile.TemporaryDirectory(prefix="hwkernels-") as directory:
         path = Path(directory, "kernel.cubin")
         path.write_bytes(cubin)
         for program in _disassemblers(toolchain):
-            command = [str(program), "--print-code", path.name]
+            command = [str(program), "--print-code", *["--print-line-info-ptx"] * lines, path.name]
             answer = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=120)
             if answer.returncode == 0:
                 return answer.stdout

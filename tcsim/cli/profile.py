@@ -29,6 +29,9 @@ def profile(
     compare: Annotated[
         str | None, typer.Option("--compare", help="Show what changed since an answer that --json wrote.", metavar="FILE")
     ] = None,
+    machine: Annotated[
+        bool, typer.Option("--machine", help="Assemble it, too: registers, and how often each machine instruction is executed. Needs the extra assemble.")
+    ] = False,
     html: options.Html = False,
     json: options.Json = False,
 ) -> None:  # fmt: skip
@@ -47,6 +50,7 @@ def profile(
         with bar(job.kernel or Path(file).stem, sys.stderr) as progress:
             done = execute(job, progress)
         found = [Profile(file, done.run, job.grid, job.block)]
+    found = [own.assembled() for own in found] if machine else found
     if compare is not None and len(found) != 1:
         raise OperandError(f"profile: --compare with {len(found)} launches; valid: with one")
     data = (

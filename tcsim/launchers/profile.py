@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from math import prod
 from pathlib import Path
 from typing import Any
 
 from tcsim.core.errors import OperandError, shortened
 from tcsim.inspection.report import Facts, Lines, Mark, Report, Table, table
 from tcsim.launchers.launched import extents
-from tcsim.layouts.banks import BANKS, INACTIVE, WORD_BYTES
+from tcsim.layouts.banks import BANKS, INACTIVE, WARP_LANES, WORD_BYTES
 from tcsim.ptx import Run
 from tcsim.ptx.counters import rules
 from tcsim.ptx.counters.counters import Counters
+from tcsim.ptx.counters.machine import Machine, machine
 
 SCHEMA = 1
 """Of `Profile.as_dict`: raised when a key goes or changes its meaning."""
+ASSEMBLERS = "tcsim.machine"
+"""The entry points that assemble PTX (`hwkernels.device.lined`)."""
 SHOWN = 12
 """Lines that a report shows; all are in its JSON."""
 _COLUMNS = (
@@ -36,6 +40,31 @@ class Profile:
     run: Run
     grid: Sequence[int]
     block: Sequence[int]
+    machine: Machine | None = None  # its machine code, executed
+    takes: str = ""  # what ptxas says of it
+
+    def assembled(self) -> Profile:
+        """The same with the machine code that ptxas makes of it. Raises OperandError where no package brings an assembler, and what that raises."""
+        from importlib.metadata import entry_points  # 15 ms, where it is asked for
+
+        found = list(entry_points(group=ASSEMBLERS))
+        if not found:
+            raise OperandError("profile: --machine needs an assembler; valid: pip install 'tcsim[assemble]'")
+        made = found[0].load()(self.run.text, self.run.kernel, self.run.arch)
+        return self.executed(
+            made.listing, made.registers, f"{made.registers} registers, {made.spilled} bytes spilled ({made.assembler})"
+        )
+
+    def executed(self, listing: str, registers: int, takes: str = "") -> Profile:
+        """The same with machine code: a listing that `nvdisasm -gp -c` prints, and the registers of a thread."""
+        counters = self.counters
+        done = {line: own[rules.INSTRUCTIONS] for line, _, own in counters.by_line() if rules.INSTRUCTIONS in own}
+        counts = dict.fromkeys(counters.lines, 0) | done
+        acted = {line: counters.tally.acted.get(line, 0) for line, guarded in counters.lines.items() if guarded}
+        warps = prod(self.grid) * -(-prod(self.block) // WARP_LANES)
+        known = replace(counters, shape=replace(counters.shape, registers=registers))
+        run = replace(self.run, counters=known)
+        return replace(self, run=run, machine=machine(listing, self.run.kernel, counts, warps, acted), takes=takes)
 
     @property
     def counters(self) -> Counters:
@@ -57,7 +86,7 @@ class Profile:
         """The keys of JSON."""
         return {
             "schema": SCHEMA, "file": self.file, "kernel": self.run.kernel, "grid": list(self.grid), "block": list(self.block),
-            "completed": self.run.completed, **self.counters.as_dict(),
+            "completed": self.run.completed, **self.counters.as_dict(), "machine": None if self.machine is None else self.machine.as_dict(),
         }  # fmt: skip
 
     @property
@@ -86,6 +115,14 @@ class Profile:
         if counters.advice:
             parts.append(Lines(tuple(self._advice()), "Where it costs more than it must, the worst first", wrap=True))
         parts += [self._lines(), *self._banks()]
+        if self.machine is not None:
+            facts = [("executed", f"{self.machine.executed:,} by warps"), ("takes", self.takes)]
+            mix = table(
+                ("opcode", "executed"),
+                [(name, f"{count:,}") for name, count in list(self.machine.mix.items())[:SHOWN]],
+                right=(1,),
+            )
+            parts += [Facts(tuple(facts), "Machine instructions"), mix]
         rows = [(name, f"{value:,}", counters.exactness(name)) for name, value in counters.items()]
         parts.append(table(("counter", "value", "known"), rows, "Counters", right=(1,), whole=(0,)))
         parts += [

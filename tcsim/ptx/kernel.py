@@ -352,7 +352,8 @@ def _counters(grid: Grid) -> Counters | None:
         return None
     shared = program.shared_bytes - SHARED_START + launch.shape.dynamic_smem
     shape = Shape(prod(launch.shape.block), program.registers_at_launch, shared)
-    return Counters(expanded(grid.tally, program, launch.arch), launch.arch, shape)
+    lines = {item.line: item.predicate is not None for own in program.lines for item in own if item is not None}
+    return Counters(expanded(grid.tally, program, launch.arch), launch.arch, shape, lines)
 
 
 def _options(name: str, asked: Options, stepped: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -50,6 +50,9 @@ class Counters(Shown, Mapping[str, int]):
     tally: Tally
     arch: str
     shape: Shape
+    lines: Mapping[int, bool] = field(
+        default_factory=dict
+    )  # of the PTX that have an instruction: whether with a predicate
 
     @cached_property
     def unknown(self) -> Mapping[str, tuple[str, ...]]:

@@ -226,11 +226,15 @@ class Counting:
         else:
             operation = "atom.shared.cluster"
         rows, warps = lane_rows(threads, offsets)
+        if item.predicate:
+            self.tally.acted[item.line] += len(warps)
         self.tally.access(item, operation, size, self._blocks(block, warps), rows)
 
     def performed(self, block: Block, bound: Bound, effects: Effects, threads: Array, mask: Array) -> None:
         """Instructions of the catalog."""
         row = bound.model.row
+        if bound.item.predicate:
+            self.tally.acted[bound.item.line] += len(np.unique(threads // WARP_LANES))
         if row.family in _MATRIX:
             access = effects.reads[0] if effects.reads else effects.now.writes[0].at
             self._matrix(block, bound, access, threads)

@@ -35,6 +35,9 @@ class Tally:
     blocks: int  # of the grid
     lines: dict[int, dict[str, int]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(int)))
     by_block: dict[str, npt.NDArray[np.int64]] = field(default_factory=dict)
+    acted: dict[int, int] = field(
+        default_factory=lambda: defaultdict(int)
+    )  # by line of an instruction with a predicate: warps of which it held in a thread
     operations: dict[int, set[str]] = field(default_factory=lambda: defaultdict(set))  # by line
     items: dict[int, Instruction] = field(default_factory=dict)  # by line: an instruction
     known: dict[tuple[str, int], Known] = field(default_factory=dict, repr=False)
@@ -62,6 +65,7 @@ class Tally:
         plain = {
             "lines": lines,
             "operations": dict(self.operations),
+            "acted": dict(self.acted),
             "ran": dict(self.ran),
             "known": {},
             "waiting": {},
@@ -74,6 +78,8 @@ class Tally:
         for line, own in other.lines.items():
             for counter, value in own.items():
                 self.lines[line][counter] += value
+        for line, warps in other.acted.items():
+            self.acted[line] += warps
         for line, operations in other.operations.items():
             self.operations[line] |= operations
         for counter, values in other.by_block.items():

@@ -1,0 +1,321 @@
+"""How often each machine instruction is executed: from its line of the PTX, how often that was, and the flow of control in the machine code.
+
+A block of machine code is executed as often as threads come into it and leave it. Instructions that ptxas never moves or doubles without need (memory, barriers,
+matrices, branches) say how often their blocks are executed together; those that only compute may have been moved, and say so with little weight. What
+fits most of it is found by least absolute differences.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tcsim.core.errors import OperandError, listing
+
+_FUNCTION = re.compile(r"//-+ \.text\.(\S+)\s")
+_LINE = re.compile(r'//## File "[^"]*", line (\d+)(?! inlined)')
+_LABEL = re.compile(r"(\.L_x_\d+|\$[\w$]+|[\w$.]+):\s*$")
+_CODE = re.compile(r"\s*/\*([0-9a-f]{4,})\*/\s+(?:(@!?U?P\w+)\s+)?(.*?);?\s*$")
+_TARGET = re.compile(r"`\(([^)]+)\)")
+_CONDITION = re.compile(r"(BRA|JMP)(\.\w+)*\s+!?U?P\d")
+_KEPT = frozenset(
+    [
+        "LDG",
+        "STG",
+        "LDS",
+        "STS",
+        "LDSM",
+        "STSM",
+        "ATOM",
+        "ATOMS",
+        "ATOMG",
+        "RED",
+        "BAR",
+        "HMMA",
+        "IMMA",
+        "BMMA",
+        "DMMA",
+        "HGMMA",
+        "IGMMA",
+        "QGMMA",
+        "BGMMA",
+        "SHFL",
+        "LDGSTS",
+        "SYNCS",
+        "UTMALDG",
+        "UTMASTG",
+        "UBLKCP",
+        "LD",
+        "ST",
+        "VOTE",
+        "WARPSYNC",
+        "DEPBAR",
+        "LDGDEPBAR",
+        "MUFU",
+        "REDUX",
+        "MATCH",
+        "BRA",
+        "WARPGROUP",
+    ]
+)
+"""Machine instructions that stay where their PTX stands."""
+_ACTING = _KEPT - {"BRA", "BAR", "SHFL", "VOTE", "WARPSYNC"}
+"""Of these, those that are executed where their predicate holds."""
+_BESIDE = ("BSSY", "BSYNC", "PLOP3", "NOP")
+"""Machine instructions that belong to no line."""
+_FLOW, _CALLS, _SURE, _MOVED, _HARDLY, _MEET = 1.0, 3.0, 4.0, 0.15, 0.02, 0.3
+"""How much is given to flow, to calls, to what stays where it stands, to what may move, to what a predicate may switch off (ptxas makes
+that of branches), and to flow where parts of a warp meet."""
+_SLOW = 0.5
+_SELDOM = re.compile("slowpath|_full$")
+_ROUNDS = 30
+
+
+NONE: Mapping[int, int] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Code:
+    """A machine instruction."""
+
+    address: int
+    text: str  # without its predicate
+    predicate: str
+    line: int  # of the PTX
+
+    @property
+    def opcode(self) -> str:
+        """What it does: "LDG"."""
+        return self.text.split()[0].split(".")[0]
+
+
+@dataclass
+class Block:
+    """Machine instructions that are executed one after the other."""
+
+    code: list[Code] = field(default_factory=list)
+    following: list[str | None] = field(default_factory=list)  # labels, "" for the next block, None for the end
+    calls: list[str] = field(default_factory=list)
+
+    @property
+    def joins(self) -> bool:
+        """Whether parts of a warp meet behind it, so that fewer go on than came."""
+        return bool(self.code) and self.code[-1].opcode == "BSYNC"
+
+
+@dataclass(frozen=True, eq=False)
+class Machine:
+    """The machine code of a kernel, executed."""
+
+    instructions: tuple[tuple[Code, int], ...]  # each with how many warps executed it
+
+    @property
+    def executed(self) -> int:
+        """All of it: `smsp__inst_executed.sum`."""
+        return sum(count for _, count in self.instructions)
+
+    @property
+    def mix(self) -> dict[str, int]:
+        """By opcode, the most executed first."""
+        found: Counter[str] = Counter()
+        for code, count in self.instructions:
+            found[code.opcode] += count
+        return dict(found.most_common())
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        rows = [
+            {"address": own.address, "text": f"{own.predicate} {own.text}".strip(), "line": own.line, "executed": count}
+            for own, count in self.instructions
+        ]
+        return {"executed": self.executed, "mix": self.mix, "instructions": rows}
+
+
+def blocks_of(text: str, kernel: str) -> tuple[list[Block], dict[str, int]]:
+    """The blocks of a kernel in what `nvdisasm -gp -c` prints, and where labels are. Raises OperandError if it has no such kernel."""
+    found, where, inside, line, names = [Block()], dict[str, int](), False, 0, list[str]()
+    for row in text.splitlines():
+        head = _FUNCTION.match(row)
+        if head or row.startswith("//---"):
+            inside = bool(head) and head is not None and head[1] == kernel
+            names += [head[1]] if head else []
+            continue
+        if not inside:
+            continue
+        if own := _LINE.search(row):
+            line = int(own[1])
+        elif own := _LABEL.match(row):
+            if found[-1].code:
+                found[-1].following.append("")
+                found.append(Block())
+            where[own[1]] = len(found) - 1
+            line = 0 if own[1].startswith("$") else line  # a function that ptxas brings
+        elif own := _CODE.match(row):
+            _add(found, Code(int(own[1], 16), own[3], own[2] or "", line))
+    if not found[0].code:
+        raise OperandError(f"machine code: no kernel {kernel!r}; it has {listing(names)}")
+    return found if found[-1].code else found[:-1], where
+
+
+def _add(found: list[Block], code: Code) -> None:
+    """An instruction, and the end of its block if it is one that goes elsewhere."""
+    block = found[-1]
+    block.code.append(code)
+    targets = _TARGET.findall(code.text)
+    if code.opcode in ("BRA", "JMP", "BRX", "JMX"):
+        name = code.text.split()[0]
+        diverged = (
+            ".DIV" in name
+        )  # taken by warps that are not whole: there each lane does alone what lanes do together
+        block.following += [] if diverged else targets
+        if code.predicate or diverged or ".CONV" in name or _CONDITION.match(code.text):
+            block.following.append("")
+    elif code.opcode in ("EXIT", "RET", "KILL"):
+        block.following += [None, *([""] if code.predicate else [])]
+    elif code.opcode == "BSYNC":
+        block.following.append("")
+    elif code.opcode == "CALL":
+        block.calls += targets
+        block.following.append("")
+    else:
+        return
+    found.append(Block())
+
+
+def machine(text: str, kernel: str, counts: Mapping[int, int], warps: int, acted: Mapping[int, int] = NONE) -> Machine:
+    """The machine code in a listing, executed. counts: how many warps executed each line of the PTX; warps: of the launch;
+    acted: of lines with a predicate, of how many warps it held in a thread.
+
+    Raises OperandError if the listing does not have the kernel.
+
+    >>> text = '''//---- .text.k ----
+    ... k:
+    ... //## File "x", line 3
+    ...   /*0000*/ LDG.E R1, desc[UR4][R2.64] ;
+    ... //## File "x", line 4
+    ...   /*0010*/ @P0 EXIT ;
+    ... //## File "x", line 5
+    ...   /*0020*/ STG.E desc[UR4][R2.64], R1 ;
+    ...   /*0030*/ EXIT ;'''
+    >>> [count for _, count in machine(text, "k", {3: 8, 4: 8, 5: 2}, 8).instructions]
+    [8, 8, 2, 2]
+    """
+    blocks, where = blocks_of(text, kernel)
+    found = executions(blocks, where, counts, warps, acted)
+    return Machine(tuple((code, int(own)) for block, own in zip(blocks, found, strict=True) for code in block.code))
+
+
+def executions(
+    blocks: Sequence[Block],
+    where: Mapping[str, int],
+    counts: Mapping[int, int],
+    warps: int,
+    acted: Mapping[int, int] = NONE,
+) -> npt.NDArray[np.int64]:
+    """How many warps execute each block."""
+    edges = [
+        (number, None if name is None else number + 1 if name == "" else where.get(name, len(blocks)))
+        for number, block in enumerate(blocks)
+        for name in block.following
+    ]
+    edges = [(start, end) for start, end in edges if end is None or end < len(blocks)]
+    called = [(number, where[name]) for number, block in enumerate(blocks) for name in block.calls if name in where]
+    reached = _reached(edges, called)
+    joining = {number for number, block in enumerate(blocks) if block.joins}
+    number_of = _numbered(edges, len(blocks), joining)
+    equations: list[tuple[dict[int, float], float, float]] = [({0: 1.0}, float(warps), 50.0)]
+    for number in range(len(blocks)):
+        if number not in reached:
+            equations.append(({number: 1.0}, 0.0, 1000.0))
+            continue
+        for side in (0, 1) if number else (0,):
+            own = Counter(number_of[place] for place, edge in enumerate(edges) if edge[side] == number)
+            if own and own != {number: 1}:
+                flow = Counter({number: 1.0})
+                flow.subtract(own)
+                equations.append((dict(flow), 0.0, _MEET if number in joining and not side else _FLOW))
+        callers = Counter(start for start, end in called if end == number)
+        if callers:
+            equations.append(({number: 1.0} | {start: -float(many) for start, many in callers.items()}, 0.0, _CALLS))
+    places: defaultdict[tuple[int, str, bool], Counter[int]] = defaultdict(Counter)
+    slow = _slow(blocks)
+    for number in sorted(reached):
+        for code in blocks[number].code if number not in slow else ():
+            if code.opcode not in _BESIDE:
+                switched = bool(code.predicate) and code.opcode not in ("BRA", "EXIT")
+                places[code.line, code.text.split()[0], switched][number] += 1
+    said: defaultdict[tuple[tuple[tuple[int, float], ...], int], float] = defaultdict(float)
+    for (line, name, switched), own_places in places.items():
+        if line in counts:
+            kept, count = name.split(".")[0] in _KEPT, counts[line]
+            if line in acted and not switched and name.split(".")[0] in _ACTING:  # ptxas made a branch of its predicate
+                count = acted[line]
+            unit = min(own_places.values())  # machine instructions of one kind that a PTX instruction becomes
+            factors = tuple((number, many / unit) for number, many in own_places.items())
+            said[factors, count] += _HARDLY if switched else _SURE if kept else _MOVED
+    equations += [({number: 1.0}, 0.0, _SLOW) for number in slow]
+    equations += [(dict(factors), float(count), weight) for (factors, count), weight in said.items()]
+    found = _least_absolute(equations, max(len(blocks), *number_of, 0) + 1, float(warps))
+    return np.rint(found[: len(blocks)]).astype(np.int64)
+
+
+def _slow(blocks: Sequence[Block]) -> set[int]:
+    """Blocks that call what ptxas brings for arguments that are seldom, with what follows: taken not to be executed where nothing else says so."""
+    found = {number for number, block in enumerate(blocks) if any(_SELDOM.search(name) for name in block.calls)}
+    return found | {number + 1 for number in found if number + 1 < len(blocks) and len(blocks[number + 1].code) <= 3}
+
+
+def _numbered(edges: Sequence[tuple[int, int | None]], blocks: int, joining: Set[int]) -> list[int]:
+    """Of each edge the number whose unknown says how often it is taken: that of a block of which it is the only way out, or in, else one of its own."""
+    out, into = Counter(start for start, _ in edges), Counter(end for _, end in edges)
+    found, more = [], blocks
+    for start, end in edges:
+        if out[start] == 1 and start not in joining:
+            found.append(start)
+        elif end is not None and end and into[end] == 1:
+            found.append(end)
+        else:
+            found.append(more)
+            more += 1
+    return found
+
+
+def _reached(edges: Sequence[tuple[int, int | None]], called: Sequence[tuple[int, int]]) -> set[int]:
+    """Blocks that can be executed."""
+    onward: defaultdict[int, list[int]] = defaultdict(list)
+    for start, end in (*edges, *called):
+        if end is not None:
+            onward[start].append(end)
+    found, left = {0}, [0]
+    while left:
+        new = [end for end in onward[left.pop()] if end not in found]
+        found.update(new)
+        left += new
+    return found
+
+
+def _least_absolute(
+    equations: Sequence[tuple[Mapping[int, float], float, float]], count: int, scale: float
+) -> npt.NDArray[np.float64]:
+    """Numbers of which none is negative that fit equations (factors, sum, weight) with the least weighted sum of absolute differences."""
+    matrix = np.zeros((len(equations), count))
+    for row, (factors, _, _) in enumerate(equations):
+        matrix[row, list(factors)] = list(factors.values())
+    wanted, weight = (np.array([own[place] for own in equations]) for place in (1, 2))
+    factor, found, held = weight.copy(), np.zeros(count), np.full(count, 1e-9)
+    for turn in range(_ROUNDS):
+        scaled = matrix * factor[:, None]
+        raw = np.linalg.solve(scaled.T @ matrix + np.diag(held), scaled.T @ wanted)
+        found = np.maximum(raw, 0)
+        held = np.where(
+            raw < -1e-3, factor.max(), np.maximum(held / 100, 1e-9)
+        )  # what would be negative is held at zero for a while
+        factor = weight / np.maximum(np.abs(matrix @ found - wanted), max(scale * 10 ** (-turn / 6), 1e-3))
+    return found

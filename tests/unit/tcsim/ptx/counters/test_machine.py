@@ -1,0 +1,96 @@
+"""Machine code executed: listings as nvdisasm prints them, with counts of lines of PTX."""
+
+from __future__ import annotations
+
+import pytest
+
+from tcsim.core.errors import OperandError
+from tcsim.ptx.counters.machine import machine
+
+HEAD = "//--------------------- .text.k --------------------------\n\t.section .text.k\nk:\n.text.k:\n"
+
+
+def code(*rows: tuple[int | str, str]) -> str:
+    """A listing: lines of PTX with an instruction each; a label stands alone."""
+    text, address = HEAD, 0
+    for line, own in rows:
+        if isinstance(line, str):
+            text += f"{line}:\n"
+            continue
+        text += f'\t//## File ".nv_debug_ptx_txt", line {line}\n        /*{address:04x}*/                   {own} ;\n'
+        address += 16
+    return text
+
+
+def counts(text: str, lines: dict[int, int], warps: int) -> list[int]:
+    return [count for _, count in machine(text, "k", lines, warps).instructions]
+
+
+def test_a_loop_is_executed_as_often_as_its_loads():
+    text = code(
+        (1, "S2R R0, SR_TID.X"),
+        (".L_x_0", ""),
+        (2, "LDG.E R1, desc[UR4][R2.64]"),
+        (3, "IADD3 R0, R0, 0x1, RZ"),
+        (4, "@P0 BRA `(.L_x_0)"),
+        (5, "EXIT"),
+    )
+    assert counts(text, {1: 4, 2: 40, 3: 40, 4: 40, 5: 4}, 4) == [4, 40, 40, 40, 4]
+
+
+def test_an_unrolled_loop_and_its_rest_share_the_iterations():
+    text = code(
+        (1, "@P1 BRA `(.L_x_1)"),
+        (".L_x_0", ""),
+        *[(2, "LDS R1, [R2]")] * 4,
+        (3, "@P0 BRA `(.L_x_0)"),
+        (".L_x_1", ""),
+        (2, "LDS R1, [R2]"),
+        (3, "@P2 BRA `(.L_x_1)"),
+        (4, "EXIT"),
+    )
+    found = counts(text, {1: 2, 2: 22, 3: 22, 4: 2}, 2)
+    assert 4 * found[1] + found[6] == 22
+
+
+def test_what_was_moved_counts_where_it_is():
+    text = code(
+        (5, "IADD3 R9, R9, 0x1, RZ"),
+        (1, "BAR.SYNC.DEFER_BLOCKING 0x0"),
+        (2, "@P0 EXIT"),
+        (3, "STG.E desc[UR4][R2.64], R1"),
+        (4, "EXIT"),
+    )
+    assert counts(text, {1: 8, 2: 8, 3: 3, 4: 3, 5: 3}, 8) == [8, 8, 8, 3, 3]
+
+
+def test_what_a_branch_became_counts_though_nobody_takes_it():
+    text = code(
+        (1, "BAR.SYNC.DEFER_BLOCKING 0x0"),
+        (2, "@!P0 LDG.E R1, desc[UR4][R2.64]"),
+        (3, "STG.E desc[UR4][R2.64], R1"),
+        (4, "EXIT"),
+    )
+    assert counts(text, {1: 8, 2: 0, 3: 8, 4: 8}, 8) == [8, 8, 8, 8]
+
+
+def test_padding_and_what_only_parted_warps_do_are_not_executed():
+    text = code(
+        (1, "BRA.DIV UR6, `(.L_x_1)"),
+        (2, "SHFL.BFLY PT, R1, R2, 0x1, 0x1f"),
+        (3, "EXIT"),
+        (".L_x_1", ""),
+        (2, "WARPSYNC.COLLECTIVE R10, `(.L_x_2)"),
+        (3, "EXIT"),
+        (".L_x_3", ""),
+        (3, "BRA `(.L_x_3)"),
+        (3, "NOP"),
+    )
+    assert counts(text, {1: 8, 2: 8, 3: 8}, 8) == [8, 8, 8, 0, 0, 0, 0]
+
+
+def test_the_mix_and_a_kernel_that_is_not_there():
+    own = machine(code((1, "FADD R1, R1, R2"), (2, "FADD R1, R1, R2"), (3, "EXIT")), "k", {1: 2, 2: 2, 3: 2}, 2)
+    assert own.executed == 6 and own.mix == {"FADD": 4, "EXIT": 2}
+    with pytest.raises(OperandError, match="no kernel 'other'; it has k"):
+        machine(code((1, "EXIT")), "other", {}, 1)
