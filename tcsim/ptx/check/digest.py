@@ -173,8 +173,9 @@ class Digest:
         if at.proxy == "tensormap" and (off := address & MAP_BOUNDARY - 1).any():
             self.rows(code, of, off)
         if at.thread is not None and np.ndim(at.thread):
-            whose = of if np.ndim(of) and len(of) == at.thread.size else self.of(block, threads[:1])
-            self.rows(code, whose, at.thread.reshape(-1))
+            own, whose = threads[at.thread.reshape(-1)], self.of(block, threads)
+            whose = own // self.width if np.ndim(whose) else whose
+            self.rows(code, whose, own - whose * self.width)
         if at.tile is not None:
             self.plain(code, block, at.tile, threads)
         if at.cells is not None:
