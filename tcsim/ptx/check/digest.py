@@ -17,6 +17,7 @@ from tcsim.ptx.machine.arrays import LANES, Array, distinct
 from tcsim.ptx.machine.batch import Batch
 from tcsim.ptx.machine.block import Block
 from tcsim.ptx.machine.faults import Unbatchable
+from tcsim.ptx.machine.flights import Flight
 
 _RANDOM = np.random.default_rng()
 _EVERY = (1 << 64) - 1
@@ -173,8 +174,9 @@ class Digest:
         if at.proxy == "tensormap" and (off := address & MAP_BOUNDARY - 1).any():
             self.rows(code, of, off)
         if at.thread is not None and np.ndim(at.thread):
-            whose = of if np.ndim(of) and len(of) == at.thread.size else self.of(block, threads[:1])
-            self.rows(code, whose, at.thread.reshape(-1))
+            own, whose = threads[at.thread.reshape(-1)], self.of(block, threads)
+            whose = own // self.width if np.ndim(whose) else whose
+            self.rows(code, whose, own - whose * self.width)
         if at.tile is not None:
             self.plain(code, block, at.tile, threads)
         if at.cells is not None:
@@ -185,16 +187,25 @@ class Digest:
         code = code ^ code_of(signal.kind, signal.layout, signal.no_complete, signal.copied)
         for at in block.octets.copies(signal.at):
             self.access(code, block, at, threads)
-        self.plain(code, block, np.asarray(signal.count), threads)
+        counts = np.broadcast_to(signal.count, signal.at.address.shape).reshape(-1)
+        self.rows(code, block.octets.block_of(signal.at, threads), counts)
 
-    def placed(self, code: np.uint64, block: Block, pending: Pending, data: Any, threads: Array) -> None:
+    def placed(self, code: np.uint64, flight: Flight) -> None:
         """Where a copy of a box puts what it has read, and what it fills in: told by where random bytes go."""
+        pending, data, block = flight.pending, flight.data, flight.block
         if not isinstance(data, np.ndarray):
             return
-        octets = _WEIGHTS.first(-(-data.size // 8)).view(np.uint8)[: data.size].reshape(data.shape)
+        lanes = flight.asked if pending.threads is None else flight.asked[pending.threads]
+        of = self.of(block, lanes)
+        copies = len(lanes) if np.ndim(of) else 1
+        each = data.size // copies
+        octets = np.resize(_WEIGHTS.first(-(-each // 8)).view(np.uint8)[:each], data.shape)
         for write in pending.finish(octets).writes:
-            words = np.pad(write.data.reshape(-1), (0, -write.data.size % 8)).view(np.uint64)
-            self.note(code, self.of(block, threads), (mixed(words) * _WEIGHTS.first(len(words))).sum())
+            rows = write.data.reshape(copies, -1)
+            words = np.pad(rows, ((0, 0), (0, -rows.shape[1] % 8))).view(np.uint64)
+            found = mixed(words) @ _WEIGHTS.first(words.shape[1])
+            mine = np.isin(lanes, flight.threads) if copies > 1 else slice(None)
+            self.note(code, of[mine] if copies > 1 else of, found[mine] if copies > 1 else found[0])
 
     def plain(self, code: np.uint64, block: Block, value: Any, threads: Array) -> None:
         """A value: numbers, and what is made of them; of several clusters arrays with an entry for each warp, warpgroup or thread."""

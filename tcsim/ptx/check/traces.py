@@ -99,8 +99,7 @@ class Traces(Observer):
         """It writes. Of a copy of a box the map says what goes where."""
         self._flight("landing", flight)
         if "tensor_map" in flight.bound.form:
-            code = code_of("placed", flight.block.rank)
-            self.digest.placed(code, flight.block, flight.pending, flight.data, flight.threads)
+            self.digest.placed(code_of("placed", flight.block.rank), flight)
 
     def _flight(self, event: str, flight: Flight) -> None:
         self.digest.who(code_of(event, id(flight.bound), flight.block.rank), flight.block, flight.threads)

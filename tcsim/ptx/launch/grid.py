@@ -244,6 +244,7 @@ class Grid:
         proof = Intervals(batch) if launch.alike and self._way < Way.PLACES else None
         traces = Traces(batch, self._way is Way.PLACES) if launch.alike and self._way > Way.PROOF else None
         counting = self._counting(batch, self.tally.part()) if self.tally is not None else None
+        batch.joins = counting is None
         for own in (traces, proof):
             if own is not None:
                 batch.events.subscribe(own)

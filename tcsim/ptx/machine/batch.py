@@ -36,6 +36,7 @@ class Batch:
     """Clusters of a grid, each with as many blocks: of each rank the blocks of all of them are one wide `Block`."""
 
     fair: Array  # of each cluster: whether every fiber gets a turn
+    joins = False  # whether those who hear of it know work of several of its blocks as one
 
     def __init__(
         self, setup: Setup, clusters: Sequence[Sequence[tuple[int, int, int]]], independence: Independence, worth: float = 1

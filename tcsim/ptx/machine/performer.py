@@ -120,7 +120,7 @@ class Performer:
             return
         if self.threads.batch > 1 and bound.model.replicated and self._replicated(bound, given, mask):
             return
-        together = bound.model.batched or (bound.model.joined and not self._heard)
+        together = bound.model.batched or (bound.model.joined and (not self._heard or self._joins(bound)))
         if self.threads.batch > 1 and not together and len(blocks := self._blocks(mask)) > 1:
             for own in blocks:
                 self.perform(bound, given, own)
@@ -139,6 +139,10 @@ class Performer:
         """Whether somebody hears of instructions of the catalog, or of work in flight."""
         events = self.events
         return bool(events.issued or events.performed or events.asked or events.looked)
+
+    def _joins(self, bound: Bound) -> bool:
+        """Whether those who hear of work in flight know work of several blocks: each block's own, without multicast."""
+        return getattr(self.cluster, "joins", False) and "cta_mask" not in bound.form
 
     def _replicated(self, bound: Bound, given: dict[str, Any], mask: Array) -> bool:
         """Issue the work of a thread of each of several blocks as one piece, where their operands are equal and nobody looks; whether it was."""
