@@ -43,6 +43,7 @@ WATCHED: list[Sequence[tuple[int, int, int]]] = []
 @pytest.fixture(autouse=True)
 def _watched(monkeypatch: pytest.MonkeyPatch) -> None:
     watched = Grid._watched
+    WATCHED.clear()
 
     def noted(grid: Grid, indices: Sequence[tuple[int, int, int]]) -> Any:
         WATCHED.append(indices)
@@ -131,6 +132,13 @@ def test_a_mistake_of_some_clusters(kernel: Kernel, defect: str, which: str) -> 
     source = blended(kernel.source, kernel.without(defect), WHICH[which])
     run = compare(kernel, source, (("late", "early")[len(defect) % 2],), alone=f"{kernel.name}-{defect}" in ALONE)
     assert run.hazards
+
+
+@pytest.mark.parametrize("kernel", [own for own in KERNELS if not own.before], ids=lambda own: own.name)
+def test_clusters_that_do_the_same(kernel: Kernel) -> None:
+    """One of them is watched, or none."""
+    run, found = told(parse(blended(kernel.source, kernel.source, WHICH["one"])), 64, "late", kernel)
+    assert not found["hazards"] and len(WATCHED) <= 1 and (run.batch > 1 or run.alone == "blocks cancel others")
 
 
 # --- what one block does otherwise
