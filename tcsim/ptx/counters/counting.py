@@ -194,9 +194,7 @@ class Counting:
 
     def _parted(self, block: Block, place: int, found: Any) -> None:
         """Count the parts of warps that a branch makes beyond one for each warp."""
-        parts = [
-            own.reshape(-1, WARP_LANES).any(1) for own, where in found if isinstance(where, int) and where != EXIT
-        ]
+        parts = [own.reshape(-1, WARP_LANES).any(1) for own, where in found if isinstance(where, int) and where != EXIT]
         last = block.program.lines[place][-1] if block.program.lines[place] else None
         if len(parts) > 1 and last is not None:
             more = np.add.reduce(parts, dtype=np.int64) - np.logical_or.reduce(parts)

@@ -70,10 +70,11 @@ _ACTING = _KEPT - {"BRA", "BAR", "SHFL", "VOTE", "WARPSYNC"}
 """Of these, those that are executed where their predicate holds."""
 _BESIDE = ("BSSY", "BSYNC", "PLOP3", "NOP")
 """Machine instructions that belong to no line."""
-_FLOW, _CALLS, _SURE, _ACTED, _MOVED, _HARDLY, _MEET = 1.0, 3.0, 4.0, 8.0, 0.15, 0.02, 0.3
-"""How much is given to flow, to calls, to what stays where it stands, to what may move, to what a predicate may switch off (ptxas makes
+_FLOW, _CALLS, _SURE, _ACTED, _MOVED, _HARDLY, _MEET = 6.0, 6.0, 4.0, 8.0, 0.15, 0.02, 0.3
+"""How much is given to flow, to calls, to what stays where it stands, to what ptxas made branch for its predicate, to what may move, to what a predicate may switch off (ptxas makes
 that of branches), and to flow where parts of a warp meet."""
 _SLOW = 0.5
+"""How much is given to it that blocks are not executed which serve arguments that are seldom, or poll again."""
 _SELDOM = re.compile("slowpath|_full$")
 _ROUNDS = 30
 
@@ -200,7 +201,12 @@ def _add(found: list[Block], code: Code) -> None:
 
 
 def machine(
-    text: str, kernel: str, counts: Mapping[int, int], warps: int, acted: Mapping[int, int] = NONE, parted: Mapping[int, int] = NONE
+    text: str,
+    kernel: str,
+    counts: Mapping[int, int],
+    warps: int,
+    acted: Mapping[int, int] = NONE,
+    parted: Mapping[int, int] = NONE,
 ) -> Machine:
     """The machine code in a listing, executed.
 
@@ -265,7 +271,7 @@ def executions(
         callers = Counter(start for start, end in called if end == number)
         if callers:
             equations.append(({number: 1.0} | {start: -float(many) for start, many in callers.items()}, 0.0, _CALLS))
-    places: defaultdict[tuple[int, str, bool], Counter[int]] = defaultdict(Counter)
+    places: defaultdict[tuple[int, str, bool, bool], Counter[int]] = defaultdict(Counter)
     for line, flows in splits.items():
         together = Counter[int]()
         for flow in flows:
@@ -276,14 +282,17 @@ def executions(
         for code in blocks[number].code if number not in slow else ():
             if code.opcode not in _BESIDE and not (code.opcode == "BRA" and len(blocks[number].following) == 1):
                 switched = bool(code.predicate) and code.opcode not in ("BRA", "EXIT")
-                places[code.line, code.text.split()[0], switched][number] += 1
+                leaves = bool(code.predicate) and code.opcode == "EXIT"
+                places[code.line, code.text.split()[0], switched, leaves][number] += 1
     said: defaultdict[tuple[tuple[tuple[int, float], ...], int], float] = defaultdict(float)
-    for (line, name, switched), own_places in places.items():
+    for (line, name, switched, leaves), own_places in places.items():
         if line in counts:
-            sure, count = _SURE if name.split(".")[0] in _KEPT else _MOVED, counts[line]
+            sure, count = _SURE if name.split(".")[0] in _KEPT or leaves else _MOVED, counts[line]
             if line in acted and "PHASECHK" in name:  # of another line
                 switched = True
-            elif line in acted and not switched and name.split(".")[0] in _ACTING:  # ptxas made a branch of its predicate
+            elif (
+                line in acted and not switched and name.split(".")[0] in _ACTING
+            ):  # ptxas made a branch of its predicate
                 sure, count = _ACTED, acted[line]
             unit = min(own_places.values())  # machine instructions of one kind that a PTX instruction becomes
             factors = tuple((number, many / unit) for number, many in own_places.items())
