@@ -64,7 +64,12 @@ class Profile:
         warps = prod(self.grid) * -(-prod(self.block) // WARP_LANES)
         known = replace(counters, shape=replace(counters.shape, registers=registers))
         run = replace(self.run, counters=known)
-        return replace(self, run=run, machine=machine(listing, self.run.kernel, counts, warps, acted), takes=takes)
+        return replace(
+            self,
+            run=run,
+            machine=machine(listing, self.run.kernel, counts, warps, acted, counters.tally.parted),
+            takes=takes,
+        )
 
     @property
     def counters(self) -> Counters:

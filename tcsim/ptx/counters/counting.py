@@ -22,6 +22,7 @@ from tcsim.ptx.counters.cycles import tensor_cycles
 from tcsim.ptx.counters.tally import Tally
 from tcsim.ptx.counters.tiles import tile_rows
 from tcsim.ptx.machine.arrays import Array
+from tcsim.ptx.machine.fibers import EXIT
 from tcsim.ptx.text.syntax import Instruction
 
 if TYPE_CHECKING:
@@ -177,9 +178,11 @@ class Counting:
 
     # --- basic blocks
 
-    def ran(self, block: Block, place: int, mask: Array) -> None:
+    def ran(self, block: Block, place: int, mask: Array, found: Any) -> None:
         """Threads have executed a basic block."""
         threads = block.threads
+        if type(found) is not int:
+            self._parted(block, place, found)
         own = self.executed.get((id(block), place))
         if own is None:
             own = self.executed[id(block), place] = [block, 0, *np.zeros((2, threads.batch), np.int64)]
@@ -188,6 +191,14 @@ class Counting:
             return
         own[2] += mask.reshape(threads.batch, -1, WARP_LANES).any(2).sum(1)
         own[3] += np.count_nonzero(mask.reshape(threads.batch, -1), 1)
+
+    def _parted(self, block: Block, place: int, found: Any) -> None:
+        """Count the parts of warps that a branch makes beyond one for each warp."""
+        parts = [own.reshape(-1, WARP_LANES).any(1) for own, where in found if isinstance(where, int) and where != EXIT]
+        last = block.program.lines[place][-1] if block.program.lines[place] else None
+        if len(parts) > 1 and last is not None:
+            more = np.add.reduce(parts, dtype=np.int64) - np.logical_or.reduce(parts)
+            self.tally.parted[last.line] += int(more.sum())
 
     def finish(self) -> Tally:
         """Count what is known at the end."""

@@ -70,10 +70,11 @@ _ACTING = _KEPT - {"BRA", "BAR", "SHFL", "VOTE", "WARPSYNC"}
 """Of these, those that are executed where their predicate holds."""
 _BESIDE = ("BSSY", "BSYNC", "PLOP3", "NOP")
 """Machine instructions that belong to no line."""
-_FLOW, _CALLS, _SURE, _MOVED, _HARDLY, _MEET = 1.0, 3.0, 4.0, 0.15, 0.02, 0.3
-"""How much is given to flow, to calls, to what stays where it stands, to what may move, to what a predicate may switch off (ptxas makes
+_FLOW, _CALLS, _SURE, _ACTED, _MOVED, _HARDLY, _MEET = 6.0, 6.0, 4.0, 8.0, 0.15, 0.02, 0.3
+"""How much is given to flow, to calls, to what stays where it stands, to what ptxas made branch for its predicate, to what may move, to what a predicate may switch off (ptxas makes
 that of branches), and to flow where parts of a warp meet."""
 _SLOW = 0.5
+"""How much is given to it that blocks are not executed which serve arguments that are seldom, or poll again."""
 _SELDOM = re.compile("slowpath|_full$")
 _ROUNDS = 30
 
@@ -103,6 +104,16 @@ class Block:
     code: list[Code] = field(default_factory=list)
     following: list[str | None] = field(default_factory=list)  # labels, "" for the next block, None for the end
     calls: list[str] = field(default_factory=list)
+
+    @property
+    def parts_at(self) -> int:
+        """The line of the branch at its end, where it may go two ways."""
+        return self.code[-1].line if self.code and len(self.following) > 1 else 0
+
+    @property
+    def polls(self) -> bool:
+        """Whether it looks at an mbarrier. The first look waits, so that there is seldom a second."""
+        return any("PHASECHK" in code.text for code in self.code)
 
     @property
     def joins(self) -> bool:
@@ -189,9 +200,18 @@ def _add(found: list[Block], code: Code) -> None:
     found.append(Block())
 
 
-def machine(text: str, kernel: str, counts: Mapping[int, int], warps: int, acted: Mapping[int, int] = NONE) -> Machine:
-    """The machine code in a listing, executed. counts: how many warps executed each line of the PTX; warps: of the launch;
-    acted: of lines with a predicate, of how many warps it held in a thread.
+def machine(
+    text: str,
+    kernel: str,
+    counts: Mapping[int, int],
+    warps: int,
+    acted: Mapping[int, int] = NONE,
+    parted: Mapping[int, int] = NONE,
+) -> Machine:
+    """The machine code in a listing, executed.
+
+    counts: how many warps executed each line of the PTX. warps: of the launch. acted: of lines with a predicate, of how many warps it
+    held in a thread. parted: of lines that branch, how many parts of warps that made beyond one for each.
 
     Raises OperandError if the listing does not have the kernel.
 
@@ -208,7 +228,7 @@ def machine(text: str, kernel: str, counts: Mapping[int, int], warps: int, acted
     [8, 8, 2, 2]
     """
     blocks, where = blocks_of(text, kernel)
-    found = executions(blocks, where, counts, warps, acted)
+    found = executions(blocks, where, counts, warps, acted, parted)
     return Machine(tuple((code, int(own)) for block, own in zip(blocks, found, strict=True) for code in block.code))
 
 
@@ -218,6 +238,7 @@ def executions(
     counts: Mapping[int, int],
     warps: int,
     acted: Mapping[int, int] = NONE,
+    parted: Mapping[int, int] = NONE,
 ) -> npt.NDArray[np.int64]:
     """How many warps execute each block."""
     edges = [
@@ -230,6 +251,7 @@ def executions(
     reached = _reached(edges, called)
     joining = {number for number, block in enumerate(blocks) if block.joins}
     number_of = _numbered(edges, len(blocks), joining)
+    splits: defaultdict[int, list[Counter[int]]] = defaultdict(list)
     equations: list[tuple[dict[int, float], float, float]] = [({0: 1.0}, float(warps), 50.0)]
     for number in range(len(blocks)):
         if number not in reached:
@@ -240,26 +262,41 @@ def executions(
             if own and own != {number: 1}:
                 flow = Counter({number: 1.0})
                 flow.subtract(own)
-                equations.append((dict(flow), 0.0, _MEET if number in joining and not side else _FLOW))
+                parts = parted.get(blocks[number].parts_at, 0) if not side else 0
+                if parts:
+                    splits[blocks[number].parts_at].append(flow)
+                    equations.append((dict(flow), 0.0, _HARDLY))
+                else:
+                    equations.append((dict(flow), 0.0, _MEET if number in joining and not side else _FLOW))
         callers = Counter(start for start, end in called if end == number)
         if callers:
             equations.append(({number: 1.0} | {start: -float(many) for start, many in callers.items()}, 0.0, _CALLS))
-    places: defaultdict[tuple[int, str, bool], Counter[int]] = defaultdict(Counter)
-    slow = _slow(blocks)
+    places: defaultdict[tuple[int, str, bool, bool], Counter[int]] = defaultdict(Counter)
+    for line, flows in splits.items():
+        together = Counter[int]()
+        for flow in flows:
+            together.update(flow)
+        equations.append((dict(together), -float(parted[line]), _FLOW))
+    slow = _slow(blocks) | {start for start, end in edges if start == end and blocks[start].polls}
     for number in sorted(reached):
         for code in blocks[number].code if number not in slow else ():
-            if code.opcode not in _BESIDE:
+            if code.opcode not in _BESIDE and not (code.opcode == "BRA" and len(blocks[number].following) == 1):
                 switched = bool(code.predicate) and code.opcode not in ("BRA", "EXIT")
-                places[code.line, code.text.split()[0], switched][number] += 1
+                leaves = bool(code.predicate) and code.opcode == "EXIT"
+                places[code.line, code.text.split()[0], switched, leaves][number] += 1
     said: defaultdict[tuple[tuple[tuple[int, float], ...], int], float] = defaultdict(float)
-    for (line, name, switched), own_places in places.items():
+    for (line, name, switched, leaves), own_places in places.items():
         if line in counts:
-            kept, count = name.split(".")[0] in _KEPT, counts[line]
-            if line in acted and not switched and name.split(".")[0] in _ACTING:  # ptxas made a branch of its predicate
-                count = acted[line]
+            sure, count = _SURE if name.split(".")[0] in _KEPT or leaves else _MOVED, counts[line]
+            if line in acted and "PHASECHK" in name:  # of another line
+                switched = True
+            elif (
+                line in acted and not switched and name.split(".")[0] in _ACTING
+            ):  # ptxas made a branch of its predicate
+                sure, count = _ACTED, acted[line]
             unit = min(own_places.values())  # machine instructions of one kind that a PTX instruction becomes
             factors = tuple((number, many / unit) for number, many in own_places.items())
-            said[factors, count] += _HARDLY if switched else _SURE if kept else _MOVED
+            said[factors, count] += _HARDLY if switched else sure
     equations += [({number: 1.0}, 0.0, _SLOW) for number in slow]
     equations += [(dict(factors), float(count), weight) for (factors, count), weight in said.items()]
     found = _least_absolute(equations, max(len(blocks), *number_of, 0) + 1, float(warps))

@@ -38,6 +38,9 @@ class Tally:
     acted: dict[int, int] = field(
         default_factory=lambda: defaultdict(int)
     )  # by line of an instruction with a predicate: warps of which it held in a thread
+    parted: dict[int, int] = field(
+        default_factory=lambda: defaultdict(int)
+    )  # by line of a branch: parts of warps beyond one for each
     operations: dict[int, set[str]] = field(default_factory=lambda: defaultdict(set))  # by line
     items: dict[int, Instruction] = field(default_factory=dict)  # by line: an instruction
     known: dict[tuple[str, int], Known] = field(default_factory=dict, repr=False)
@@ -66,6 +69,7 @@ class Tally:
             "lines": lines,
             "operations": dict(self.operations),
             "acted": dict(self.acted),
+            "parted": dict(self.parted),
             "ran": dict(self.ran),
             "known": {},
             "waiting": {},
@@ -80,6 +84,8 @@ class Tally:
                 self.lines[line][counter] += value
         for line, warps in other.acted.items():
             self.acted[line] += warps
+        for line, parts in other.parted.items():
+            self.parted[line] += parts
         for line, operations in other.operations.items():
             self.operations[line] |= operations
         for counter, values in other.by_block.items():

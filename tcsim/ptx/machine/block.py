@@ -206,7 +206,7 @@ class Block:
             done = mask & ~np.logical_or.reduce([np.repeat(self._repeating(place, found), self.threads.width), *again])
             mask = done
         for hear in self.cluster.events.ran if mask.any() else ():
-            hear(self, place, mask)
+            hear(self, place, mask, found)
 
     def execute(self, block: int, mask: Array, **instead: Any) -> Any:
         """Run a basic block's source, with other parts in place of some; an exception ends the launch."""

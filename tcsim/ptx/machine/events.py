@@ -23,7 +23,7 @@ class Event:
 EVENTS: Mapping[str, Event] = MappingProxyType({
     # --- instructions
     "executing": Event("block, site, mask", "Threads are about to execute an instruction: those whose predicate holds. Only of a program that is stepped."),
-    "ran": Event("block, place, mask", "Threads have executed a basic block to its end, or to where they wait."),
+    "ran": Event("block, place, mask, found", "Threads have executed a basic block to its end, or to where they wait. found: the block where all of them go on, or pairs of threads and where."),
     "shuffled": Event("block, sources", "A shuffle: of each thread the one whose register it gets."),
     "asking": Event("block, bound, threads", "An instruction of the catalog is about to be asked for its effects; what it reads for them is told by `looked`."),
     "asked": Event("block, bound, given, effects, threads, mask", "It was asked. given: its operands in the program."),
