@@ -202,7 +202,7 @@ def test_a_launch_tells_how_far_it_is() -> None:
     run = ran("", grid=(5, 1, 1), progress=lambda *how_far: told.append(how_far))
     assert told and {total for _, total, _ in told} == {5}
     assert [ended for ended, _, _ in told] == sorted(ended for ended, _, _ in told) and told[-1][0] >= 4
-    assert 0 < told[0][2] < told[-1][2] == run.instructions
+    assert 0 < told[0][2] <= told[-1][2] == run.instructions  # blocks of one batch end together
 
 
 def test_blocks_of_a_cooperative_launch_wait_for_each_other() -> None:
