@@ -16,7 +16,7 @@ from tcsim.lowering.traced import Node
 class Loop:
     """Compiled code of a block's registers.
 
-    results: by number of the register what it becomes. counted: conditions, of which is counted for how many threads they hold.
+    results: the new value of each register that is written, by its number. counted: conditions; a call says for how many threads each holds.
     """
 
     def __init__(self, results: Mapping[int, Node], counted: Sequence[Node] = ()) -> None:

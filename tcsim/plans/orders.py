@@ -43,7 +43,7 @@ class Order:
     lanes: int = 1
     block: int = 1
     run: int = 0  # elements of a lane's run; 0: all
-    vector: int = 1  # or so many runs, to which a lane's elements go in turn
+    vector: int = 1  # how many partial sums a lane keeps; its elements are added to them in turn
     lanes_by: str = "ascending"  # a key of SUMS
     parts_by: str = "ascending"  # a key of SUMS; "rounded": each in the output's type first; "in place": from the bias on, each sum in the output's type
     bias: str = "sum"  # added to the f32 sum; "rounded": to the sum in the output's type

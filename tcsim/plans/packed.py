@@ -57,7 +57,7 @@ class Sweeps(NamedTuple):
 
 
 def _class(x: Any, classes: Sequence[int]) -> Any:
-    """The class of a multiple of the step: how many of `classes`, of which each divides the next, divide it, less 1."""
+    """The class of a multiple of the step: how many of `classes` divide it, less 1. Each of them divides the next."""
     return sum((x % size == 0) * 1 for size in classes) - 1
 
 

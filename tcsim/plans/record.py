@@ -157,7 +157,7 @@ def table(gpu: str) -> Table:
 
 @contextmanager
 def reading(gpu: str) -> Iterator[None]:
-    """Errors of recorded plans, of which parts are read at their first use, as PlanError."""
+    """Turn errors of recorded plans into PlanError: a file is read piece by piece, so they may come late."""
     try:
         yield
     except (OSError, ValueError, LookupError, EOFError, TypeError, AttributeError, ArithmeticError) as error:

@@ -33,8 +33,6 @@ _WORK = {"auto": 4_000_000, "all": 0}
 """Instructions times threads that a basic block executes before it is looked at: about as long as compiling takes."""
 _LEAST = 2
 """Instructions of a region that is worth a call."""
-_LEFT = (Untraceable, NameError, AttributeError, TypeError, ValueError, KeyError, IndexError, NotImplementedError)
-"""What a line raises that cannot be recorded."""
 
 
 def work() -> float:
@@ -86,7 +84,7 @@ def _regions(program: Compiled, block: BasicBlock) -> Iterator[tuple[int, int, R
             behind = lines[-1] + 1
             continue
         if size and recorded.results and (size >= _LEAST or recorded.long):
-            with suppress(Untraceable, RuntimeError):  # what LLVM does not take
+            with suppress(Exception):  # whatever is wrong with it: these lines run in NumPy
                 yield first, behind, recorded.region()
         recorded, size = Recorded(program), 0
 
@@ -112,7 +110,7 @@ class Recorded:
                     raise Untraceable("the end of a block")
                 with np.errstate(all="ignore"):
                     exec(line.text, {"np": np, "__builtins__": {}}, self.names)
-        except _LEFT:
+        except Exception:  # whatever NumPy code makes of arrays without values: the line runs in NumPy
             self.values, self.results, self.counted = kept
             return False
         return True

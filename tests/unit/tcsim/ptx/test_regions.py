@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from tcsim.core import files
@@ -16,7 +15,7 @@ from tcsim.core.files import Files
 from tcsim.lowering import objects
 from tcsim.ptx import Limits, Memory, Run, parse
 from tcsim.ptx.compile import regions
-from tcsim.ptx.compile.regions import VARIABLE, Recorded, lower, work
+from tcsim.ptx.compile.regions import VARIABLE, Recorded, work
 from tests.hazards import kernels, kernels_lanes, kernels_mbarriers, kernels_tensor
 from tests.hazards.kernels import Kernel
 from tests.hazards.test_planted import ran
@@ -200,11 +199,35 @@ def test_a_line_that_cannot_be_recorded_changes_nothing() -> None:
     assert loads and not recorded.take(loads[:1]) and recorded.results == before
 
 
-def test_lines_keep_their_places() -> None:
-    """A fault behind a region names its own instruction: the source has as many lines as before."""
-    program = parse(PTX).kernel().compiled(Memory(), "sm_90")
-    for number, own in enumerate(program.sources):
-        before = program.blocks[number]
-        lower(program, number)
-        if program.blocks[number] is not before:
-            assert np.array_equal(len(own.text.splitlines()), len(program.lines[number]))
+FAULT = PTX.replace("st.global.f32 [%d1], %f1;", "st.global.f32 [%d1], %f1;\n  st.global.f32 [%d1+1048576], %f1;\n")
+
+
+def test_a_fault_behind_a_region_names_its_own_line(forced: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines that a region executes keep their places in the source of their block."""
+
+    def where() -> list[tuple[str, int]]:
+        memory = Memory()
+        run = parse(FAULT).kernel().launch(memory, [memory.allocate(64 * 8)], block=(64, 1, 1), check=False)
+        return [(own.name, own.line) for own in run.hazards]
+
+    found = where()
+    assert forced and found == [("GMEM_UNMAPPED", FAULT[: FAULT.index("+1048576")].count("\n") + 1)]
+    monkeypatch.setenv(VARIABLE, "off")
+    assert found == where()
+
+
+@pytest.mark.parametrize("error", [OverflowError, AssertionError, ZeroDivisionError])
+def test_whatever_recording_raises_the_lines_run_in_numpy(
+    error: type[Exception], forced: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A function of a row, or LLVM's assembly, that fails in a way that nobody foresaw."""
+    expected = launched()[0]
+
+    def fails(*given: Any, **named: Any) -> Any:
+        raise error("no")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(regions.Calls, "_recorded", fails)
+        assert launched()[0] == expected
+    monkeypatch.setattr(regions, "Loop", fails)
+    assert launched()[0] == expected
