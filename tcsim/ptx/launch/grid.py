@@ -18,7 +18,6 @@ from tcsim.ptx.check.intervals import Doubtful, Intervals, Unproven
 from tcsim.ptx.check.rules.dependents import Ledger
 from tcsim.ptx.check.traces import Traces
 from tcsim.ptx.compile.compiled import SOURCE_NAME, Compiled
-from tcsim.ptx.compile.ordinary import reads_tiles
 from tcsim.ptx.counters.counting import Counting
 from tcsim.ptx.counters.tally import Tally
 from tcsim.ptx.hazards.hazard import Hazard
@@ -40,9 +39,8 @@ from tcsim.ptx.text.syntax import Instruction
 
 Progress = Callable[[int, int, int], None]
 """What is called while a grid runs: with the clusters that have ended, those of the grid, and the instructions so far."""
-MOST_THREADS, MOST_OF_PRODUCTS = 4096, 16384
-"""Of the blocks of one rank in a batch: with more of them registers leave the caches, and each costs more; in programs whose products read
-shared memory by themselves that matters less than how often each instruction is begun."""
+MOST_THREADS = 16384
+"""Of the blocks of one rank in a batch: with more of them registers leave the caches; with fewer, each instruction is begun more often."""
 LEAST = 4
 """Clusters of a grid that runs in batches: a batch costs something by itself."""
 FIRST_WATCHED, GROWTH, GROWTH_ALIKE = 2, 4, 32
@@ -225,11 +223,10 @@ class Grid:
         """How many clusters may run as one batch."""
         limits, shape = self.launch.limits, self.launch.shape
         threads = -(-prod(shape.block) // LANES) * LANES
-        products = any(map(reads_tiles, self.plain.opcodes))
         return min(
             limits.batch // prod(shape.cluster),
             MOST_BATCHED,
-            (MOST_OF_PRODUCTS if products else MOST_THREADS) // threads,
+            MOST_THREADS // threads,
             limits.memory // self._bytes(),
             len(self._numbers()),
         )
