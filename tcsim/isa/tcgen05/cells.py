@@ -86,7 +86,9 @@ class Cells:
         flat = [np.ascontiguousarray(own).view("<u4").reshape(*own.shape[:-2], -1) for own in data]
         joined = flat[0] if len(flat) == 1 else np.concatenate(flat, axis=-1)
         place = self.layout.word
-        words = joined.reshape(*joined.shape[:-1], *place.shape) if self.layout.in_order else joined.take(place, axis=-1)
+        words = (
+            joined.reshape(*joined.shape[:-1], *place.shape) if self.layout.in_order else joined.take(place, axis=-1)
+        )
         bits = self.layout.element_bits
         if bits == WORD_BITS:
             return np.asarray(words, np.uint32)

@@ -27,7 +27,7 @@ from tcsim.ptx.machine.batch import Batch
 from tcsim.ptx.machine.block import Block
 from tcsim.ptx.machine.cluster import SHIFT, SHORT_SHIFT, Cluster
 from tcsim.ptx.machine.deadlock import deadlock
-from tcsim.ptx.machine.faults import Stop, Unbatchable, stopped_by_exceptions
+from tcsim.ptx.machine.faults import Stop, Stuck, Unbatchable, stopped_by_exceptions
 from tcsim.ptx.machine.independence import Independence, ReadBefore
 from tcsim.ptx.machine.ledger import Sums
 from tcsim.ptx.machine.limits import MOST_BATCHED, Limits
@@ -43,9 +43,8 @@ MOST_THREADS = 16384
 """Of the blocks of one rank in a batch: with more of them registers leave the caches; with fewer, each instruction is begun more often."""
 LEAST = 4
 """Clusters of a grid that runs in batches: a batch costs something by itself."""
-FIRST_WATCHED, GROWTH, GROWTH_ALIKE = 2, 4, 32
-"""Clusters of the first batch under the check, and how many times more the next one may have: they may all do different things; less likely
-where all so far have done the same."""
+FEWER = 4
+"""How many times fewer clusters a batch has after one in which a block could not go on: the blocks before it need not run one by one."""
 MOST_DIFFERENT, ONE_IN = 8, 4
 """Under the check batches stop when more than 8 clusters, and more than one in four of those that have run, had to be watched; in grids of fewer
 than 64 clusters when more than one in eight of the whole grid had to be."""
@@ -118,8 +117,8 @@ class Grid:
         self.began = time.monotonic()
         self.next = 0  # number of the first cluster that has not started
         self.environment: dict[str, int] = {}  # special registers that the driver sets
-        self._size = FIRST_WATCHED if launch.alike else MOST_BATCHED  # clusters that the next batch may have
         self.batch = 1  # the most blocks that ran at once as one batch
+        self._size = MOST_BATCHED  # clusters that the next batch may have
         # By the digest of clusters: the one that was watched, and what was wrong with it.
         self._judged: dict[int, tuple[list[Shape], list[Hazard]]] = {}
         self._way = Way.PROOF
@@ -188,20 +187,20 @@ class Grid:
         independence, most = Independence(launch.memory, launch.limits.memory), self._batch_size()
         while not self.alone:
             proves = launch.alike and self._way is Way.PROOF
-            count = min(most if proves else self._size, most, end - self.next)
+            count = min(self._size, most, end - self.next)
             if count < 2:
                 return
             try:
-                before, instructions = len(self._judged), self.instructions
+                instructions = self.instructions
                 self._batched([self._blocks(self.next + own) for own in range(count)], independence)
-                if not proves:
-                    self._size *= GROWTH if len(self._judged) > before + 1 else GROWTH_ALIKE
                 continue
             except ReadBefore:
                 pass
             except (Doubtful, Unproven, Unbatchable, Stop) as reason:
                 if proves or isinstance(reason, Doubtful):
                     self._way = Way.EVENTS if isinstance(reason, Unproven) else Way.PLACES
+                elif isinstance(reason, (Stop, Stuck)) and count // FEWER > 1:
+                    self._size = count // FEWER
                 else:
                     self.alone = f"a block ends with {reason.name}" if isinstance(reason, Stop) else f"{reason}"
             self.instructions = instructions
