@@ -198,9 +198,8 @@ class Digest:
         lanes = flight.asked if pending.threads is None else flight.asked[pending.threads]
         of = self.of(block, lanes)
         copies, size = len(lanes) if np.ndim(of) else 1, data.shape[-1]
-        thread = np.concatenate(
-            [np.broadcast_to(at.thread, at.address.shape) for at in pending.reads] or [np.zeros(0, np.int64)]
-        )
+        threads = [own.thread for own in pending.reads if own.thread is not None]
+        thread = np.concatenate(threads) if threads else np.zeros(len(data), np.int64)
         place = np.arange(len(data)) - np.searchsorted(thread, thread)  # of each row, which of its copy it is
         most = int(place.max(initial=-1)) + 1
         octets = _WEIGHTS.first(-(-most * size // 8)).view(np.uint8)[: most * size].reshape(most, size)[place]

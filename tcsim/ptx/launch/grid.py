@@ -125,6 +125,7 @@ class Grid:
         self.alone = ""  # why blocks ran one after the other; empty if all ran in batches
         self.tally = Tally(prod(launch.shape.grid)) if launch.counters else None
         self._counted: dict[int, Counting] = {}  # by `id` of clusters that run
+        self.share: Callable[[Grid], None] | None = None  # asked between clusters: it may run those that are left
 
     def run(self) -> bool:
         """Run the grid, with a workspace for the time of a cooperative launch; whether all clusters ended."""
@@ -151,6 +152,7 @@ class Grid:
             while True:
                 if not active:
                     self._batches()
+                    self._share()
                 while self.launch.cooperative and self._start(active):
                     pass
                 if self.full:
@@ -193,6 +195,7 @@ class Grid:
             try:
                 instructions = self.instructions
                 self._batched([self._blocks(self.next + own) for own in range(count)], independence)
+                self._share()
                 continue
             except ReadBefore:
                 pass
@@ -205,6 +208,10 @@ class Grid:
                     self.alone = f"a block ends with {reason.name}" if isinstance(reason, Stop) else f"{reason}"
             self.instructions = instructions
             independence.end(undo=True)
+
+    def _share(self) -> None:
+        if self.share is not None and self.next < self._numbers().stop:
+            self.share(self)
 
     def _unbatched(self) -> str:
         """Why clusters run one after the other from the beginning; empty if they need not."""
