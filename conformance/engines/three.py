@@ -28,6 +28,7 @@ from conformance.engines.works import works
 from hwkernels.device.stream_launch import make_current
 from hwkernels.engine.run import kernels_of
 from tcsim import catalog
+from tcsim.core.files import write_file
 from tcsim.engines.choice import find
 from tcsim.engines.contract import Matrices
 from tcsim.engines.reference import ENGINE as NUMPY
@@ -140,7 +141,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if rows[-1].differs:
                 print(f"{rows[-1].first}: {rows[-1].mismatches} differ; {rows[-1].differs}", flush=True)
             if asked.json:  # after each, for a run that is ended
-                asked.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n", encoding="utf-8")
+                write_file(asked.json, json.dumps([asdict(row) for row in rows], indent=1) + "\n")
     print(f"{len(taken)} of {len(every)} works; {time.perf_counter() - began:.0f} s, {asked.processes} processes")
     return _concluded(rows)
 

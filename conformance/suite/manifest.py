@@ -10,7 +10,6 @@ import argparse
 import hashlib
 import json
 import lzma
-import os
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -20,6 +19,7 @@ from typing import Any
 
 from conformance.suite import packs, recordings
 from conformance.suite.recordings import ROOT, RecordingError
+from tcsim.core.files import write_file
 
 SUMS = "SHA256SUMS"
 NAME = "manifest.json.xz"
@@ -189,17 +189,11 @@ def renew(root: Path, arch: str, removed: bool = False) -> list[str]:
     new = [name for name in now.hashes if name not in before]
     changed = [name for name in now.hashes if name in before and now.hashes[name] != before[name]]
     lines.append(f"{arch}: {len(now.hashes)} files, {len(new)} new, {len(changed)} changed; {len(there)} recordings")
-    _write(path, lzma.compress(now.text(arch).encode(), preset=9))
+    write_file(path, lzma.compress(now.text(arch).encode(), preset=9))
     names = sorted({path.parent.name for path in root.glob(f"*/{NAME}")})
     locked = [f"{name}/{NAME}" for name in names] + [name for name in BESIDE if (root / name).exists()]
-    _write(root / SUMS, "".join(f"{sha256(root / name)}  {name}\n" for name in locked).encode())
+    write_file(root / SUMS, "".join(f"{sha256(root / name)}  {name}\n" for name in locked))
     return lines
-
-
-def _write(path: Path, data: bytes) -> None:
-    temporary = path.with_suffix(".partial")
-    temporary.write_bytes(data)
-    os.replace(temporary, path)
 
 
 def _recorded(root: Path, arch: str) -> dict[str, Path]:

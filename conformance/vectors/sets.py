@@ -17,6 +17,7 @@ from conformance.stimuli.problem import Codes
 from conformance.vectors import forms
 from conformance.vectors.subjects import Field, Subject, check_classes, subject
 from tcsim.core.errors import OperandError, listing
+from tcsim.core.files import exclusive, replacing, write_file
 
 MANIFEST = "manifest.json"
 VERSION = 1
@@ -83,11 +84,11 @@ def _files(folder: Path, order: Order, own: Subject, name: str) -> Iterator[dict
     if order.form == "npz":
         for turn, (operands, expected) in enumerate(blocks):
             path = folder / f"{stem}.{turn}.npz"
-            path.write_bytes(_archive({**operands, "d": expected}))
+            write_file(path, _archive({**operands, "d": expected}))
             yield {"file": path.name, **about, "outputs": int(expected.size), **_digests(path, [expected])}
         return
     path, outputs, total = folder / (stem + forms.FORMS[order.form]), 0, hashlib.sha256()
-    with path.open("wb") as file:
+    with replacing(path) as file:
         for operands, expected in blocks:
             records = own.as_records(operands, expected)
             lines = (
@@ -128,11 +129,11 @@ def _digest(path: Path) -> str:
 
 def _list(folder: Path, entries: list[dict[str, Any]]) -> None:
     """Add entries to the manifest; those of the same files are replaced."""
-    path = folder / MANIFEST
-    old = json.loads(path.read_text())["files"] if path.exists() else []
-    new = {entry["file"] for entry in entries}
-    files = sorted([entry for entry in old if entry["file"] not in new] + entries, key=lambda entry: entry["file"])
-    path.write_text(json.dumps({"version": VERSION, "tcsim": tcsim.__version__, "files": files}, indent=1) + "\n")
+    path, new = folder / MANIFEST, {entry["file"] for entry in entries}
+    with exclusive(folder):
+        old = json.loads(path.read_text())["files"] if path.exists() else []
+        files = sorted([entry for entry in old if entry["file"] not in new] + entries, key=lambda entry: entry["file"])
+        write_file(path, json.dumps({"version": VERSION, "tcsim": tcsim.__version__, "files": files}, indent=1) + "\n")
 
 
 def entries_of(path: Path) -> list[tuple[Path, dict[str, Any]]]:

@@ -34,6 +34,7 @@ from hwkernels.device.driver import device_info
 from hwkernels.gemm.call import compress, plan_gemm
 from hwkernels.gemm.kernels import KERNELS, OPERAND_FORMATS
 from hwkernels.gemm.tiles import formats_on
+from tcsim.core.files import write_file
 
 SQUARES = (1024, 2048, 4096, 8192, 16384)
 RECTANGLES = ((8192, 1024, 4096), (1024, 16384, 8192))  # two shapes of a transformer's layers
@@ -306,7 +307,7 @@ def run(options: argparse.Namespace) -> tuple[list[Result], dict[str, Any]]:
                     print(*table(part), sep="\n", flush=True)
                     results += part
                     if options.json:  # what was measured is kept if the rest is not
-                        options.json.write_text(json.dumps(to_json(results, machine), indent=1), encoding="utf-8")
+                        write_file(options.json, json.dumps(to_json(results, machine), indent=1))
                 del runs
                 torch.cuda.empty_cache()
     finally:
@@ -324,10 +325,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         results, machine = run(options)
     print(json.dumps(machine))
     if options.json:
-        options.json.write_text(json.dumps(to_json(results, machine), indent=1), encoding="utf-8")
+        write_file(options.json, json.dumps(to_json(results, machine), indent=1))
     if options.svg:
         mode = "cold" if any(item.mode == "cold" for item in results) else "sustained"
-        options.svg.write_text(svg_of(results, machine, mode), encoding="utf-8")
+        write_file(options.svg, svg_of(results, machine, mode))
     return 0
 
 

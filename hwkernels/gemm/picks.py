@@ -17,6 +17,7 @@ from typing import Any
 from hwkernels.gemm.build import Build
 from hwkernels.gemm.tiles import Shape
 from hwkernels.gemm.tuning import Tuning
+from tcsim.core.files import write_file
 
 PICKS = Path(__file__).with_name("picks.json")
 VARIABLE = "HWKERNELS_PICKS"
@@ -103,5 +104,5 @@ def merge(path: Path, picks: Mapping[Product, tuple[Tuning, Mapping[str, Any]]])
         kept = {
             product: (tuning, how) for product, tuning, how in from_json(json.loads(path.read_text(encoding="utf-8")))
         }
-    path.write_text(json.dumps(to_json(kept | dict(picks)), indent=1) + "\n", encoding="utf-8")
+    write_file(path, json.dumps(to_json(kept | dict(picks)), indent=1) + "\n")
     load_picks.cache_clear()

@@ -34,6 +34,7 @@ from hwkernels.identify.sources import GpuTiles, ModelTiles, Tiles
 from hwkernels.probes.probe import Probe, build
 from tcsim import catalog
 from tcsim.core.errors import TcsimError
+from tcsim.core.files import write_file
 from tcsim.core.targets import ARCHS
 from tcsim.model.instruction import Instruction
 
@@ -207,7 +208,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 2
     if options.json:
-        options.json.write_text(json.dumps([item.data() for item in findings], indent=1, default=str), encoding="utf-8")
+        write_file(options.json, json.dumps([item.data() for item in findings], indent=1, default=str))
     agree = sum(item.agrees for item in findings)
     asked = sum(item.found.asked for item in findings if item.found)
     print(f"{arch}: {agree} of {len(findings)} as the registry says; {asked:,} dot products asked")

@@ -16,6 +16,7 @@ from tcsim.cli import options
 from tcsim.cli.output import emit
 from tcsim.core.array_files import open_file
 from tcsim.core.errors import OperandError, shortened
+from tcsim.core.files import replacing
 from tcsim.inspection.report import Facts, Lines, Report, table
 from tcsim.launchers import launch_file, recording
 from tcsim.launchers.job import Execution, Job, execute
@@ -137,13 +138,16 @@ def _written(found: Execution, output: str | None) -> dict[str, str]:
         if not found.changed(region):
             continue
         path = Path(output) / f"{region.name}.npy"
-        if path.parent != Path(output):
-            raise OperandError(f"exec: array {region.name!r} cannot be a file; valid: names without / for --output")
+        if path.parent != Path(output) or not region.name.isprintable():
+            raise OperandError(
+                f"exec: array {region.name!r} cannot be a file; valid: letters that can be seen, without /"
+            )
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            np.save(path, found.array(region))
+            with replacing(path) as file:
+                np.save(file, found.array(region))
         except OSError as error:
-            raise OperandError(f"cannot write {str(path)!r}: {error.strerror}") from None
+            raise OperandError(f"cannot write {str(path)!r}: {error.strerror or error}") from None
         files[region.name] = str(path)
     return files
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Callable
 from dataclasses import fields
 from inspect import signature
@@ -14,6 +13,7 @@ import numpy as np
 
 from tcsim.core.array_files import open_file
 from tcsim.core.errors import OperandError, TcsimError, listing, nearest, shortened
+from tcsim.core.texts import parsed_toml
 from tcsim.launchers.elements import NAMES, elements
 from tcsim.launchers.job import Dim3, Job, MapOf, Pointer, Region
 from tcsim.launchers.sources import source
@@ -44,11 +44,7 @@ def read(path: str | os.PathLike[str], ptx: bytes) -> Job:
         data = file.read(LARGEST_FILE + 1)
     if len(data) > LARGEST_FILE:
         raise OperandError(f"{name} has more than {LARGEST_FILE} bytes; valid: numbers in .npy files beside it")
-    try:
-        values = tomllib.loads(data.decode())
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
-        raise OperandError(f"{name} is not TOML: {shortened(str(error), 200)}") from None
-    return _job(Table(values, "", name), Path(path).parent, ptx)
+    return _job(Table(parsed_toml(data, name), "", name), Path(path).parent, ptx)
 
 
 def _job(table: Table, folder: Path, ptx: bytes) -> Job:
