@@ -133,7 +133,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(
     def fail(*arguments: object) -> None:
         raise error
 
-    monkeypatch.setattr(f"conformance.suite.files.os.{where}", fail)
+    monkeypatch.setattr(f"tcsim.core.files.os.{where}", fail)
     with pytest.raises(type(error)):
         recordings.write(recording, copied)
     monkeypatch.undo()
