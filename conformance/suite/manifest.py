@@ -20,6 +20,7 @@ from typing import Any
 from conformance.suite import packs, recordings
 from conformance.suite.recordings import ROOT, RecordingError
 from tcsim.core.files import write_file
+from tcsim.core.texts import parsed_json
 
 SUMS = "SHA256SUMS"
 NAME = "manifest.json.xz"
@@ -92,7 +93,7 @@ def parse(text: str, path: Path) -> Manifest:
     Raises RecordingError if it is something else.
     """
     try:
-        data: Any = json.loads(text)
+        data: Any = parsed_json(text.encode(), path.name)
         lists = [tuple(map(str, listed)) for listed in data["cases"]]
         cases = {
             str(name): {key: lists[place] for key, place in own.items()} for name, (_, own) in data["files"].items()

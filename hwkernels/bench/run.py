@@ -35,6 +35,7 @@ from hwkernels.gemm.call import compress, plan_gemm
 from hwkernels.gemm.kernels import KERNELS, OPERAND_FORMATS
 from hwkernels.gemm.tiles import formats_on
 from tcsim.core.files import write_file
+from tcsim.core.texts import parsed_json
 
 SQUARES = (1024, 2048, 4096, 8192, 16384)
 RECTANGLES = ((8192, 1024, 4096), (1024, 16384, 8192))  # two shapes of a transformer's layers
@@ -319,7 +320,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure or read, print, write."""
     options = parser().parse_args(arguments)
     if options.plot:
-        results, machine = from_json(json.loads(options.plot.read_text(encoding="utf-8")))
+        results, machine = from_json(parsed_json(options.plot.read_bytes(), options.plot.name))
         print(*table(results), sep="\n")
     else:
         results, machine = run(options)
