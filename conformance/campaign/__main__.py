@@ -26,6 +26,7 @@ from conformance.campaign.tasks import Question
 from hwkernels.device.driver import device_info
 from hwkernels.device.worker import GpuWorker
 from tcsim.core.errors import printable
+from tcsim.core.targets import arch_named
 
 ON_CPU = "conformance.campaign.on_cpu:open_executor"
 
@@ -35,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m conformance.campaign", description=__doc__)
     parser.add_argument("what", choices=("run", "verify", "merge", "table"))
     parser.add_argument("ledger", type=Path)
-    parser.add_argument("--arch", default="sm_90")
+    parser.add_argument("--arch", type=arch_named, default="sm_90")
     parser.add_argument("--outputs", type=float, default=1e10, help="of each instruction")
     parser.add_argument("--only", default="", help="instructions whose mnemonic begins so; several with commas")
     parser.add_argument("--seed", type=int, default=0)

@@ -20,6 +20,7 @@ from typing import Any
 from conformance.suite import packs, recordings
 from conformance.suite.recordings import ROOT, RecordingError
 from tcsim.core.files import write_file
+from tcsim.core.targets import arch_named
 from tcsim.core.texts import parsed_json
 
 SUMS = "SHA256SUMS"
@@ -214,7 +215,7 @@ def _locked(sums: Path) -> Iterator[tuple[str, str]]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the manifest and the sums anew."""
     parser = argparse.ArgumentParser(prog="python -m conformance.suite.manifest", description=__doc__)
-    parser.add_argument("--arch", default="sm_90")
+    parser.add_argument("--arch", type=arch_named, default="sm_90")
     parser.add_argument("--recordings", type=Path, default=ROOT)
     parser.add_argument("--removed", action="store_true", help="files or cases may be gone")
     options = parser.parse_args(arguments)

@@ -35,7 +35,7 @@ from hwkernels.probes.probe import Probe, build
 from tcsim import catalog
 from tcsim.core.errors import TcsimError
 from tcsim.core.files import write_file
-from tcsim.core.targets import ARCHS
+from tcsim.core.targets import ARCHS, arch_named
 from tcsim.model.instruction import Instruction
 
 FORMATS = ("f16", "bf16", "tf32", "e4m3", "e5m2", "e2m3", "e3m2", "e2m1")
@@ -170,9 +170,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m hwkernels.identify",
         description="Find what tensor-core instructions compute from their answers alone.",
     )
-    made.add_argument(
-        "--model", metavar="ARCH", choices=sorted(ARCHS), help="the model of an arch plays the unknown GPU"
-    )
+    made.add_argument("--model", metavar="ARCH", type=arch_named, help="the model of an arch plays the unknown GPU")
     made.add_argument("--gpu", type=int, default=0, metavar="N", help="ordinal (default 0)")
     made.add_argument(
         "--only", nargs="+", default=[], metavar="TEXT", help="instructions whose mnemonic has all of these in it"

@@ -13,7 +13,7 @@ import typer
 import tcsim
 from tcsim import catalog
 from tcsim.core.errors import OperandError, TargetError, shortened
-from tcsim.core.targets import ARCHS, TARGETS, accepting
+from tcsim.core.targets import ARCHS, TARGETS, accepting, named
 from tcsim.inspection.listing import default_arch, types
 from tcsim.isa.index import Entry, families_of_head, index
 
@@ -154,12 +154,11 @@ Mnemonic = Annotated[
 
 
 def arch_named(name: str | None) -> str | None:
-    """The arch of a product or generation (`h100`, `blackwell`: its first); any other name as it is."""
-    if not name or name in ARCHS:
+    """The arch or target that a name means (`h100`, `blackwell`: its first). Raises TargetError."""
+    if not name:
         return name
-    from tcsim.search import arch_of  # an arch's own name needs no search
-
-    return arch_of(name)
+    accepting(name)
+    return named(name)
 
 
 Arch = Annotated[

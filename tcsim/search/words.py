@@ -144,13 +144,3 @@ CONVERSION = re.compile(rf"\b(?P<source>{_FORMAT}) (?:to|into|->|=>) (?P<result>
 
 NOISE = frozenset(["the", "a", "an", "of", "for", "with", "in", "on", "instruction", "ptx", "sass", "cute", "atom", "nvidia", "geforce", "rtx", "gpu", "jetson", "dgx", "dense", "tensor_core", "rs", "ss"])  # fmt: skip
 """Words that say nothing where no row has them."""
-
-PRODUCTS: MappingProxyType[str, str] = MappingProxyType(
-    {
-        "xavier": "sm_72", "2080": "sm_75", "2080ti": "sm_75", "titan": "sm_75", "a30": "sm_80", "a10": "sm_86", "a10g": "sm_86", "a40": "sm_86",
-        "a6000": "sm_86", "3060": "sm_86", "3070": "sm_86", "3080": "sm_86", "3090": "sm_86", "orin": "sm_87", "l4": "sm_89", "l40": "sm_89",
-        "4060": "sm_89", "4070": "sm_89", "4080": "sm_89", "4090": "sm_89", "h20": "sm_90", "h800": "sm_90", "gh200": "sm_90",
-        "gb200": "sm_100", "gb300": "sm_103", "thor": "sm_110", "5070": "sm_120", "5080": "sm_120", "5090": "sm_120", "spark": "sm_121",
-    }
-)  # fmt: skip
-"""Products that the table of archs does not name: https://developer.nvidia.com/cuda-gpus."""
