@@ -16,6 +16,7 @@ from tcsim.core.errors import OperandError, TargetError, shortened
 from tcsim.core.targets import ARCHS, TARGETS, accepting, named
 from tcsim.inspection.listing import default_arch, types
 from tcsim.isa.index import Entry, families_of_head, index
+from tcsim.numbers.formats import format as find_format
 
 if TYPE_CHECKING:
     from tcsim.search import Found
@@ -161,6 +162,11 @@ def arch_named(name: str | None) -> str | None:
     return named(name)
 
 
+def format_named(name: str) -> str:
+    """The name of a number format. Raises FormatError, also where another argument is missing."""
+    return find_format(name).name
+
+
 Arch = Annotated[
     str | None,
     typer.Option("--arch", "-a", help=ARCH_HELP, metavar="ARCH", autocompletion=complete_arch, callback=arch_named),
@@ -255,7 +261,10 @@ def mnemonic_of(words: Sequence[str], arch: str | None = None) -> str:
 
 
 def no_match(found: Found) -> typer.Exit:
-    """Say that nothing matches, and what nearly does: exit status 1."""
+    """Say that nothing matches, and where it is or what nearly does: exit status 1."""
+    if where := found.elsewhere():
+        typer.echo(f"tcsim: {where}", err=True)
+        return typer.Exit(1)
     typer.echo(f"tcsim: no instruction matches {shortened(found.question.text)}; nearest:", err=True)
     for text, match in found.near():
         typer.echo(f"  {text}: {match}", err=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from dataclasses import fields
 from inspect import signature
@@ -27,6 +28,7 @@ MOST_BYTES = 1 << 30
 KEYS = (
     "kernel", "grid", "block", "cluster", "cooperative", "dynamic_smem", "arch", "schedule", "limits", "arrays", "params", "expected", "output",
 )  # fmt: skip
+_DYNAMIC = re.compile(rb"\.extern\s++\.shared\s[^;]{0,200}?([\w$%.]{1,200})\s*\[\s*\]\s*;")
 _MAPS: dict[str, Callable[..., TensorMap]] = {
     "tiled": TensorMap,
     "im2col": TensorMap.im2col,
@@ -44,7 +46,11 @@ def read(path: str | os.PathLike[str], ptx: bytes) -> Job:
         data = file.read(LARGEST_FILE + 1)
     if len(data) > LARGEST_FILE:
         raise OperandError(f"{name} has more than {LARGEST_FILE} bytes; valid: numbers in .npy files beside it")
-    return _job(Table(parsed_toml(data, name), "", name), Path(path).parent, ptx)
+    table = Table(parsed_toml(data, name), "", name)
+    if (array := _DYNAMIC.search(ptx)) and not table.has("dynamic_smem"):
+        valid = f"the bytes of {array[1].decode()}, whose size the PTX leaves to the launch; 0 if the kernel does not use it"
+        raise table.wrong("dynamic_smem", valid, " is missing")
+    return _job(table, Path(path).parent, ptx)
 
 
 def _job(table: Table, folder: Path, ptx: bytes) -> Job:
