@@ -254,7 +254,7 @@ def accepting(arch_or_target: str) -> tuple[Arch, tuple[str, ...]]:
     Raises TargetError for a name that is none of these.
     """
     name = named(arch_or_target)
-    if name in ARCHS:
+    if name is not None and name in ARCHS:
         return ARCHS[name], tuple(target.name for target in ARCHS[name].targets)
     if name is not None:
         return ARCHS[TARGETS[name].arch], (name,)

@@ -8,8 +8,9 @@ from functools import cache
 
 from tcsim.core.targets import ARCHS, PRODUCTS, TARGETS, accepting, product_named
 from tcsim.isa.index import index
+from tcsim.numbers.names import TYPES
 from tcsim.search.atoms import words_of_atom
-from tcsim.search.words import ALIASES, CONVERSION, NOISE, PHRASES, TYPES, Alternatives
+from tcsim.search.words import ALIASES, CONVERSION, NOISE, PHRASES, Alternatives
 
 LONGEST = 400
 """Letters of a question that are read."""
