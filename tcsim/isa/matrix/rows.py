@@ -13,7 +13,7 @@ from itertools import product
 from types import MappingProxyType
 
 from tcsim.arithmetic.steps import Lowering
-from tcsim.core.evidence import RECORDED, Evidence
+from tcsim.core.evidence import RECORDED, RTX_PRO_6000, Evidence
 from tcsim.core.targets import Arch, since, suffixed_since
 from tcsim.isa.matrix import fragments
 from tcsim.isa.matrix.fragments import StackedLayout
@@ -167,6 +167,20 @@ def lowering(row: MatrixRow, arch: Arch) -> Lowering:
     return Lowering("native", (), ((row.opcode, 1),) if row.opcode else (), row.note)
 
 
+_ON_RTX_PRO_6000 = {
+    f"ldmatrix.sync.aligned.{name}"
+    for name in (
+        "m8n8.x4.shared.b16", "m8n8.x4.trans.shared.b16",
+        "m8n16.x4.shared.b8x16.b4x16_p64", "m8n16.x2.shared.b8x16.b4x16_p64",
+        "m8n16.x4.shared.b8x16.b6x16_p32", "m8n16.x1.shared.b8x16.b6x16_p32",
+        "m16n16.x1.trans.shared.b8", "m16n16.x2.trans.shared.b8",
+        "m16n16.x2.trans.shared.b8x16.b4x16_p64", "m16n16.x1.trans.shared.b8x16.b6x16_p32",
+    )
+}  # fmt: skip
+
+
 def evidence(row: MatrixRow, arch: Arch) -> Evidence:
-    """A recording, or what the manual and the libraries built on it say."""
+    """A recording, results of others, or what the manual and the libraries built on it say."""
+    if arch.name == "sm_120" and row.mnemonic in _ON_RTX_PRO_6000:
+        return RTX_PRO_6000
     return RECORDED.get(arch.name, row.known)

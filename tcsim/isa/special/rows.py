@@ -62,7 +62,14 @@ class SpecialRow(Row):
 
 
 def _row(
-    name: str, mode: str, ftz: str, type: str, steps: Steps, first: str = "sm_70", version: str = "6.0", period: str = ""
+    name: str,
+    mode: str,
+    ftz: str,
+    type: str,
+    steps: Steps,
+    first: str = "sm_70",
+    version: str = "6.0",
+    period: str = "",
 ) -> SpecialRow:
     elements = 2 if type.endswith("x2") else 1
     format = FORMATS[type.removesuffix("x2")]
