@@ -187,15 +187,20 @@ def _proxies() -> Iterator[OrderRow]:
         yield _row(
             f"fence.proxy.alias.{half}.sys", "9.4", _HOPPER, orders, False, kind=_PROXY, sem=half, proxies=aliases
         )
-    restricted: tuple[tuple[Semantics, str, str, bool], ...] = (
-        ("acquire", "shared::cluster", "8.6", True),
-        ("release", "shared::cta", "8.6", True),
-        ("release", "shared::cluster::read", "9.4", False),
+    orders = "earlier reads of a memory through other virtual addresses before later writes, in the whole system"
+    name = "fence.alias.sync_restrict::read.release.sys"
+    yield _row(name, "9.5", _HOPPER, orders, False, kind=_PROXY, sem="release", proxies=aliases)
+    restricted: tuple[tuple[Semantics, str, str, bool, Scope], ...] = (
+        ("acquire", "shared::cluster", "8.6", True, "cluster"),
+        ("release", "shared::cta", "8.6", True, "cluster"),
+        ("release", "shared::cluster::read", "9.4", False, "cluster"),
+        ("release", "shared::cluster::read", "9.4", False, "cta"),
     )
-    for half, space, version, known in restricted:
-        orders = f"only {space.replace('::', ' ')}: accesses {_ORDINARY}, and {_ASYNC}: the {half} half, in the cluster"
-        name = f"fence.proxy.async::generic.{half}.sync_restrict::{space}.cluster"
-        row = partial(_row, sem=half, scope="cluster", spaces=shared)
+    for half, space, version, known, scope in restricted:
+        whose = _SCOPES[scope]
+        orders = f"only {space.replace('::', ' ')}: accesses {_ORDINARY}, and {_ASYNC}: the {half} half, in {whose}"
+        name = f"fence.proxy.async::generic.{half}.sync_restrict::{space}.{scope}"
+        row = partial(_row, sem=half, scope=scope, spaces=shared)
         yield row(name, version, _HOPPER, orders, known, kind=_PROXY, proxies=both)
         if known:
             orders = _ONE_WAY[half].format(f"the cluster, only of {space.replace('::', ' ')}")

@@ -154,9 +154,13 @@ def _others() -> Iterator[CopyRow]:
     """Groups and caches."""
     name = f"{COPY}.commit_group"
     yield _row(COPY, name, "8.0", _HOPPER, "commit_group", (), "commit", opcode="UTMACMDFLUSH", group="bulk")
-    for word, reads in (("wait_group", False), ("wait_group.read", True)):
+    for word, reads, version in (
+        ("wait_group", False, "8.0"),
+        ("wait_group.read", True, "8.0"),
+        ("wait_group.sync_restrict::proxy::async", False, "9.5"),
+    ):
         facts: dict[str, Any] = {"group": "bulk", "reads_only": reads}
-        yield _row(COPY, f"{COPY}.{word}", "8.0", _HOPPER, word, (PENDING_GROUPS,), "wait", WAITS, **facts)
+        yield _row(COPY, f"{COPY}.{word}", version, _HOPPER, word, (PENDING_GROUPS,), "wait", WAITS, **facts)
     operands = (_address("source", "source", "global"), _SIZE)
     stem = f"{COPY}.prefetch.L2.global"
     for word, version, targets, more, opcode in (
