@@ -187,7 +187,7 @@ def _reductions() -> Iterator[MultimemRow]:
 
 def async_store_rows() -> tuple[MultimemRow, ...]:
     """Every multimem.st.async."""
-    types = ("b8", "b16", "u16", "s16", "b32", "u32", "s32", "f32", "b64", "u64", "s64", "f64")
+    types = ("b8", "u8", "s8", "b16", "u16", "s16", "b32", "u32", "s32", "f32", "b64", "u64", "s64", "f64")
     return tuple(
         _row(
             STORE_ASYNC,
