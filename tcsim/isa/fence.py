@@ -1,6 +1,6 @@
 """fence and membar.proxy: instructions that order memory accesses and change nothing. What each orders, in words.
 
-Sources: PTX ISA 9.4, section membar / fence; ptxas 13.5.37 and 12.9.86 (targets, versions, SASS). What is here for the groups of
+Sources: PTX ISA, section membar / fence; ptxas 13.5.37 and 12.9.86 (targets, versions, SASS). What is here for the groups of
 wgmma and for griddepcontrol too: the row, the class and the evidence of an instruction that orders.
 """
 
@@ -15,6 +15,7 @@ from tcsim.arithmetic.steps import Lowering
 from tcsim.core.errors import OperandError
 from tcsim.core.evidence import Evidence
 from tcsim.core.targets import Arch, since
+from tcsim.core.versions import PTX_MANUAL
 from tcsim.isa.copies import MAP_BOUNDARY, MAP_SPACES, object_at
 from tcsim.model.effects import Array, Effects, Order, Semantics, View
 from tcsim.model.family import Family
@@ -87,8 +88,8 @@ def manual(section: str) -> Callable[[OrderRow, Arch], Evidence]:
 
     def evidence(row: OrderRow, arch: Arch) -> Evidence:
         if not row.documented:
-            return Evidence("inferred", f"PTX ISA 9.4, section {section}: the spellings beside it")
-        return Evidence("literature", f"PTX ISA 9.4, section {section}")
+            return Evidence("inferred", f"{PTX_MANUAL}, section {section}: the spellings beside it")
+        return Evidence("literature", f"{PTX_MANUAL}, section {section}")
 
     return evidence
 

@@ -1,6 +1,6 @@
 """tensormap.replace, .query and .cp_fenceproxy, prefetch.tensormap: what they do to the 128 bytes of a CUtensorMap.
 
-Sources: PTX ISA 9.4, sections tensormap.replace, tensormap.cp_fenceproxy, prefetch; ptxas 13.5.37 (targets, versions, SASS). One
+Sources: PTX ISA, sections tensormap.replace, tensormap.cp_fenceproxy, prefetch; ptxas 13.5.37 (targets, versions, SASS). One
 spelling has several forms: immediates that not every target takes, and an ordinal that no map has.
 """
 

@@ -1,6 +1,6 @@
 """cvt: what each conversion becomes on each arch, and how that is known.
 
-Sources: PTX ISA 9.4, sections cvt and cvt.pack; ptxas 12.9 and 13.5 with nvdisasm (which machine instruction
+Sources: PTX ISA, sections cvt and cvt.pack; ptxas 12.9 and 13.5 with nvdisasm (which machine instruction
 converts); cuda_fp8.hpp and cuda_fp4.hpp of CUDA 13.5 (NaN, ue8m0 and ue5m3, as NVIDIA's host code emulates them).
 """
 
@@ -12,6 +12,7 @@ from typing import Literal
 
 from tcsim.core.evidence import RECORDED, RTX_PRO_6000, Evidence
 from tcsim.core.targets import Arch
+from tcsim.core.versions import PTX_MANUAL
 from tcsim.isa.cvt.rows import NAME, CvtRow, rows
 from tcsim.isa.cvt.semantics import ConversionLowering, Convert, ConvertEach
 from tcsim.model.family import Family
@@ -176,10 +177,10 @@ def lowering(row: CvtRow, arch: Arch) -> ConversionLowering:
 # --- evidence -------------------------------------------------------------------------------------------------------
 
 _MEASURED = RECORDED["sm_90"]
-_MANUAL = Evidence("literature", "PTX ISA 9.4, section cvt, and the machine code that ptxas emits (nvdisasm)")
+_MANUAL = Evidence("literature", f"{PTX_MANUAL}, section cvt, and the machine code that ptxas emits (nvdisasm)")
 _STOCHASTIC = Evidence(
     "literature",
-    "PTX ISA 9.4; the order of the random bits as FlashInfer (flashinfer/mamba/conversion.cuh) and torchao "
+    f"{PTX_MANUAL}; the order of the random bits as FlashInfer (flashinfer/mamba/conversion.cuh) and torchao "
     "(nvidia_rs_bit_probe) found it on a B200",
 )
 _SIX_BITS = Evidence("inferred", "random bits of the fp6 formats in the order found for fp8 on a B200")

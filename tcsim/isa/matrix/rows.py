@@ -15,6 +15,7 @@ from types import MappingProxyType
 from tcsim.arithmetic.steps import Lowering
 from tcsim.core.evidence import RECORDED, RTX_PRO_6000, Evidence
 from tcsim.core.targets import Arch, since, suffixed_since
+from tcsim.core.versions import PTX_MANUAL
 from tcsim.isa.matrix import fragments
 from tcsim.isa.matrix.fragments import StackedLayout
 from tcsim.memory.shared import ROW_FORMATS, RowFormat
@@ -94,7 +95,7 @@ _CUTLASS = Evidence("literature", "PTX ISA, section ldmatrix; CUTLASS, copy_trai
 _STORED = Evidence("literature", "PTX ISA, section stmatrix; CUTLASS, copy_traits_sm100: SM100_U8x4_STSM_T")
 _S4 = Evidence(
     "literature",
-    "vLLM issue 49529 (PTX ISA 9.4, and one LDSM on every target) and pull request 50096 (a probe of every element)",
+    f"vLLM issue 49529 ({PTX_MANUAL}, and one LDSM on every target) and pull request 50096 (a probe of every element)",
 )
 _NAMELESS = "one LDSM, 0x783b with 0x9000 (x1), 0x9100 (x2) or 0x9200 (x4): nvdisasm 13.5 leaves it out of its listing"
 

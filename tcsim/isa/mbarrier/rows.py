@@ -14,7 +14,7 @@ from types import MappingProxyType
 from tcsim.arithmetic.steps import Lowering
 from tcsim.core.evidence import RECORDED, Evidence
 from tcsim.core.targets import TARGETS, Arch, since
-from tcsim.core.versions import latest
+from tcsim.core.versions import PTX_MANUAL, latest
 from tcsim.isa.mbarrier.semantics import CLASSES, BarrierRow, barrier_operand
 from tcsim.model.family import Family
 from tcsim.model.form import Form
@@ -263,7 +263,7 @@ def lowering(row: BarrierRow, arch: Arch) -> Lowering:
     return Lowering("native", (), found, "" if found else notes[row.operation])
 
 
-_MANUAL = Evidence("literature", "PTX ISA 9.4, sections mbarrier")
+_MANUAL = Evidence("literature", f"{PTX_MANUAL}, sections mbarrier")
 
 
 def evidence(row: BarrierRow, arch: Arch) -> Evidence:

@@ -98,7 +98,7 @@ _WIDE = (since("8.8", 100, "v8", _WORDS), since("8.8", 100, "v4", _DOUBLE))
 
 
 def _rules(orders: str, ways: str) -> tuple[Rule, ...]:
-    """What combines in ld and st: orders with a scope, and caching policies (PTX ISA 9.4, sections ld and st)."""
+    """What combines in ld and st: orders with a scope, and caching policies (PTX ISA, sections ld and st)."""
     private = "local const param param::entry param::func"
     elsewhere = f"{SHARED} {private}"
     return (

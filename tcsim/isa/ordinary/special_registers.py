@@ -23,7 +23,7 @@ SPECIAL_REGISTERS = VARYING.union(
         "reserved_smem_offset_end", "reserved_smem_offset_cap", "reserved_smem_offset_0", "reserved_smem_offset_1",
     ),
 )  # fmt: skip
-"""Special registers, without the percent sign (PTX ISA 9.4, section Special Registers)."""
+"""Special registers, without the percent sign (PTX ISA, section Special Registers)."""
 _SINCE = {
     "aggr_smem_size": "8.1",
     "clock_hi": "5.0",

@@ -1,6 +1,6 @@
 """Rows of the special functions: every spelling that the assembler accepts, and the steps that each is.
 
-Sources: PTX ISA 9.4, sections ex2, lg2, rcp, rsqrt, sqrt, sin, cos, tanh, div and their half precision variants; ptxas 12.9 and
+Sources: PTX ISA, sections ex2, lg2, rcp, rsqrt, sqrt, sin, cos, tanh, div and their half precision variants; ptxas 12.9 and
 13.5 (which targets accept which spelling, and what it emits).
 """
 

@@ -336,7 +336,7 @@ def test_masks_have_the_width_of_their_spelling() -> None:
 
 
 def test_applypriority_needs_128_bytes() -> None:
-    """PTX ISA 9.4: its address is a multiple of 128, its size of 16; the testbench asks for no other."""
+    """PTX ISA: its address is a multiple of 128, its size of 16; the testbench asks for no other."""
     item = tcsim.instruction("applypriority.async.bulk.global.bulk_group.L2::evict_normal", arch="sm_107")
     memory = image(26, 256)
     assert np.array_equal(item.execute(memory=memory, source=128, size=16), memory)
