@@ -201,7 +201,7 @@ def _multimem() -> Iterator[Candidate]:
 
 
 _LETTERS = {
-    **dict.fromkeys(("b8", "b16", "u16", "s16"), "h"), **dict.fromkeys(("b32", "u32", "s32"), "r"), **dict.fromkeys(("b64", "u64", "s64"), "d"),
+    **dict.fromkeys(("b8", "u8", "s8", "b16", "u16", "s16"), "h"), **dict.fromkeys(("b32", "u32", "s32"), "r"), **dict.fromkeys(("b64", "u64", "s64"), "d"),
     "f32": "f", "f64": "g",
 }  # fmt: skip
 

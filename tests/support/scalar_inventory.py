@@ -142,6 +142,7 @@ def _floats() -> Iterator[Spelling]:
     yield from _same("div", 2, modes, ("", "ftz"), ("f32", "f64", "f16", "bf16"))
     for stem in ("rcp", "sqrt", "rsqrt", "sin", "cos", "lg2", "ex2", "tanh"):
         yield from _same(stem, 1, modes, ("", "ftz"), FLOATS)
+        yield from _same(stem, 1, modes, ("", "ftz"), ("2pi",), FLOATS)
     for word in ("finite", "infinite", "number", "notanumber", "normal", "subnormal"):
         for type in ("f32", "f64", "f16", "bf16"):
             yield Spelling(f"testp.{word}.{type}", ("pred", type))
