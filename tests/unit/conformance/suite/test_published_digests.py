@@ -73,8 +73,7 @@ def test_what_a_digest_can_tell(name: str, monkeypatch: pytest.MonkeyPatch) -> N
     found = set()
     for wrong, change in WRONG_UNITS.items():
         steps = tuple(
-            replace(step, unit=change(step.unit)) if hasattr(step, "unit") else step
-            for step in right.lowering.steps
+            replace(step, unit=change(step.unit)) if hasattr(step, "unit") else step for step in right.lowering.steps
         )
         other = replace(right, lowering=replace(right.lowering, steps=steps))
         monkeypatch.setattr(
