@@ -202,7 +202,9 @@ def statement(one: Spelling) -> str:
 def taken(tried: Iterable[Spelling], target: str) -> set[Spelling]:
     """Those that ptxas takes for a target."""
     old = TARGETS[target].number < 75
-    asked = (one for one in tried if not (old and ".2pi" in one.mnemonic))  # ptxas 12.9 reads no further: .2 is a number
+    asked = (
+        one for one in tried if not (old and ".2pi" in one.mnemonic)
+    )  # ptxas 12.9 reads no further: .2 is a number
     by_candidate = {Candidate("", one.mnemonic, one.key, statement(one)): one for one in asked}
     found = accepted(by_candidate, target, "8.8" if old else PTX_ISA[-1])
     return {by_candidate[one] for one in found}

@@ -40,7 +40,7 @@ _MIXED = "packed arithmetic of sm_107 whose operands have different types, or co
 _PACKED = frozenset(("f32x2", "f16x2", "bf16x2"))
 _SMALL = frozenset(("u8x4", "s8x4", "u16x2", "s16x2"))
 _UNDOCUMENTED = {
-    "override::": "what .override puts in place of the map's fields is not documented",
+    "override::global_": "what .override puts in place of the map's fields is not documented",
     "mbarrier::report::": "what .mbarrier::report puts into the mbarrier is not documented",
 }
 """Modifiers by how they begin, and why no copy is modelled with them."""
