@@ -44,11 +44,16 @@ _UNDOCUMENTED = {
     "mbarrier::report::": "what .mbarrier::report puts into the mbarrier is not documented",
 }
 """Modifiers by how they begin, and why no copy is modelled with them."""
-_COMBINED = (
-    *_UNDOCUMENTED, "weak", "relaxed", "L2::cache_hint", "ignore_oob", "cp_mask", "multicast::cluster::", "collector::", "ashift",
-    "layout::", "proxy::readonly",
-)  # fmt: skip
-"""Modifiers by how they begin that the assembler takes beside more others than the tables have."""
+_COMBINED: dict[str, tuple[str, ...]] = {
+    "ld": ("proxy::readonly",),
+    "mbarrier": ("layout::",),
+    "tcgen05": ("collector::", "ashift"),
+    **dict.fromkeys(
+        ("cp", "multimem", "applypriority"),
+        (*_UNDOCUMENTED, "weak", "relaxed", "L2::cache_hint", "ignore_oob", "cp_mask", "multicast::cluster::"),
+    ),
+}
+"""Modifiers by stem and by how they begin that the assembler takes beside more others than the tables have."""
 _SCOPES = frozenset(("cta", "cluster", "gpu", "sys"))
 
 
@@ -150,7 +155,7 @@ def _without(stem: str, words: list[str]) -> str:
         place = 4 if words[2:3] == ["tensor"] else 2
         words = [*words[:place], "global", *words[place:]]
         return "only with .global" if _listed(stem, words) or _without(stem, words) else ""
-    places = [place for place, word in enumerate(words) if word.startswith(_COMBINED)]
+    places = [place for place, word in enumerate(words) if word.startswith(_COMBINED.get(stem, ()))]
     for count in range(1, min(len(places), 6) + 1):
         for left in combinations(places, count):
             gone = set(left)
