@@ -132,11 +132,8 @@ def _of_products() -> Iterator[tuple[str, tuple[str, ...], str]]:
 def _numbers() -> tuple[Words, Words]:
     """4,096 numbers of f32, with NaN, infinities, subnormal numbers, numbers beyond each range and zeros; and another for each."""
     index = np.arange(4096)
-    x = (
-        (index.astype(np.uint64) * np.uint64(2654435761) % np.uint64(1 << 32) % np.uint64(40001)).astype(np.int64)
-        - 20000
-    ) / np.float32(1999)
-    x = x.astype(np.float32)
+    spread = index.astype(np.uint64) * np.uint64(2654435761) % np.uint64(1 << 32) % np.uint64(40001)
+    x = (spread.astype(np.float32) - np.float32(20000)) / np.float32(1999)
     special = (
         (97, np.nan, np.nan),
         (89, np.inf, -np.inf),

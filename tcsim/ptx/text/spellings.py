@@ -55,6 +55,8 @@ _COMBINED: dict[str, tuple[str, ...]] = {
 }
 """Modifiers by stem and by how they begin that the assembler takes beside more others than the tables have."""
 _SCOPES = frozenset(("cta", "cluster", "gpu", "sys"))
+_MOST = 6
+"""Such modifiers in one spelling: all of what is left without some of them is looked up."""
 
 
 class Known(NamedTuple):
@@ -141,10 +143,8 @@ def unmodelled(opcode: str) -> str:
         return _FABRIC
     if stem in ("st", "red") and {"async", "release"} <= set(words):
         return _RELEASED
-    packed = _PACKED.intersection(words)
-    if (stem in ("add", "sub", "mul", "fma") and sum(word in _PACKED for word in words) > 1 and packed) or (
-        stem == "set" and _SMALL & set(words)
-    ):
+    mixed = stem in ("add", "sub", "mul", "fma") and sum(word in _PACKED for word in words) > 1
+    if mixed or (stem == "set" and _SMALL & set(words)):
         return _MIXED
     return _without(stem, words)
 
@@ -156,7 +156,9 @@ def _without(stem: str, words: list[str]) -> str:
         words = [*words[:place], "global", *words[place:]]
         return "only with .global" if _listed(stem, words) or _without(stem, words) else ""
     places = [place for place, word in enumerate(words) if word.startswith(_COMBINED.get(stem, ()))]
-    for count in range(1, min(len(places), 6) + 1):
+    if len(places) > _MOST:
+        return ""
+    for count in range(1, len(places) + 1):
         for left in combinations(places, count):
             gone = set(left)
             if any(words[place] == "relaxed" for place in left):  # with its scope and type

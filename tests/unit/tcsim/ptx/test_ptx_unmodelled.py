@@ -90,6 +90,11 @@ def test_what_nobody_takes_is_not_given_a_reason(opcode: str) -> None:
     assert unmodelled(opcode) == ""
 
 
+def test_many_modifiers_cost_no_time() -> None:
+    """Each may be there or not: of more than six nothing is tried."""
+    assert unmodelled("cp.async.bulk" + ".weak" * 40) == ""
+
+
 def test_operands_of_an_override_are_not_what_is_wrong() -> None:
     """The row is there; its tensor operand is none that runs."""
     with pytest.raises(PtxError, match=r"what \.override puts in place of the map's fields is not documented"):
