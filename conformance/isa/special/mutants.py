@@ -416,7 +416,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("2 pi less", "1 / (2 pi) is one unit in the last place less", both(asks("sin", "cos"), wide, has(Ordinary)),
            each(Ordinary, lambda step: replace(step, b=float(np.uint32(0x3E22F982).view(np.float32))))),
     Mutant("radians", "an operand in revolutions is taken for one in radians", lambda item: "period" in item.row.modifiers,
-           steps_with(lambda steps: (Ordinary("x", "multiply", "a", REVOLUTIONS, rounding="rz"), *(replace(step, a="x") for step in steps)))),
+           steps_with(lambda steps: (Ordinary("x", "multiply", "a", REVOLUTIONS, rounding="rz"), *(replace(step, a="x") for step in steps if isinstance(step, Mufu))))),
     Mutant("products flush", "the products around the unit take subnormal numbers for zeros",
            both(asks(), wide, lambda item: "ftz" not in item.row.mnemonic and len(item.row.steps) > 1,
                 lambda item: _function(item) not in ("sin", "cos", "lg2")),
