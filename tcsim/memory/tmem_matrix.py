@@ -167,6 +167,16 @@ class TmemLayout(Shown):
         return place[self.cells[:3]]
 
     @cached_property
+    def element(self) -> Ints:
+        """Of each word of all runs, which element it holds, in the order of `cells`; of one element a word."""
+        return np.argsort(self.word, axis=None)
+
+    @cached_property
+    def in_order(self) -> bool:
+        """Whether the words of all runs hold the elements in their order."""
+        return np.array_equal(self.word.reshape(-1), np.arange(self.word.size))
+
+    @cached_property
     def holds(self) -> Ints:
         """row * columns + column of the element at (CTA, lane, TMEM column, slot); -1 where there is none."""
         table = np.full((self.ctas, LANES, self.width, self.slots), -1, np.int64)

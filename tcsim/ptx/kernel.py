@@ -324,8 +324,8 @@ class Kernel(Shown):
         checks = asked.check and asked.observe is None
         ledger = Ledger() if checks and starts_others(program) else None
         everyone = Races(program.narrowest_global) if checks and asked.races else None
-        if ledger is not None or everyone is not None:
-            own = replace(own, processes=1)  # what all blocks touch is put down in one place
+        if ledger is not None or everyone is not None or (asked.observe is not None and not own.processes):
+            own = replace(own, processes=1)  # what all blocks touch, or an observer sees, is put down in one place
         before = asked.after.touched if asked.after else None
         watcher = asked.observe or (
             partial(Checker, races=everyone, ledger=ledger, before=before) if asked.check else None

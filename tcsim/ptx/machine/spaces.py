@@ -9,7 +9,7 @@ import numpy as np
 
 from tcsim.memory.windows import CONST_WINDOW, LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
 from tcsim.ptx.machine.arrays import Array
-from tcsim.ptx.machine.faults import Stop, Unbatchable
+from tcsim.ptx.machine.faults import Stop, Stuck, Unbatchable
 from tcsim.ptx.machine.independence import Independence
 from tcsim.ptx.machine.memory import Memory, MemoryFault, Segment
 from tcsim.ptx.machine.polling import Polled
@@ -95,7 +95,7 @@ class Spaces:
         offset, rank = addresses & 0xFFFFFF, addresses >> RANK_SHIFT
         if self.threads.batch > 1:
             if int(offset.view(np.int64).max()) + size > self.threads.shared_bytes:
-                raise Unbatchable("an access beyond shared memory")
+                raise Stuck("an access beyond shared memory")
             offset = offset + np.asarray(block * self.shared_stride).astype(offset.dtype)
         if not np.count_nonzero(rank != first):
             return [(slice(None), self.of(first).shared, offset)]
