@@ -12,6 +12,7 @@ import numpy.typing as npt
 from tcsim.core.display import Shown
 from tcsim.core.errors import OperandError
 from tcsim.core.evidence import Evidence
+from tcsim.core.versions import PTX_MANUAL
 from tcsim.layouts.layout import Layout
 
 LANES = 128
@@ -23,7 +24,7 @@ MANUAL = Evidence("literature", "PTX ISA, sections of tcgen05.mma, read as CUTLA
 DRAWN = Evidence("literature", "PTX ISA, figures only, as public programs restate them")
 LOOKUP = Evidence(
     "inferred",
-    "PTX ISA 9.4, Decompression of B, with the layout that Triton's test on sm_107 and a public simulator use alike",
+    f"{PTX_MANUAL}, Decompression of B, with the layout that Triton's test on sm_107 and a public simulator use alike",
 )
 
 Ints = npt.NDArray[np.int64]

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.core.chunks import ELEMENTS, chunks
+from tcsim.core.versions import PTX_MANUAL
 from tcsim.lowering.traced import Traced, entries
 from tcsim.numbers.codec import decode
 from tcsim.numbers.formats import FORMATS, INFINITY, NAN, SUBNORMAL, Format
@@ -22,7 +23,7 @@ from tcsim.numbers.rounding import U64, Rounding, bit_length, round_to_code
 
 Codes = npt.NDArray[Any]
 
-_PTX = "PTX ISA 9.4, sections Alternate Floating-Point Data Formats and Fixed-point Data format"
+_PTX = f"{PTX_MANUAL}, sections Alternate Floating-Point Data Formats and Fixed-point Data format"
 
 OTHER_FORMATS: MappingProxyType[str, Format] = MappingProxyType(
     {

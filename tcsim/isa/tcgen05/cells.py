@@ -21,7 +21,7 @@ Words = npt.NDArray[np.uint32]
 Ints = npt.NDArray[np.int64]
 WORD_BYTES = 4
 COLUMNS = {"sm_107": MOST_COLUMNS}
-"""Archs with more columns than 512 (PTX ISA 9.4, table 58)."""
+"""Archs with more columns than 512 (PTX ISA, table 58)."""
 
 
 def columns_of(arch: Arch) -> int:

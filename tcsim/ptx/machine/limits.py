@@ -61,7 +61,7 @@ STATIC_SHARED = 48 << 10
 LOCAL_BYTES = 512 << 10
 """Bytes of local memory of a thread (CUDA C++ Programming Guide 13, Technical Specifications per Compute Capability)."""
 PARAM_BYTES = 32764
-"""Bytes of a kernel's parameters since sm_70 and PTX 8.1 (PTX ISA 9.4, Kernel Function Parameters); 4352 before 8.1."""
+"""Bytes of a kernel's parameters since sm_70 and PTX 8.1 (PTX ISA, Kernel Function Parameters); 4352 before 8.1."""
 THREADS, BLOCK, GRID = 1024, (1024, 1024, 64), (2**31 - 1, 65535, 65535)
 
 _CAPACITIES = {

@@ -18,7 +18,7 @@ from tcsim.ptx.machine.threads import RANK_SHIFT, Threads
 
 _WINDOW_SHIFT = 48
 _WINDOWS = {"const": CONST_WINDOW, "shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}
-"""State spaces that have a window of generic addresses. Parameters lie in that of global memory too (PTX ISA 9.4, isspacep, notes); constants do
+"""State spaces that have a window of generic addresses. Parameters lie in that of global memory too (PTX ISA, isspacep, notes); constants do
 not: ptxas 13.5 makes of `isspacep.global` "global, and not in the constant bank", and an H200 agrees."""
 Parts = list[tuple[Any, Segment | None, Array]]
 """Of accesses: which of them (a slice where it is all), the memory or None for global memory, and their offsets in it."""
