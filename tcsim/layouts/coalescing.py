@@ -100,20 +100,21 @@ def tag_passes(rows: Rows, width: int) -> Rows:
 
 def data_passes(rows: Rows, width: int) -> Rows:
     """Passes through L1's data of a load: of each pass through the tags the most different words of one bank, by phase of 128 bytes."""
-    return _passes([_bank_keys(rows, rows, width)], width, alike=True)
+    return _passes([_bank_keys(rows, rows, width, tag_pass(rows))], width, alike=True)
 
 
 def copy_passes(source: Rows, destination: Rows, width: int) -> Rows:
     """The same of cp.async.ca: equal words take turns, in the line that is read and in the shared memory that is written."""
-    return _passes([_bank_keys(source, own, width) for own in (source, destination)], width, alike=False)
+    passes = tag_pass(source)
+    return _passes([_bank_keys(source, own, width, passes) for own in (source, destination)], width, alike=False)
 
 
-def _bank_keys(source: Rows, of: Rows, width: int) -> tuple[Rows, Rows]:
+def _bank_keys(source: Rows, of: Rows, width: int, passes: Rows) -> tuple[Rows, Rows]:
     """Of each lane its phase and pass through the tags, of each of its words the number: (warps, 32), (warps, 32, words)."""
     each = max(1, width // WORD_BYTES)
     words = of[..., None] // WORD_BYTES + np.arange(each)
     phase = np.arange(WARP_LANES) // (WARP_LANES // each)
-    return np.where(source == INACTIVE, INACTIVE, tag_pass(source) * each + phase), words
+    return np.where(source == INACTIVE, INACTIVE, passes * each + phase), words
 
 
 def _passes(keys: list[tuple[Rows, Rows]], width: int, alike: bool) -> Rows:
@@ -136,27 +137,47 @@ def _passes(keys: list[tuple[Rows, Rows]], width: int, alike: bool) -> Rows:
     return np.asarray(reduce(np.maximum, found).sum(1))
 
 
-def rounds(rows: Rows) -> Rows:
-    """Of each lane the round in which an atomic executes it: how many earlier lanes have its address, (warps, 32); INACTIVE for none.
+def atomic_pass(rows: Rows, width: int, unit: int = LINE_BYTES) -> Rows:
+    """Of each lane in which pass through the tags an atomic executes it: (warps, 32), INACTIVE for lanes that take no part.
 
-    >>> rounds(np.array([[8] * 3 + [4] + [INACTIVE] * 28]))[0, :5].tolist()
-    [0, 1, 2, 0, -1]
+    A pass takes one unit (a line; half a line of compare and swap) of each set, that of the first lane left. Of this unit it takes the lanes that no
+    earlier lane of the set, whatever its line, holds up: one that waits for the same place of its line. So equal addresses take turns, too.
+
+    >>> lanes = np.arange(32)
+    >>> atomic_pass(np.stack([lanes * 4, lanes % 2 * 4, lanes * 128]), 4).max(1).tolist()
+    [0, 15, 7]
     """
-    order = np.argsort(rows, axis=1, kind="stable")
-    ordered = np.take_along_axis(rows, order, 1)
-    lanes = np.arange(WARP_LANES)
-    start = lanes * np.ones((len(rows), 1), np.int64)
-    start[:, 1:][ordered[:, 1:] == ordered[:, :-1]] = 0
-    found = np.empty_like(start)
-    np.put_along_axis(found, order, lanes - np.maximum.accumulate(start, axis=1), 1)
-    return np.where(rows == INACTIVE, INACTIVE, found)
+    line, place = rows // LINE_BYTES, rows % LINE_BYTES // width
+    sets = np.where(rows == INACTIVE, INACTIVE, _SET[line % len(_SET)])
+    queue, earlier = sets * LINE_BYTES + place, np.tri(WARP_LANES, k=-1, dtype=bool)
+    behind = (queue[:, :, None] == queue[:, None, :]) & earlier
+    beside = sets[:, :, None] == sets[:, None, :]
+    own, left = np.full_like(rows, INACTIVE), rows != INACTIVE
+    for turn in range(WARP_LANES):
+        if not left.any():
+            break
+        first = (beside & left[:, None, :]).argmax(2)  # of each lane the first one of its set
+        served = left & (rows // unit == np.take_along_axis(rows, first, 1) // unit) & ~(behind & left[:, None, :]).any(2)
+        own[served] = turn
+        left &= ~served
+    return own
 
 
-def by_round(rows: Rows, width: int, unit: int) -> Rows:
-    """Different units of `unit` bytes that an atomic touches, each round by itself."""
-    place, number = units(rows, width, unit), np.repeat(rounds(rows), max(1, width // unit), axis=1)
+def by_pass(rows: Rows, width: int, unit: int, piece: int) -> Rows:
+    """Different pieces of `piece` bytes that an atomic touches, each pass by itself; unit: as for `atomic_pass`."""
+    place, number = units(rows, width, piece), np.repeat(atomic_pass(rows, width, unit), max(1, width // piece), axis=1)
     low = place[place != INACTIVE].min(initial=_FAR)
     return distinct(np.where(place == INACTIVE, INACTIVE, (place - low) * WARP_LANES + number))
+
+
+def atomic_passes(rows: Rows, width: int, unit: int = LINE_BYTES) -> Rows:
+    """Passes of an atomic through the tags."""
+    return atomic_pass(rows, width, unit).max(1, initial=INACTIVE) + 1
+
+
+def atomic_data_passes(rows: Rows, width: int, unit: int = LINE_BYTES) -> Rows:
+    """Passes of an atomic that gives back values through L1's data: of each pass through the tags the most lanes of one bank, by phase of 128 bytes."""
+    return _passes([_bank_keys(rows, rows, width, atomic_pass(rows, width, unit))], width, alike=False)
 
 
 def bypassing_sectors(source: Rows, destination: Rows, width: int = 16) -> Rows:

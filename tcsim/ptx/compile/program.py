@@ -185,6 +185,7 @@ class Compiler:
         """What is told of the loops that an instruction ends."""
         index = self.writer.index
         if index in self.spins.waiting:
+            self.writer.waits = True
             yield machine("B.turned()")
         if index in self.spins.visible:
             yield self._note(f"{item.opcode.partition('.')[0]} of a loop that waits")

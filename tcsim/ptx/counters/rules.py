@@ -16,10 +16,13 @@ import numpy as np
 
 from tcsim.layouts.banks import INACTIVE, WARP_LANES, words_wanted
 from tcsim.layouts.coalescing import (
+    LINE_BYTES,
     SECTOR_BYTES,
     TAG_SPAN,
     Rows,
-    by_round,
+    atomic_data_passes,
+    atomic_passes,
+    by_pass,
     bypassing_sectors,
     copy_passes,
     data_passes,
@@ -147,22 +150,20 @@ def _least(rows: Rows, *given: int) -> Rows:
     return np.asarray(-(-distinct(rows) * given[-1] // SECTOR_BYTES))
 
 
-def _atomic(name: str, kind: str, unit: int = 128) -> Operation:
-    in_sectors = partial(by_round, unit=SECTOR_BYTES)
-    return Operation(
-        name,
-        (
-            Rule(f"{REQUESTS}{kind}.sum", _one, "requests"),
-            Rule(f"{SECTORS}{kind}.sum", in_sectors, "sectors"),
-            Rule(L2_REQUESTS, partial(by_round, unit=unit), "lines"),
-            Rule(L2_SECTORS, in_sectors, "cold sectors"),
-            Rule(ACTUAL_SECTORS, in_sectors, "sectors"),
-            Rule(IDEAL_SECTORS, _least),
-        ),
-        (128,),
-        (DATA,) if kind == "atom" else (),
-        ("global",),
+def _atomic(name: str, kind: str, unit: int = LINE_BYTES) -> Operation:
+    """unit: bytes that an L2 request of it has at the most."""
+    requests, in_sectors = partial(by_pass, unit=unit, piece=unit), partial(by_pass, unit=unit, piece=SECTOR_BYTES)
+    gives = (Rule(DATA, partial(atomic_data_passes, unit=unit), "data"),) if kind == "atom" else ()
+    rules = (
+        Rule(f"{REQUESTS}{kind}.sum", _one, "requests"),
+        Rule(f"{SECTORS}{kind}.sum", in_sectors, "sectors"),
+        Rule(L2_REQUESTS, requests, "lines"),
+        Rule(L2_SECTORS, in_sectors, "cold sectors"),
+        Rule(f"{_TAGS}{kind}.sum", partial(atomic_passes, unit=unit), "tags"),
+        Rule(ACTUAL_SECTORS, in_sectors, "sectors"),
+        Rule(IDEAL_SECTORS, _least),
     )
+    return Operation(name, (*rules, *gives), (TAG_SPAN,), sides=("global",))
 
 
 def _copied(cache: str, count: Count) -> tuple[Rule, ...]:

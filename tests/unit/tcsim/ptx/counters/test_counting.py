@@ -11,7 +11,7 @@ import pytest
 from tcsim.core.errors import OperandError
 from tcsim.launchers.profile import Profile, compared
 from tcsim.layouts.banks import INACTIVE
-from tcsim.layouts.coalescing import by_round, bypassing_sectors, copy_passes, data_passes, sectors, tag_passes
+from tcsim.layouts.coalescing import atomic_pass, by_pass, bypassing_sectors, copy_passes, data_passes, sectors, tag_passes
 from tcsim.ptx import Limits, Memory, parse
 
 TEXT = """.version 8.0
@@ -158,12 +158,31 @@ def test_global_rules_against_sets():
         if width >= 4:
             assert copy_passes(rows[None], rows[None], width)[0] == sum(most(words) for words in groups.values())
         assert sectors(rows[None], width)[0] == len({own // 32 for own in active})
-        turns: dict[int, int] = {}
-        touched = set()
-        for own in active:
-            turns[own] = turns.get(own, -1) + 1
-            touched.add((turns[own], own // 32))
-        assert by_round(rows[None], width, 32)[0] == len(touched)
+        for unit in (128, 64):
+            turn = one_after_the_other(rows.tolist(), width, unit)
+            assert atomic_pass(rows[None], width, unit)[0].tolist() == [turn.get(lane, INACTIVE) for lane in range(32)]
+            for piece in (unit, 32):
+                touched = {(turn[lane], rows[lane] // piece) for lane in turn}
+                assert by_pass(rows[None], width, unit, piece)[0] == len(touched)
+
+
+def one_after_the_other(rows, width, unit):
+    """The pass of each lane of an atomic: lanes of a set stand in a queue for each place of a line, and only its head is served."""
+    found, queues = {}, {}
+    for lane, own in enumerate(rows):
+        if own != INACTIVE:
+            line = own // 128
+            of_set = (line & 0b10110101).bit_count() % 2 * 2 + (line & 0b01101111).bit_count() % 2
+            queues.setdefault(of_set, {}).setdefault(own % 128 // width, []).append(lane)
+    for places in queues.values():
+        turn = 0
+        while heads := [queue[0] for queue in places.values() if queue]:
+            for lane in heads:
+                if rows[lane] // unit == rows[min(heads)] // unit:
+                    found[lane] = turn
+                    places[rows[lane] % 128 // width].pop(0)
+            turn += 1
+    return found
 
 
 def test_bypassing_copies_count_pairs_of_a_line_and_a_sector():
