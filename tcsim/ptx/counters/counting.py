@@ -42,6 +42,8 @@ _PIPES = {
 _BESIDE = {"wgmma": "wgmma", "wgmma.sp": "wgmma", "tensormap": "tensormap"}
 """Families of which it is only kept that they were executed."""
 _MATRIX = {"ldmatrix": "ldmatrix", "stmatrix": "stmatrix"}
+_FIELDS = {"global_address": (0, 1), "global_dim": (0, 1), "global_stride": (1, 2), "": (1, 0)}
+"""Loads and stores of shared memory that ptxas makes of tensormap.replace, by field, where these are not one each; of none: the copy of a map."""
 
 
 @cache
@@ -167,7 +169,8 @@ class Counting:
     def _ones(self, block: Block, item: Instruction) -> bool:
         """Whether an atomic adds one and nobody reads what was there."""
         last = item.operands[-1]
-        if "add" not in item.opcode.split(".") or not isinstance(last, Immediate) or last.value != 1:
+        words = item.opcode.split(".")
+        if "add" not in words or "shared::cluster" in words or not isinstance(last, Immediate) or last.value != 1:
             return False
         if item.opcode.startswith("red") or isinstance(item.operands[0], Sink):
             return True
@@ -266,6 +269,17 @@ class Counting:
         elif row.family in _BESIDE:
             self.tally.items[bound.item.line] = bound.item
             self.tally.operations[bound.item.line].add(_BESIDE[row.family])
+            if row.family == "tensormap" and "shared" in row.mnemonic and row.operation != "prefetch":
+                self._map(block, bound, threads)
+
+    def _map(self, block: Block, bound: Bound, threads: Array) -> None:
+        """tensormap.replace and .cp_fenceproxy: words of one map, a wavefront for each instruction."""
+        warps = np.unique(threads // WARP_LANES)
+        waves = _FIELDS.get(bound.model.row.field, (1, 1))  # type: ignore[attr-defined]
+        for warp in self._blocks(block, warps).tolist():
+            for names, count in zip((rules.LOAD_WAVES, rules.STORE_WAVES), waves, strict=True):
+                for name in (names, rules.SHARED_WAVES, rules.IDEAL) if count else ():
+                    self.tally.add(bound.item, name, count, warp)
 
     def _matrix(self, block: Block, bound: Bound, access: Access, threads: Array) -> None:
         """ldmatrix and stmatrix: a row of addresses for each warp."""
