@@ -16,7 +16,7 @@ from tcsim.launchers.launched import extents
 from tcsim.layouts.banks import BANKS, INACTIVE, WARP_LANES, WORD_BYTES
 from tcsim.ptx import Run
 from tcsim.ptx.counters import rules
-from tcsim.ptx.counters.assembled import accesses, assembled
+from tcsim.ptx.counters.assembled import assembled
 from tcsim.ptx.counters.counters import Counters
 from tcsim.ptx.counters.machine import Machine, machine
 
@@ -64,10 +64,8 @@ class Profile:
         acted = {line: counters.tally.acted.get(line, 0) for line, guarded in counters.lines.items() if guarded}
         warps = prod(self.grid) * -(-prod(self.block) // WARP_LANES)
         found = machine(listing, self.run.kernel, counts, warps, acted, counters.tally.parted)
-        tally, joined = assembled(counters.tally, accesses(code for code, _ in found.instructions))
-        known = replace(
-            counters, tally=tally, joined=joined, shape=replace(counters.shape, registers=registers)
-        )
+        tally, joined = assembled(counters.tally, found.instructions)
+        known = replace(counters, tally=tally, joined=joined, shape=replace(counters.shape, registers=registers))
         return replace(self, run=replace(self.run, counters=known), machine=found, takes=takes)
 
     @property

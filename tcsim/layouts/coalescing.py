@@ -157,7 +157,9 @@ def atomic_pass(rows: Rows, width: int, unit: int = LINE_BYTES) -> Rows:
         if not left.any():
             break
         first = (beside & left[:, None, :]).argmax(2)  # of each lane the first one of its set
-        served = left & (rows // unit == np.take_along_axis(rows, first, 1) // unit) & ~(behind & left[:, None, :]).any(2)
+        served = (
+            left & (rows // unit == np.take_along_axis(rows, first, 1) // unit) & ~(behind & left[:, None, :]).any(2)
+        )
         own[served] = turn
         left &= ~served
     return own
@@ -190,6 +192,44 @@ def bypassing_sectors(source: Rows, destination: Rows, width: int = 16) -> Rows:
     low = int(line[taking].min(initial=_FAR)) if taking.any() else 0
     span = int(place.max()) + 1 if place.size else 1
     return distinct(np.where(taking, (line - low) * span + place, INACTIVE))
+
+
+def bulk_pieces(starts: Rows, lengths: Rows, shared: int) -> tuple[Rows, Rows]:
+    """Where the pieces of a copy of TMA begin and end in global memory: its rows, cut where a line of shared memory ends.
+
+    shared: the address of the first byte there; rows follow each other.
+
+    >>> [own.tolist() for own in bulk_pieces(np.array([48]), np.array([256]), 96)]
+    [[48, 80, 208], [80, 208, 304]]
+    """
+    before = shared + np.cumsum(lengths) - lengths
+    lines = (before + lengths - 1) // LINE_BYTES - before // LINE_BYTES + 1
+    row = np.repeat(np.arange(len(starts)), lines)
+    number = np.arange(len(row)) - (np.cumsum(lines) - lines)[row]
+    cut = (before // LINE_BYTES * LINE_BYTES)[row] + LINE_BYTES * number - before[row]
+    return starts[row] + np.maximum(cut, 0), starts[row] + np.minimum(cut + LINE_BYTES, lengths[row])
+
+
+def bulk_sectors(starts: Rows, ends: Rows) -> Rows:
+    """Sectors of each piece.
+
+    >>> bulk_sectors(np.array([16, 0]), np.array([144, 16])).tolist()
+    [5, 1]
+    """
+    return np.asarray(-(-ends // SECTOR_BYTES) - starts // SECTOR_BYTES)
+
+
+def bulk_requests(starts: Rows, ends: Rows, loads: bool) -> Rows:
+    """Requests of each piece to L2: one for each line. A load asks for the sectors at its ends by themselves where it does not want all of them.
+
+    >>> bulk_requests(np.array([16, 0]), np.array([144, 16]), True).tolist()
+    [3, 1]
+    """
+    if not loads:
+        return np.asarray((ends - 1) // LINE_BYTES - starts // LINE_BYTES + 1)
+    first, last = -(-starts // SECTOR_BYTES) * SECTOR_BYTES, ends // SECTOR_BYTES * SECTOR_BYTES
+    parts = np.where(last < first, 1, (first > starts).astype(np.int64) + (last < ends))
+    return np.asarray(parts + np.where(last > first, (last - 1) // LINE_BYTES - first // LINE_BYTES + 1, 0))
 
 
 def lane_rows(threads: npt.NDArray[Any], addresses: npt.NDArray[Any]) -> tuple[Rows, Rows]:

@@ -1,9 +1,9 @@
-"""Counters as the machine code has it: accesses that ptxas removed count nothing, and those that it joined count as one wider access."""
+"""Counters as the machine code has it: without accesses that ptxas removed, those that it joined as one wider access, with constants that pass through the tensor core."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,6 +18,8 @@ _PLAIN = {
     "ld.shared": ("LDS", "LD"), "st.shared": ("STS", "ST"), "ld.global": ("LDG", "LD"), "st.global": ("STG", "ST"),
 }  # fmt: skip
 """By operation the machine instructions that do it."""
+_CONSTANT, _CONSTANTS = "HFMA2.MMA", (("smsp__inst_executed_pipe_tensor_op_hmma.sum", 1), (rules.TENSOR_CYCLES, 2))
+"""The machine instruction by which ptxas moves constants through the tensor core, and what it adds: of cycles sometimes 3."""
 _MAPS = ((rules.LOAD_WAVES, "LDS"), (rules.STORE_WAVES, "STS"))
 Accesses = Mapping[int, Mapping[str, int]]
 """By line of the PTX the loads and stores of its machine code, with the bytes of a lane."""
@@ -40,13 +42,17 @@ def accesses(code: Iterable[Code]) -> Accesses:
     return dict(found)
 
 
-def assembled(tally: Tally, made: Accesses) -> tuple[Tally, frozenset[str]]:
-    """Counts of a launch with the accesses of its machine code, and the counters that rest on one access of a line for all that were joined.
+def assembled(tally: Tally, code: Sequence[tuple[Code, int]]) -> tuple[Tally, frozenset[str]]:
+    """Counts of a launch with its machine code, and the counters that rest on one access of a line for all that were joined.
 
-    What each block counts is changed in proportion.
+    code: machine instructions, each with how many warps executed it. What each block counts is changed in proportion.
     """
-    joined = set[str]()
+    joined, made = set[str](), accesses(own for own, _ in code)
     lines = {line: _line(tally, line, own, made.get(line, {}), joined) for line, own in tally.lines.items()}
+    for own, count in code:
+        if own.text.startswith(_CONSTANT) and count and own.line in lines:
+            for name, each in _CONSTANTS:
+                lines[own.line][name] = lines[own.line].get(name, 0) + each * count
     before, after = _sums(tally.lines), _sums(lines)
     by_block = {
         name: own if before.get(name) == after.get(name) else np.rint(own * (after.get(name, 0) / max(before.get(name, 0), 1))).astype(np.int64)
@@ -73,7 +79,7 @@ def _line(tally: Tally, line: int, own: Mapping[str, int], made: Mapping[str, in
                 found[whole] -= waves
         return found
     operation, width, sides = tally.samples.get(line, ("", 0, ()))
-    if operation not in _PLAIN or operations != {operation}:
+    if operation not in _PLAIN or operations != {operation} or not tally.items[line].opcode.startswith(("ld.", "st.")):
         return found
     now = next((made[opcode] for opcode in _PLAIN[operation] if opcode in made), 0)
     for rule in OPERATIONS[operation].rules if now != width else ():

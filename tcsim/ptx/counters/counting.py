@@ -12,7 +12,7 @@ import numpy as np
 
 from tcsim import catalog
 from tcsim.layouts.banks import INACTIVE, WARP_LANES
-from tcsim.layouts.coalescing import LINE_BYTES, SECTOR_BYTES, Rows, lane_rows
+from tcsim.layouts.coalescing import SECTOR_BYTES, Rows, bulk_pieces, bulk_requests, bulk_sectors, lane_rows
 from tcsim.memory.windows import SHARED_WINDOW
 from tcsim.model.effects import Access, Effects
 from tcsim.model.statement import Immediate, Sink, Vector, registers_in
@@ -264,7 +264,6 @@ class Counting:
         elif row.family in ("wmma.load", "wmma.store"):
             self._tile(block, bound, effects.reads[0] if effects.reads else effects.now.writes[0].at, threads)
         elif "bulk" in row.family:
-            self.tally.operations[bound.item.line].add("bulk")
             self._bulk(block, bound, effects, threads)
         elif row.family in _BESIDE:
             self.tally.items[bound.item.line] = bound.item
@@ -310,36 +309,33 @@ class Counting:
                 self.tally.access(bound.item, operation, size, self._blocks(block, warps[own]), rows)
 
     def _bulk(self, block: Block, bound: Bound, effects: Effects, threads: Array) -> None:
-        """Copies of TMA: how many warps made one, and their bytes; zeros beyond the tensor count too."""
-        loads = bool(copies(bound.item.opcode)) and "_ld" in copies(bound.item.opcode)[0][0]
+        """Copies of TMA: how many warps made one, their bytes, and what L2 is asked for."""
+        found = copies(bound.item.opcode)
+        loads = bool(found) and "_ld" in found[0][0]
         for work in effects.pending:
             first = threads[:1] if work.threads is None else threads[np.atleast_1d(work.threads)[:1]]
             number = int(self._blocks(block, first // WARP_LANES)[0])
-            size = sum(_bytes(own) for own in (work.writes if loads else work.reads))
             inside, shared = (work.reads, work.writes) if loads else (work.writes, work.reads)
-            size += sum(_partial(own, shared[0], size if loads else 0) for own in inside if own.space == "global")
-            self.tally.add(
-                bound.item, f"smsp__inst_executed_op_tma_{'ld' if loads else 'st'}_pred_on_any.sum", 1, number
-            )
-            self.tally.add(bound.item, rules.TMA_BYTES if loads else rules.STORED_BYTES, size, number)
+            box, wanted, sectors, requests = sum(map(_bytes, work.writes if loads else work.reads)), 0, 0, 0
+            for own in inside:
+                if own.space == "global":
+                    rows = np.atleast_1d(own.address).reshape(-1).astype(np.int64)
+                    starts, ends = bulk_pieces(rows, np.full(len(rows), own.size), int(np.min(shared[0].address)))
+                    wanted += len(rows) * own.size
+                    sectors += int(bulk_sectors(starts, ends).sum())
+                    requests += int(bulk_requests(starts, ends, loads).sum())
+            blocks = max((len(np.unique(own.cta)) for own in work.writes if own.cta is not None), default=1)
+            size = box + (sectors * SECTOR_BYTES - wanted) * (blocks if loads else 1)
+            whole = bool(found) and box == wanted
+            self.tally.operations[bound.item.line].add(f"bulk.{('load' if loads else 'store') if whole else 'edge'}")
+            added = {f"smsp__inst_executed_op_tma_{'ld' if loads else 'st'}_pred_on_any.sum": 1}
+            added |= {} if "reduce" in bound.item.opcode else {rules.TMA_BYTES if loads else rules.STORED_BYTES: size}
+            added |= {rules.L2_REQUESTS: requests, rules.L2_SECTORS: sectors}
+            for name, value in added.items():
+                self.tally.add(bound.item, name, value, number)
 
 
 _KINDS = {"read": "ld", "write": "st"}
-
-
-def _partial(access: Access, shared: Access, box: int) -> int:
-    """Bytes that sectors have beyond what is copied of them: each line of shared memory fetches, or stores, whole sectors.
-
-    box: bytes that a load writes, in all blocks and beyond the tensor too; rows there are taken to be as those inside.
-    """
-    size, starts = access.size, np.atleast_1d(access.address).reshape(-1)
-    lengths = np.full(len(starts), size)
-    if len(starts) == 1 and size > LINE_BYTES:  # not rows of a box: cut at the lines of shared memory
-        first = int(np.min(shared.address)) % LINE_BYTES
-        cuts = np.unique(np.clip(np.arange(-first, size + LINE_BYTES, LINE_BYTES), 0, size))
-        starts, lengths = starts + cuts[:-1], np.diff(cuts)
-    sectors = -(-(starts + lengths) // SECTOR_BYTES) - starts // SECTOR_BYTES
-    return int((sectors * SECTOR_BYTES - lengths).sum()) * max(1, box // max(1, int(lengths.sum())))
 
 
 def _bytes(access: Access) -> int:

@@ -297,7 +297,9 @@ def executions(
             ):  # ptxas made a branch of its predicate
                 sure, count = _ACTED, acted[line]
             unit = min(own_places.values())  # machine instructions of one kind that a PTX instruction becomes
-            if once.issuperset(own_places):  # each of them at most once by each warp: the copies are of an unrolled loop
+            if once.issuperset(
+                own_places
+            ):  # each of them at most once by each warp: the copies are of an unrolled loop
                 unit = max(1, min(unit, own_places.total() * warps // max(counts[line], 1)))
             factors = tuple((number, many / unit) for number, many in own_places.items())
             said[factors, count] += _HARDLY if switched else sure

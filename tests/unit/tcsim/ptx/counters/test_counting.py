@@ -11,7 +11,15 @@ import pytest
 from tcsim.core.errors import OperandError
 from tcsim.launchers.profile import Profile, compared
 from tcsim.layouts.banks import INACTIVE
-from tcsim.layouts.coalescing import atomic_pass, by_pass, bypassing_sectors, copy_passes, data_passes, sectors, tag_passes
+from tcsim.layouts.coalescing import (
+    atomic_pass,
+    by_pass,
+    bypassing_sectors,
+    copy_passes,
+    data_passes,
+    sectors,
+    tag_passes,
+)
 from tcsim.ptx import Limits, Memory, parse
 
 TEXT = """.version 8.0
