@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from tcsim.core.errors import OperandError, shortened
+from tcsim.inspection.counters_view import SHOWN, bound_line, costliest
+from tcsim.inspection.counters_view import facts as facts_of
 from tcsim.inspection.report import Facts, Lines, Mark, Report, Table, table
 from tcsim.launchers.launched import extents
 from tcsim.layouts.banks import BANKS, INACTIVE, WARP_LANES, WORD_BYTES
@@ -24,13 +26,6 @@ SCHEMA = 1
 """Of `Profile.as_dict`: raised when a key goes or changes its meaning."""
 ASSEMBLERS = "tcsim.machine"
 """The entry points that assemble PTX (`hwkernels.device.lined`)."""
-SHOWN = 12
-"""Lines that a report shows; all are in its JSON."""
-_COLUMNS = (
-    ("shared", rules.SHARED_WAVES), ("ideal", rules.IDEAL), ("sectors", rules.ACTUAL_SECTORS), ("least", rules.IDEAL_SECTORS),
-    ("tensor", rules.TENSOR_CYCLES),
-)  # fmt: skip
-_SHORT = {"exact": "", "approximate": "~"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,29 +89,21 @@ class Profile:
     @property
     def time(self) -> str:
         """The bound in a line."""
-        bound = self.counters.bound
-        if bound is None:
-            return f"no unit of {self.run.arch} was measured"
-        shares = ", ".join(f"{unit} {100 * share:.0f} %" for unit, share in bound.shares.items() if share >= 0.005)
-        return f"at least {bound.microseconds:.1f} us on an {bound.gpu}: bound by {bound.unit}" + f" ({shares})" * bool(
-            shares
-        )
+        return bound_line(self.counters)
 
     def report(self) -> Report:
         """What a reader is shown."""
         counters = self.counters
         facts = [
             ("launch", f"grid {extents(self.grid)}, block {extents(self.block)}"),
-            ("time", self.time),
-            *([("occupancy", f"{counters.occupancy}")] if counters.occupancy is not None else []),
-            *((name, f"{value:,.1f}".removesuffix(".0")) for name, value in counters.derived.items()),
+            *facts_of(counters),
         ]
         if not self.run.completed:
             facts.insert(0, ("completed", f"no: {self.run.cause}"))
         parts: list[Any] = [Facts(tuple(facts))]
         if counters.advice:
             parts.append(Lines(tuple(self._advice()), "Where it costs more than it must, the worst first", wrap=True))
-        parts += [self._lines(), *self._banks()]
+        parts += [costliest(counters, self.line), *self._banks()]
         if self.machine is not None:
             facts = [("executed", f"{self.machine.executed:,} by warps"), ("takes", self.takes)]
             mix = table(
@@ -139,18 +126,6 @@ class Profile:
             found.append(f"{place}: {own.reason}" + (f" -> {own.change}" if own.change else ""))
             found += [f"    {self.line(own.line)}"] * bool(own.line)
         return found
-
-    def _lines(self) -> Table:
-        costly = [row for row in self.counters.by_line() if any(name in row[2] for _, name in _COLUMNS)]
-        kept = costly[:SHOWN]
-        used = [(head, name) for head, name in _COLUMNS if any(name in own for _, _, own in kept)]
-        rows = [
-            (line, *(f"{own[name]:,}" if name in own else "" for _, name in used), self.line(line)[:40])
-            for line, _, own in kept
-        ]
-        return table(
-            ("line", *(head for head, _ in used), "PTX"), rows, "The costliest lines", right=tuple(range(len(used) + 1))
-        )
 
     def _banks(self) -> list[Table]:
         """Of the worst shared access: which lanes meet in which bank."""

@@ -183,8 +183,10 @@ def _copied_sectors(source: Rows, destination: Rows, width: int) -> Rows:
 
 
 def _bulk(name: str, loads: bool) -> Operation:
-    """A copy of TMA. Each row is a piece: its first address in global memory, and the one behind its last. edge: a part of the box lies outside of the
-    tensor, or several blocks get it; L2 is asked for more than what is inside."""
+    """A copy of TMA. Each row is a piece: its first address in global memory, and the one behind its last.
+
+    bulk.edge: a part of the box lies outside of the tensor, or several blocks get it. L2 is asked for more than what is inside.
+    """
     requests: Count = lambda starts, ends, *given: bulk_requests(starts, ends, loads)  # noqa: E731
     in_sectors: Count = lambda starts, ends, *given: bulk_sectors(starts, ends)  # noqa: E731
     return Operation(
