@@ -34,9 +34,9 @@ def main(arguments: Sequence[str]) -> int:
     else:
         launches = []
         for path in given.recording or RECORDED:
-            made, own = read(path)
+            made, replayed = read(path)
             print(f"{path.name}:", ", ".join(f"{name} {value}" for name, value in made.items()))
-            launches += own
+            launches += replayed
     found = compared(launches)
     for name, (equal, total) in as_dict(evidence(launches)).items():
         print(f"{equal:>5,} of {total:>5,}  {name}")

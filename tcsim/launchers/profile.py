@@ -24,6 +24,7 @@ from tcsim.ptx.counters.machine import Machine, machine
 
 SCHEMA = 1
 """Of `Profile.as_dict`: raised when a key goes or changes its meaning."""
+_KNOWN = {"exact": "exact", "approximate": "approx."}
 ASSEMBLERS = "tcsim.machine"
 """The entry points that assemble PTX (`hwkernels.device.lined`)."""
 
@@ -112,8 +113,8 @@ class Profile:
                 right=(1,),
             )
             parts += [Facts(tuple(facts), "Machine instructions"), mix]
-        rows = [(name, f"{value:,}", counters.exactness(name)) for name, value in counters.items()]
-        parts.append(table(("counter", "value", "known"), rows, "Counters", right=(1,), whole=(0,)))
+        rows = [(name, f"{value:,}", _KNOWN[counters.exactness(name)]) for name, value in counters.items()]
+        parts.append(table(("counter", "value", "known"), rows, "Counters", right=(1,), whole=(0, 1, 2)))
         parts += [
             Lines(tuple(f"{name}: {', '.join(own)}" for name, own in counters.unknown.items()), "Not known, because of")
         ] * bool(counters.unknown)
@@ -181,7 +182,7 @@ def compared(now: Mapping[str, Any], path: str) -> Report:
             rows.append((name, f"{one:,}", f"{two:,}", _change(one, two)))
     return Report(
         f"{now['kernel']}: before and after",
-        (table(("counter", "before", "after", "change"), rows, right=(1, 2, 3), whole=(0,)),),
+        (table(("counter", "before", "after", "change"), rows, right=(1, 2, 3), whole=(1, 2, 3)),),
     )
 
 

@@ -65,11 +65,10 @@ def roofline(own: Profile) -> Drawing | None:
         return 60 + across * (_WIDE - 80), (_HIGH - 40) * (1 - up) + 10
 
     parts = [f'<path class="line" d="M60 10V{_HIGH - 30}H{_WIDE - 20}"/>']
-    for name, speed in roofs.items():
+    for speed in roofs.values():
         start = max(10**low, 10**bottom / speed)
         (x, y), (bend, level) = at(start, start * speed), at(peak / speed, peak)
         parts.append(f'<path class="roof" d="M{x:.1f} {y:.1f}L{bend:.1f} {level:.1f}"/>')
-        parts.append(f'<text class="soft" x="{x + 4:.1f}" y="{y - 8:.1f}">{name} {speed / 1e12:.1f} TB/s</text>')
     (x, y), (right, _) = at(peak / max(roofs.values()), peak), at(10**high, peak)
     parts.append(
         f'<path class="roof" d="M{x:.1f} {y:.1f}H{right:.1f}"/><text class="soft" x="{right - 190:.1f}" y="{y - 4:.1f}">tensor {peak / 1e12:,.0f} TFLOP/s</text>'
@@ -77,8 +76,14 @@ def roofline(own: Profile) -> Drawing | None:
     x, y = at(intensity, reached)
     said = f"at most {reached / 1e12:,.0f} TFLOP/s at {intensity:,.0f} operations per byte"
     parts.append(f'<circle class="point" cx="{x:.1f}" cy="{y:.1f}" r="6"><title>{said}</title></circle>')
-    parts.append(f'<text x="60" y="{_HIGH - 8}">operations per byte of L2: {intensity:,.0f}; {said}</text>')
-    return Drawing(_svg(_WIDE, _HIGH, parts, "Roofline"), title="Roofline")
+    named = ", ".join(
+        f"{name} {speed / 1e12:.1f} TB/s" for name, speed in sorted(roofs.items(), key=lambda roof: -roof[1])
+    )
+    parts += [
+        f'<text x="60" y="{_HIGH - 12}">{said}</text>',
+        f'<text class="soft" x="60" y="{_HIGH + 4}">roofs from the left: {named}</text>',
+    ]
+    return Drawing(_svg(_WIDE, _HIGH + 10, parts, "Roofline"), title="Roofline")
 
 
 def heat(own: Profile) -> Drawing | None:
@@ -93,7 +98,7 @@ def heat(own: Profile) -> Drawing | None:
         :MOST_LINES
     ]
     shown = {near for line in hottest for near in range(line - BESIDE, line + BESIDE + 1)} & found.keys()
-    rows, last = [], 0
+    rows, last = list[str](), 0
     for line in sorted(shown):
         each, counted, source = found[line]
         if line > last + 1 and rows:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from tcsim.layouts.coalescing import Rows
 from tcsim.ptx.counters import rules
 from tcsim.ptx.counters.machine import Code
 from tcsim.ptx.counters.rules import OPERATIONS
@@ -91,6 +92,6 @@ def _line(tally: Tally, line: int, own: Mapping[str, int], made: Mapping[str, in
     return {name: value for name, value in found.items() if value}
 
 
-def _aligned(rows: rules.Rows, width: int) -> rules.Rows:
+def _aligned(rows: Rows, width: int) -> Rows:
     """Where a wider access begins that has an address in it."""
     return np.where(rows < 0, rows, rows // width * width)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -128,7 +128,13 @@ def each_item(program: Compiled, place: int, arch: str) -> Iterator[tuple[Instru
     """The instructions of a basic block, each with what a warp that executes it adds, by counter."""
     for item in {id(item): item for item in program.lines[place] if item is not None}.values():
         shared_a = len(item.operands) > 1 and not isinstance(item.operands[1], Vector)
-        yield item, ((rules.INSTRUCTIONS, 1), *copies(item.opcode), *tensor(item.opcode, arch, shared_a))
+        yield item, _added(item.opcode, arch, shared_a)
+
+
+@cache
+def _added(opcode: str, arch: str, shared_a: bool) -> tuple[tuple[str, float], ...]:
+    """What a warp that executes an instruction adds, by counter."""
+    return (rules.INSTRUCTIONS, 1), *copies(opcode), *tensor(opcode, arch, shared_a)
 
 
 def expanded(tally: Tally, program: Compiled, arch: str) -> Tally:
@@ -189,7 +195,7 @@ class Counting:
         own = self.executed.get((id(block), place))
         if own is None:
             own = self.executed[id(block), place] = [block, 0, *np.zeros((2, threads.batch), np.int64)]
-        if np.count_nonzero(mask) == threads.count:
+        if mask.all():
             own[1] += 1
             return
         own[2] += mask.reshape(threads.batch, -1, WARP_LANES).any(2).sum(1)
@@ -211,10 +217,10 @@ class Counting:
             own[0] += int(warps.sum())
             own[1] += int(threads.sum()) + whole * block.threads.count
             if place not in self.tally.each:
-                total = Counter[str]()
+                total = self.tally.each[place] = defaultdict(float)
                 for _, added in each_item(block.program, place, self.arch):
-                    total.update(dict(added))
-                self.tally.each[place] = dict(total)
+                    for counter, value in added:
+                        total[counter] += value
             for counter, value in self.tally.each[place].items():
                 self.tally.block(counter)[self._number(block)] += (warps * value).astype(np.int64)
         self.executed.clear()
