@@ -184,8 +184,8 @@ class Compiler:
     def _turns(self, item: Instruction) -> Iterator[Line]:
         """What is told of the loops that an instruction ends."""
         index = self.writer.index
+        self.writer.waits |= index in self.spins.polling
         if index in self.spins.waiting:
-            self.writer.waits = True
             yield machine("B.turned()")
         if index in self.spins.visible:
             yield self._note(f"{item.opcode.partition('.')[0]} of a loop that waits")

@@ -197,3 +197,29 @@ def test_bypassing_copies_count_pairs_of_a_line_and_a_sector():
     lanes = np.arange(32)[None] * 16
     assert bypassing_sectors(lanes, lanes)[0] == 16 and bypassing_sectors(lanes, lanes * 4)[0] == 32
     assert bypassing_sectors(lanes, lanes * 0)[0] == 1  # the last lane's
+
+
+@pytest.mark.parametrize("loads", [False, True])
+def test_lanes_that_leave_a_loop_early_wait_where_it_ends(loads):
+    """As on the GPU, where nothing in the loop can wait for them."""
+    text = f""".version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 data) {{
+  .reg .pred %p; .reg .b32 %r<6>; .reg .b64 %d<4>;
+  ld.param.u64 %d0, [data]; mov.u32 %r0, %tid.x; mul.lo.u32 %r1, %r0, 40; mul.wide.u32 %d1, %r0, 4; add.u64 %d2, %d0, %d1;
+AGAIN:
+  add.u64 %d2, %d2, 4; {"ld.global.u32 %r2, [%d2]; sub.u32 %r1, %r1, %r2;" if loads else ""}
+  sub.u32 %r1, %r1, 1; setp.gt.s32 %p, %r1, 0;
+  @%p bra AGAIN;
+  add.u64 %d2, %d0, %d1;
+  st.global.u32 [%d2], %r1;
+  ret; }}"""
+    memory = Memory()
+    run = (
+        parse(text)
+        .kernel()
+        .launch(memory, [memory.allocate(1 << 13)], (4, 1, 1), (32, 1, 1), check=False, counters=True)
+    )
+    assert run.completed and run.counters is not None
+    assert run.counters["l1tex__t_requests_pipe_lsu_mem_global_op_st.sum"] == 4
