@@ -124,11 +124,14 @@ class Module(Shown):
         return tuple(name for name, own in self.syntax.functions.items() if own.entry and own.defined)
 
     def kernel(self, name: str | None = None) -> Kernel:
-        """An entry by name, or the only one.
+        """An entry by name, or the only one. Of a C++ function its plain name will do, if only one has it.
 
         Raises LaunchError if there is none of that name, or, without a name, if there is not exactly one.
         """
         names = self.kernels
+        if isinstance(name, str) and name not in names:
+            plain = [own for own in names if own.startswith(f"_Z{len(name)}{name}")]
+            name = plain[0] if len(plain) == 1 else name
         if name is None and len(names) == 1:
             name = names[0]
         if name is None:
