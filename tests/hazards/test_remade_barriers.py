@@ -32,7 +32,9 @@ WAIT:
     ret;
 }}
 """
-LATE = KERNEL.replace("[%r1], [%d0], 256, [%r1+512];", "[%r1], [%d0], 256, [%r1+512];", 1).replace(", 256;\n    @%p3 cp", ", 128;\n    @%p3 cp")
+LATE = KERNEL.replace("[%r1], [%d0], 256, [%r1+512];", "[%r1], [%d0], 256, [%r1+512];", 1).replace(
+    ", 256;\n    @%p3 cp", ", 128;\n    @%p3 cp"
+)
 """The same where the mbarrier expects half of the bytes."""
 OTHER_LANE = KERNEL.replace("@%p3 mbarrier.inval", "setp.eq.u32 %p3, %r0, 9; @%p3 mbarrier.inval")
 """The same where another lane invalidates it: the one that makes it again does not know."""
