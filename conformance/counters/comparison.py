@@ -14,11 +14,14 @@ from typing import Any
 import numpy as np
 
 from conformance.counters.patterns import GLOBAL_BYTES, LANES, SEED, cases, module
+from tcsim.core.files import write_file
 from tcsim.ptx import Kernel, Memory, parse
 from tcsim.ptx.counters.counters import Counters
 from tcsim.ptx.counters.rules import OPERATIONS
 
-RECORDED = Path(__file__).parent.parent / "recordings" / "sm_90" / "counters.json.xz"
+_FOLDER = Path(__file__).parent.parent / "recordings" / "sm_90"
+RECORDED = tuple(_FOLDER / name for name in ("counters.json.xz", "counters_41.json.xz"))
+"""Launches that an H200 counted, of one seed each."""
 VERSION = 1
 _PER = "pipe_lsu_mem_global_op_"
 SUMS: Mapping[str, tuple[str, ...]] = {
@@ -48,7 +51,7 @@ class Launch:
     counters: Mapping[str, int]
 
 
-def read(path: Path = RECORDED) -> tuple[dict[str, str], list[Launch]]:
+def read(path: Path) -> tuple[dict[str, str], list[Launch]]:
     """What a recording says of the GPU, and its launches: the first cases of a seed. Raises ValueError if the generator does not make those cases any more."""
     data = json.loads(lzma.decompress(path.read_bytes()))
     every = cases(data["seed"])[: len(data["values"])]
@@ -63,6 +66,11 @@ def read(path: Path = RECORDED) -> tuple[dict[str, str], list[Launch]]:
     return data["made"], launches
 
 
+def recorded() -> list[Launch]:
+    """All launches that are in the tree."""
+    return [launch for path in RECORDED for launch in read(path)[1]]
+
+
 def write(path: Path, made: Mapping[str, str], launches: Sequence[Launch], seed: int = SEED) -> None:
     """Keep launches, the first cases of a seed."""
     names = list(launches[0].counters)
@@ -70,7 +78,7 @@ def write(path: Path, made: Mapping[str, str], launches: Sequence[Launch], seed:
         "version": VERSION, "made": dict(made), "seed": seed, "digest": digest([(own.pattern, own.first, own.second) for own in launches]),
         "counters": names, "values": [[own.counters[name] for name in names] for own in launches],
     }  # fmt: skip
-    path.write_bytes(lzma.compress(json.dumps(data, separators=(",", ":")).encode(), preset=9 | lzma.PRESET_EXTREME))
+    write_file(path, lzma.compress(json.dumps(data, separators=(",", ":")).encode(), preset=9 | lzma.PRESET_EXTREME))
 
 
 def digest(every: Sequence[tuple[str, Sequence[int], Sequence[int]]]) -> str:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from conformance.scalars import cases, questions
 from conformance.scalars.inputs import inputs
+from tcsim.core.files import write_file
 
 FOLDER = Path(__file__).parent.parent / "recordings" / "sm_90" / "scalars"
 TABLE, HEADER, ANSWERS = "scalars.csv.xz", "scalars.json", "questions.npy.xz"
@@ -75,7 +76,7 @@ def keep(folder: Path) -> None:
         about |= {"questions": verdicts, "answered": list(found)}
         packed = io.BytesIO()
         np.save(packed, np.stack(list(found.values())))
-        (FOLDER / ANSWERS).write_bytes(lzma.compress(packed.getvalue(), preset=9))
+        write_file(FOLDER / ANSWERS, lzma.compress(packed.getvalue(), preset=9))
     else:
         run = {name: about[name] for name in ("gpu", "driver", "assembler", "date")} | {"spellings": list(rows)}
         about = header() | {"later": [*header().get("later", []), run]}
@@ -84,8 +85,8 @@ def keep(folder: Path) -> None:
     writer = csv.DictWriter(table, next(iter(rows.values())), lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows.values())
-    (FOLDER / TABLE).write_bytes(lzma.compress(table.getvalue().encode(), preset=9))
-    (FOLDER / HEADER).write_text(json.dumps(about, indent=1) + "\n")
+    write_file(FOLDER / TABLE, lzma.compress(table.getvalue().encode(), preset=9))
+    write_file(FOLDER / HEADER, json.dumps(about, indent=1) + "\n")
 
 
 def _lines() -> list[dict[str, str]]:

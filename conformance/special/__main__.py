@@ -27,6 +27,7 @@ import numpy as np
 from conformance.special.source import SHOWN, WORDS, chosen, domain_of, name_of, source
 from hwkernels.device.driver import Context, Launch, device_info
 from hwkernels.device.nvrtc import compile_cubin, compiler_for
+from tcsim.core.files import write_file
 
 NAME = "special-functions.json"
 RECORDED = Path(__file__).parent.parent / "recordings" / "sm_90" / NAME
@@ -95,7 +96,7 @@ def measure(folder: Path, target: str, seed: int, limit: int, share: int, names:
 
     def write() -> None:
         ledger["seconds"] = round(time.perf_counter() - began, 1)
-        path.write_text(json.dumps(ledger, indent=1) + "\n")
+        write_file(path, json.dumps(ledger, indent=1) + "\n")
 
     with ThreadPoolExecutor() as pool, Context(0) as context:
         control = pool.submit(compiled, (CONTROL,), target, OFF)

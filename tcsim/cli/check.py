@@ -15,6 +15,7 @@ from tcsim.cli import options
 from tcsim.cli.exec import changed, job_of, opened, watched, when
 from tcsim.cli.output import emit, plain
 from tcsim.core.errors import OperandError, shortened
+from tcsim.core.files import write_file
 from tcsim.launchers.check import Check, Shown, page
 from tcsim.launchers.check import check as check_job
 from tcsim.launchers.check_report import report
@@ -120,6 +121,6 @@ def _shown(found: Check, job: Job) -> Shown:
 
 def _write(path: str, text: str) -> None:
     try:
-        Path(path).write_text(text, encoding="utf-8")
+        write_file(path, text)
     except OSError as error:
-        raise OperandError(f"cannot write {path!r}: {error.strerror}") from None
+        raise OperandError(f"cannot write {path!r}: {error.strerror or error}") from None

@@ -16,6 +16,7 @@ from tcsim.cli import options
 from tcsim.cli.output import emit
 from tcsim.core.array_files import open_file
 from tcsim.core.errors import OperandError, shortened
+from tcsim.core.files import replacing
 from tcsim.inspection.report import Facts, Lines, Report, table
 from tcsim.launchers import launch_file, recording
 from tcsim.launchers.job import Execution, Job, execute
@@ -99,6 +100,7 @@ def when(schedule: str) -> str | int:
 
 def job_of(file: str, launch: str | None, call: str = "exec") -> Job:
     """The launch that a recorded launch, or PTX and a launch file, mean. Raises OperandError, quoting the call."""
+    opened(file, lambda path: _check_kind(path, call), call)
     if file.endswith(".npz"):
         if launch is not None:
             raise OperandError(f"{call}: {file!r} is a recorded launch; valid: no --launch, which is for PTX")
@@ -110,6 +112,29 @@ def job_of(file: str, launch: str | None, call: str = "exec") -> Job:
     with opened(file, open_file, call) as stream:
         ptx = stream.read(Limits().characters + 1)
     return opened(launch, lambda path: launch_file.read(path, ptx), call)
+
+
+_MACHINE_CODE = (b"\x7fELF", b"\x50\xed\x55\xba")
+_KINDS: tuple[tuple[Callable[[str, bytes], bool], str], ...] = (
+    (lambda file, head: head.startswith(_MACHINE_CODE), "machine code: valid: PTX; `cuobjdump -ptx {file}` prints it if it is in there"),
+    (lambda file, head: file.endswith((".cu", ".cuh")) or b"__global__" in head, "CUDA C++: valid: its PTX, as `nvcc -ptx -lineinfo -arch=sm_90a {file}` writes it"),
+    (lambda file, head: file.endswith(".toml"), "a launch file: valid: the kernel, with --launch {file}"),
+    (
+        lambda file, head: file.endswith(".py"),
+        "a script: valid: a launch of it, as `tcsim exec {file} --arch sm_90 --save FOLDER` writes them: tcsim {call} FOLDER/NAME.npz",
+    ),
+)  # fmt: skip
+"""Files that are neither PTX nor a recorded launch, by name and first bytes, and what is said of them."""
+_HEAD = 4096
+
+
+def _check_kind(file: str, call: str) -> None:
+    """Raise OperandError for a file of another kind, FileNotFoundError if there is none."""
+    with open_file(file) as stream:
+        head = stream.read(_HEAD)
+    for of_kind, said in _KINDS:
+        if of_kind(file, head):
+            raise OperandError(f"{call}: {file!r} is {said.format(file=file, call=call)}")
 
 
 def opened(path: str, reader: Callable[[str], Any], call: str = "exec") -> Any:
@@ -137,13 +162,16 @@ def _written(found: Execution, output: str | None) -> dict[str, str]:
         if not found.changed(region):
             continue
         path = Path(output) / f"{region.name}.npy"
-        if path.parent != Path(output):
-            raise OperandError(f"exec: array {region.name!r} cannot be a file; valid: names without / for --output")
+        if path.parent != Path(output) or not region.name.isprintable():
+            raise OperandError(
+                f"exec: array {region.name!r} cannot be a file; valid: letters that can be seen, without /"
+            )
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            np.save(path, found.array(region))
+            with replacing(path) as file:
+                np.save(file, found.array(region))
         except OSError as error:
-            raise OperandError(f"cannot write {str(path)!r}: {error.strerror}") from None
+            raise OperandError(f"cannot write {str(path)!r}: {error.strerror or error}") from None
         files[region.name] = str(path)
     return files
 

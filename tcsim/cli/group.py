@@ -5,6 +5,7 @@ Those of `tcsim` itself are a table, so that its help imports none of them, and 
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import Any
 
@@ -101,6 +102,12 @@ class Subcommands(TyperGroup):
             return super().invoke(ctx)
         except TcsimError as error:
             typer.echo(f"tcsim: {printable(str(error))}", err=True)
+            raise typer.Exit(2) from None
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            where = f"{os.fspath(error.filename)!r}: " if isinstance(error.filename, (str, os.PathLike)) else ""
+            typer.echo(f"tcsim: {printable(f'{where}{error.strerror or error}')}", err=True)
             raise typer.Exit(2) from None
 
 

@@ -17,6 +17,7 @@ from tcsim.core.errors import OperandError, shortened
 from tcsim.inspection.report import Report
 from tcsim.launchers.job import execute
 from tcsim.launchers.profile import SCHEMA, Profile, compared
+from tcsim.launchers.profile_page import page_report
 from tcsim.launchers.progress import bar
 from tcsim.launchers.script import run_script
 
@@ -58,10 +59,11 @@ def profile(
         if len(found) == 1
         else {"schema": SCHEMA, "file": file, "launches": [own.as_dict() for own in found]}
     )
-    parts = [own.report() for own in found]
+    form = options.form_of(json, html)
+    parts = [page_report(own) if form == "html" else own.report() for own in found]
     if compare is not None:
         parts.append(compared(data, compare))
-    emit("profile", lambda: data, lambda: _joined(parts), form=options.form_of(json, html))
+    emit("profile", lambda: data, lambda: _joined(parts), form=form)
     if not all(own.run.completed for own in found):
         raise typer.Exit(1)
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields
-from html import escape
 from typing import Any
 
 import numpy as np
 
+from tcsim.core.texts import markup
 from tcsim.descriptors.instruction import InstructionDescriptor
 from tcsim.descriptors.matrix import CanonicalTile, MatrixDescriptor
 from tcsim.diagnosis.error_map import ErrorMap
 from tcsim.diagnosis.report import Diagnosis
 from tcsim.explanation.report import Explanation
 from tcsim.inspection import object_reports as reports
+from tcsim.inspection.counters_view import counters_report
 from tcsim.inspection.html_page import MOST_ELEMENTS, instruction_page, tile_page
 from tcsim.inspection.product_page import has_picture, product_page
 from tcsim.inspection.report import Facts, Report, table
@@ -30,6 +31,7 @@ from tcsim.memory.tensor_memory import TensorMemory
 from tcsim.memory.tmem_matrix import TmemLayout
 from tcsim.model.instruction import Instruction
 from tcsim.numbers.formats import Format
+from tcsim.ptx.counters.counters import Counters
 from tcsim.ptx.hazards.hazard import Hazard
 from tcsim.ptx.kernel import Kernel, Module, Run
 from tcsim.tma.map import TensorMap
@@ -44,7 +46,7 @@ def frame(page: str, height: int = 620) -> str:
     >>> frame('<p title="x">')[:40]
     '<iframe srcdoc="&lt;p title=&quot;x&quot'
     """
-    return f'<iframe srcdoc="{escape(page)}" style="width:100%;height:{height}px;border:0"></iframe>'
+    return f'<iframe srcdoc="{markup(page)}" style="width:100%;height:{height}px;border:0"></iframe>'
 
 
 def instruction_html(instruction: Instruction) -> str:
@@ -52,14 +54,14 @@ def instruction_html(instruction: Instruction) -> str:
     if has_picture(instruction):
         return frame(product_page(instruction))
     if not instruction.operands:
-        return f"<code>{escape(repr(instruction))}</code>"
+        return f"<code>{markup(repr(instruction))}</code>"
     return frame(instruction_page(instruction))
 
 
 def tile_html(tile: CanonicalTile) -> str:
     """The page of a tile; of one too large for a page, its layout in words."""
     if tile.rows * tile.k > MOST_ELEMENTS:
-        return f"<code>{escape(str(tile))}</code>"
+        return f"<code>{markup(str(tile))}</code>"
     return frame(tile_page(tile))
 
 
@@ -138,6 +140,7 @@ def tmem_html(layout: TmemLayout) -> str:
 
 _REPORTS: dict[type, Callable[[Any], Report]] = {
     BankConflicts: reports.conflicts_report,
+    Counters: counters_report,
     Diagnosis: reports.named_diagnosis,
     ErrorMap: reports.errors_report,
     Explanation: reports.explanation_report,

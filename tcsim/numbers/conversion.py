@@ -209,8 +209,8 @@ def _dithered(
 def _to_integer(values: _Values, conversion: Conversion) -> U64:
     """Round to a multiple of the target's unit, then clamp to its range. float64 is exact here."""
     target = conversion.target
-    magnitude = np.ldexp(values.significand.astype(np.float64), values.exponent + target.fraction_bits)
-    magnitude[values.kind == INFINITY] = np.inf
+    finite = np.ldexp(values.significand.astype(np.float64), values.exponent + target.fraction_bits)
+    magnitude = np.where(values.kind == INFINITY, np.inf, finite)
     number = np.where(values.sign == 1, -magnitude, magnitude)
     rounded = _TO_INTEGRAL[conversion.rounding](number)
     low = -(1 << (target.bits - 1)) if target.signed else 0

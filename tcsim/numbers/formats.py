@@ -18,6 +18,7 @@ from tcsim.core.display import Shown
 from tcsim.core.errors import FormatError, listing, nearest, shortened
 from tcsim.core.versions import PTX_MANUAL
 from tcsim.lowering.traced import asarray
+from tcsim.numbers.names import meant
 
 _T = TypeVar("_T", bound=np.generic)
 ZERO, SUBNORMAL, NORMAL, INFINITY, NAN = range(5)
@@ -240,6 +241,7 @@ def format(name: str | Format) -> Format:
     if isinstance(name, Format):
         return name
     if not isinstance(name, str) or name not in FORMATS:
-        close = nearest(str(name), FORMATS, 2)
-        raise FormatError(f"no number format {shortened(name)}; nearest: {listing(close)}; all: {listing(FORMATS)}")
+        known = meant(name) if isinstance(name, str) else ""
+        why = f": {known}" if known else f"; nearest: {listing(nearest(str(name), FORMATS, 2))}"
+        raise FormatError(f"no number format {shortened(name)}{why}; all: {listing(FORMATS)}")
     return FORMATS[name]

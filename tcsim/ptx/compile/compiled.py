@@ -92,6 +92,7 @@ class Compiled:
     shared_names: list[tuple[int, int, int, str]] = field(
         repr=False, default_factory=list
     )  # of static shared variables: where, bytes, bytes of an element, name
+    waits: bool = False  # whether a loop asks one place again and again, and so may wait for other threads
     tells_order: bool = False  # whether atomics tell or leave what may depend on the order of threads
     competes: bool = False  # whether blocks may see in which order they come: by atomics outside of shared memory
     carried: Mapping[int, tuple[int, int]] = field(

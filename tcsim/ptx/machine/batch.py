@@ -132,7 +132,7 @@ class Batch:
         idle = now & (self._idle >= IDLE)
         if idle.any():
             self._spin(idle)
-        self.fair = self._idle >= IDLE
+        self.fair = self._idle >= (IDLE if block.program.waits else LONG_IDLE)
         if self.turns.max() >= TURNS:
             due = self.turns >= TURNS
             if (due & ~self._working()).any() and self.turns.max() >= MANY_TURNS:
