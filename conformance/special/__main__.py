@@ -165,7 +165,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = parser.parse_args(arguments)
     if asked.keep:
         found, known = (json.loads(path.read_text()) for path in (asked.folder / NAME, RECORDED))
-        RECORDED.write_text(json.dumps(keep(found, known), indent=1) + "\n")
+        write_file(RECORDED, json.dumps(keep(found, known), indent=1) + "\n")
         return 0
     return measure(asked.folder, asked.target, asked.seed, asked.limit, asked.share, asked.spellings, asked.parts)
 
