@@ -25,8 +25,8 @@ from conformance.suite.recordings import RecordingError, Unwritable
 from conformance.suite.waivers import Waiver, WaiverError
 from hwkernels.device.driver import device_available, device_info
 from tcsim import catalog
-from tcsim.core.errors import TcsimError
-from tcsim.core.targets import ARCHS
+from tcsim.core.errors import TargetError, TcsimError
+from tcsim.core.targets import ARCHS, arch_named
 
 SUITE = pytest.StashKey[Suite]()
 WAIVERS = pytest.StashKey[Sequence[Waiver]]()
@@ -119,8 +119,10 @@ def _settings(config: pytest.Config) -> Settings:
     live = option("--live") or option("--record")
     if live and option("--replay"):
         raise pytest.UsageError("--replay excludes --live and --record: choose one")
-    if arch is not None and arch not in ARCHS:
-        raise pytest.UsageError(f"--arch {arch}: no such chip generation; valid: {', '.join(ARCHS)}")
+    try:
+        arch = arch_named(arch) if arch is not None else None
+    except TargetError as error:
+        raise pytest.UsageError(f"--arch {arch}: no such chip generation; valid: {', '.join(ARCHS)}; {error}") from None
     if samples is not None and samples < 1:
         raise pytest.UsageError(f"--samples {samples}: valid are 1 and more")
     if option("--seed") < 0:

@@ -15,17 +15,20 @@ from importlib import import_module
 from pathlib import Path
 
 from conformance.campaign import ledger
-from conformance.campaign.campaign import SPAN, Campaign, CampaignError, run, subjects, table, verified
-from conformance.campaign.cluster import run_over
+from conformance.campaign.campaign import SPAN, Campaign, CampaignError, complaints, run, subjects, table, verified
+from conformance.campaign.cluster import ON_GPU, run_over
 from conformance.campaign.ledger import LedgerError, Line
+from conformance.campaign.on_cpu import CPU
 from conformance.campaign.progress import Progress
 from conformance.campaign.shrink import smallest
 from conformance.campaign.subject import Subject
 from conformance.campaign.tasks import Question
 from hwkernels.device.driver import device_info
 from hwkernels.device.worker import GpuWorker
+from tcsim.core.errors import printable
+from tcsim.core.targets import arch_named
 
-ON_GPU, ON_CPU = "conformance.campaign.on_gpu:open_executor", "conformance.campaign.on_cpu:open_executor"
+ON_CPU = "conformance.campaign.on_cpu:open_executor"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -33,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m conformance.campaign", description=__doc__)
     parser.add_argument("what", choices=("run", "verify", "merge", "table"))
     parser.add_argument("ledger", type=Path)
-    parser.add_argument("--arch", default="sm_90")
+    parser.add_argument("--arch", type=arch_named, default="sm_90")
     parser.add_argument("--outputs", type=float, default=1e10, help="of each instruction")
     parser.add_argument("--only", default="", help="instructions whose mnemonic begins so; several with commas")
     parser.add_argument("--seed", type=int, default=0)
@@ -44,9 +47,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--executor", help="package.module:function that opens a device")
     parser.add_argument("--whole", action="store_true", help="verify whole lines")
     asked = parser.parse_args(arguments)
-    if asked.what == "run":
-        return _run(asked)
-    lines = ledger.read(asked.ledger)
+    try:
+        if asked.what == "run":
+            return _run(asked)
+        lines = ledger.read(asked.ledger)
+    except LedgerError as error:
+        print(printable(str(error)), file=sys.stderr)
+        return 1
     if asked.what == "verify":
         return _verify(lines, asked.whole)
     if asked.what == "table":
@@ -57,11 +64,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(asked: argparse.Namespace) -> int:
+    ledger.read(asked.ledger)
     begins = tuple(asked.only.split(","))
     chosen = [one for one in subjects(asked.arch) if one.mnemonic.startswith(begins)]
     if asked.dask:
         return _run_over(asked, chosen)
-    gpu = "model on a CPU" if asked.cpu else device_info(asked.device).name
+    gpu = CPU if asked.cpu else device_info(asked.device).name
     executor = _opens(asked)
     failed = 0
     with GpuWorker(asked.device, executor) as worker, Progress() as bar:
@@ -89,7 +97,7 @@ def _run_over(asked: argparse.Namespace, chosen: Sequence[Subject]) -> int:
     """On the workers of a Dask cluster. Mismatches are shown by a run without it, which finds nothing left to compare."""
     distributed = import_module("distributed")  # of the extra `cluster`
     with distributed.Client(asked.dask) as client:
-        gpu = "model on a CPU" if asked.cpu else client.submit(device_info).result().name
+        gpu = CPU if asked.cpu else client.submit(device_info).result().name
         campaigns = [
             Campaign(subject, asked.seed, int(asked.outputs), asked.ledger, gpu, asked.span) for subject in chosen
         ]
@@ -114,16 +122,19 @@ def _report(subject: Subject, seed: int, lines: list[Line], worker: GpuWorker) -
 
 
 def _verify(lines: Sequence[Line], whole: bool) -> int:
+    """Every field against the instruction, then the digests; 0 if all is right."""
+    if found := complaints(lines):
+        print(printable("\n".join(found)), file=sys.stderr)
+        return 1
     wrong = 0
-    for line in lines:
+    for number, line in enumerate(lines, 1):
         right = verified(line, whole)
         wrong += not right
-        print(
-            f"{line.mnemonic}, {line.samples if whole else line.part} samples from {line.first}: {'as the ledger says' if right else 'DIFFERENT'}",
-            flush=True,
-        )
-    print(f"{len(lines)} lines, {wrong} different")
-    return int(wrong > 0 or not lines)
+        what = f"{line.mnemonic}, {line.samples if whole else line.part} samples from {line.first}, {line.gpu}"
+        said = f"line {number}: {'digest' if whole else 'part_digest'} DIFFERENT" if not right else "as the ledger says"
+        print(f"{what}: {said}", flush=True)
+    print(f"{len(lines)} lines, {wrong} wrong")
+    return int(wrong > 0)
 
 
 if __name__ == "__main__":

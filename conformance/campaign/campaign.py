@@ -6,19 +6,19 @@ Whatever ends it (kill -9, a hung kernel, a lost context, a full disk), the line
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from conformance.campaign import ledger
 from conformance.campaign.ledger import Line
-from conformance.campaign.on_cpu import compared
+from conformance.campaign.on_cpu import CPU, compared
 from conformance.campaign.subject import SHOWN, Subject, SubjectError
 from conformance.campaign.tasks import Task
 from hwkernels.device.worker import ContextLost, Hang
 from tcsim import catalog
-from tcsim.core.errors import TcsimError
+from tcsim.core.errors import TcsimError, shortened
 from tcsim.core.targets import ARCHS
 
 PART = 16
@@ -60,9 +60,9 @@ class Campaign:
         return -(-self.outputs // self.subject.outputs)
 
     @property
-    def key(self) -> tuple[str, str, int]:
+    def key(self) -> tuple[str, str, int, str]:
         """Of its lines."""
-        return self.subject.mnemonic, self.subject.arch, self.seed
+        return self.subject.mnemonic, self.subject.arch, self.seed, self.gpu
 
     def tasks(self) -> Iterator[Task]:
         """What the ledger lacks."""
@@ -72,7 +72,7 @@ class Campaign:
 
     def lines(self) -> list[Line]:
         """Its own lines, joined."""
-        return ledger.merged(line for line in ledger.read(self.path) if line.subject == self.key)
+        return ledger.merged(line for line in ledger.read(self.path) if line.key == self.key)
 
 
 def run(campaign: Campaign, device: Device, progress: Callable[[Line], None] = lambda line: None) -> list[Line]:
@@ -111,6 +111,41 @@ def done(task: Task, device: Device, gpu: str) -> Line:
     )  # fmt: skip
 
 
+def complaints(lines: Sequence[Line]) -> list[str]:
+    """What no campaign of the instructions gives, a sentence each, by the number of the line: all that needs no arithmetic."""
+    if not lines:
+        return ["the ledger has no lines"]
+    found = [f"line {number}: {complaint}" for number, line in enumerate(lines, 1) if (complaint := _complaint(line))]
+    for mnemonic, arch, seed, gpu in dict.fromkeys(line.key for line in lines):
+        own = sorted((line.first, line.end) for line in lines if line.key == (mnemonic, arch, seed, gpu))
+        found += [
+            f"{mnemonic} on {arch}, seed {seed}, {gpu}: samples {end} to {first - 1} are missing"
+            for end, first in zip((0, *(end for _, end in own)), (first for first, _ in own), strict=False)
+            if end != first
+        ]
+    if all(line.gpu == CPU for line in lines):
+        found.append("no GPU compared anything: all lines are a CPU's")
+    return found
+
+
+def _complaint(line: Line) -> str:
+    """What is wrong in a line, or nothing."""
+    try:
+        outputs = Subject(line.mnemonic, line.arch).outputs
+    except (SubjectError, TcsimError) as error:
+        return shortened(str(error), 300)[1:-1]
+    if line.outputs != line.samples * outputs:
+        return f"outputs is {line.outputs}; {line.samples} samples have {line.samples * outputs}"
+    if line.mismatches > line.outputs:
+        return f"mismatches is {line.mismatches}, of {line.outputs} outputs"
+    if not line.part <= min(line.samples, PART):
+        return f"part is {line.part}; valid: 1 to {min(line.samples, PART)}"
+    within = all(line.first * outputs <= place < line.end * outputs for place in line.places)
+    if len(set(line.places)) != min(line.mismatches, SHOWN) or len(line.places) != len(set(line.places)) or not within:
+        return f"places are {shortened(list(line.places))}; valid: {min(line.mismatches, SHOWN)} outputs of its samples"
+    return f"{line.mismatches} mismatches: hardware and model differ" if line.mismatches else ""
+
+
 def verified(line: Line, whole: bool = False) -> bool:
     """Whether a CPU finds the digest of a line's part, or of all of it, without the GPU: the model in the place of the hardware."""
     subject = Subject(line.mnemonic, line.arch)
@@ -137,12 +172,12 @@ def subjects(arch: str) -> list[Subject]:
 
 
 def table(lines: Iterable[Line]) -> str:
-    """The ledger for a page: a row for each instruction."""
+    """What GPUs answered, for a page: a row for each instruction."""
     rows = [
         "| instruction | outputs | mismatches | digest | seconds | outputs/s |",
         "| --- | ---: | ---: | --- | ---: | ---: |",
     ]
-    for line in ledger.merged(lines):
+    for line in ledger.merged(line for line in lines if line.gpu != CPU):
         rate = line.outputs / line.seconds if line.seconds else 0
         rows.append(
             f"| {line.mnemonic} | {line.outputs:,} | {line.mismatches} | `{line.digest}` | {line.seconds:.1f} | {rate:.2e} |"

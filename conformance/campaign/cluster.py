@@ -16,8 +16,10 @@ from conformance.campaign import ledger
 from conformance.campaign.campaign import Campaign, CampaignError, done
 from conformance.campaign.ledger import Line
 from conformance.campaign.tasks import Task
+from hwkernels.device.driver import device_info
 from hwkernels.device.worker import GpuWorker
 
+ON_GPU = "conformance.campaign.on_gpu:open_executor"
 _ONE_AT_A_TIME = Lock()
 
 
@@ -28,7 +30,9 @@ def _device(opens: str) -> GpuWorker:
 
 
 def answered(task: Task, opens: str, gpu: str) -> Line:
-    """Do a task on the GPU of this process. opens: the executor of its `GpuWorker`. Raises CampaignError."""
+    """Do a task on the GPU of this process. opens: the executor of its `GpuWorker`. Raises CampaignError, also where it is not the campaign's GPU."""
+    if opens == ON_GPU and (own := device_info(0).name) != gpu:
+        raise CampaignError(f"{task.kernel}: this worker has an {own}; the campaign is of an {gpu}")
     with _ONE_AT_A_TIME:
         return done(task, _device(opens), gpu)
 

@@ -19,6 +19,8 @@ from tcsim.engines.contract import Matrices
 from tcsim.engines.reference import ENGINE as NUMPY
 
 Codes = npt.NDArray[Any]
+CPU = "model on a CPU"
+"""In the place of a GPU's name."""
 _ROUND = 1 << 17  # outputs at a time
 
 

@@ -24,6 +24,7 @@ from conformance.conversions.source import TARGET, chosen, domains_of, inputs_of
 from conformance.special.__main__ import SHORT, compare
 from hwkernels.device.driver import Context, device_info
 from hwkernels.device.nvrtc import compile_cubin, compiler_for
+from tcsim.core.files import write_file
 
 NAME = "conversions.json"
 RECORDED = Path(__file__).parent.parent / "recordings" / "sm_90" / NAME
@@ -68,7 +69,7 @@ def measure(folder: Path, seed: int, limit: int, share: int) -> int:
                     answers = {one: asked(future.result(), mnemonic, one) for one in domains_of(chosen()[mnemonic])}
                     ledger["conversions"][mnemonic] = answers
                     ledger["seconds"] = round(time.perf_counter() - began, 1)
-                    path.write_text(json.dumps(ledger, indent=1) + "\n", encoding="utf-8")
+                    write_file(path, json.dumps(ledger, indent=1) + "\n")
     every = [(name, found) for name, answers in ledger["conversions"].items() for found in answers.values()]
     for name, found in every:
         if found["mismatches"]:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from conformance.counters.patterns import GLOBAL_BYTES, LANES, SEED, cases, module
+from tcsim.core.files import write_file
 from tcsim.ptx import Kernel, Memory, parse
 from tcsim.ptx.counters.counters import Counters
 from tcsim.ptx.counters.rules import OPERATIONS
@@ -77,7 +78,7 @@ def write(path: Path, made: Mapping[str, str], launches: Sequence[Launch], seed:
         "version": VERSION, "made": dict(made), "seed": seed, "digest": digest([(own.pattern, own.first, own.second) for own in launches]),
         "counters": names, "values": [[own.counters[name] for name in names] for own in launches],
     }  # fmt: skip
-    path.write_bytes(lzma.compress(json.dumps(data, separators=(",", ":")).encode(), preset=9 | lzma.PRESET_EXTREME))
+    write_file(path, lzma.compress(json.dumps(data, separators=(",", ":")).encode(), preset=9 | lzma.PRESET_EXTREME))
 
 
 def digest(every: Sequence[tuple[str, Sequence[int], Sequence[int]]]) -> str:

@@ -26,6 +26,7 @@ from conformance.engines.works import works
 from hwkernels.device.driver import device_info, shared_limit
 from hwkernels.device.stream_launch import make_current
 from hwkernels.engine import run
+from tcsim.core.files import write_file
 from tcsim.engines.contract import Matrices, Work
 from tcsim.engines.reference import ENGINE as NUMPY
 
@@ -92,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             outputs, wrong = outputs + line["outputs"], wrong + line["mismatches"]
     asked.folder.mkdir(parents=True, exist_ok=True)
     text = {"gpu": asdict(info), "seed": asked.seed, "works": results, "seconds": round(time.perf_counter() - began, 1)}
-    (asked.folder / "engines.json").write_text(json.dumps(text, indent=1) + "\n")
+    write_file(asked.folder / "engines.json", json.dumps(text, indent=1) + "\n")
     fast_ones = sum("fast" in line["kernels"] for line in results)
     print(
         f"{len(results)} works ({fast_ones} by the fast kernel too), {outputs:,} outputs, {wrong} mismatches, {text['seconds']} s"

@@ -28,6 +28,8 @@ from conformance.engines.works import works
 from hwkernels.device.stream_launch import make_current
 from hwkernels.engine.run import kernels_of
 from tcsim import catalog
+from tcsim.core.files import write_file
+from tcsim.core.texts import parsed_json
 from tcsim.engines.choice import find
 from tcsim.engines.contract import Matrices
 from tcsim.engines.reference import ENGINE as NUMPY
@@ -127,7 +129,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     asked = parser.parse_args(arguments)
     if asked.table:
-        return _concluded([Agreed(**line) for path in asked.table for line in json.loads(path.read_text("utf-8"))])
+        return _concluded(
+            [Agreed(**line) for path in asked.table for line in parsed_json(path.read_bytes(), path.name)]
+        )
     began, numba = time.perf_counter(), find("numba")
     every = list(works().items())
     taken = [place for place, (work, _) in enumerate(every) if not numba.takes(work)][asked.begin :: asked.share]
@@ -140,7 +144,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if rows[-1].differs:
                 print(f"{rows[-1].first}: {rows[-1].mismatches} differ; {rows[-1].differs}", flush=True)
             if asked.json:  # after each, for a run that is ended
-                asked.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n", encoding="utf-8")
+                write_file(asked.json, json.dumps([asdict(row) for row in rows], indent=1) + "\n")
     print(f"{len(taken)} of {len(every)} works; {time.perf_counter() - began:.0f} s, {asked.processes} processes")
     return _concluded(rows)
 

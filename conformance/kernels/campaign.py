@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from conformance.suite import packs
+from tcsim.core.files import replacing
 
 
 def record(root: Path, label: str, seconds: float, log: Path, *arguments: str) -> str:
@@ -61,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 record(root / label, label, options.limit, options.folder / f"{label}.txt", *processes, *more),
                 flush=True,
             )
-        with tarfile.open(options.folder / "recorded.tar", "w") as archive:
+        with replacing(options.folder / "recorded.tar") as file, tarfile.open(fileobj=file, mode="w") as archive:
             for label, _ in steps:
                 for path in sorted((root / label).glob("sm_*/**/*.npz")):
                     archive.add(path, path.relative_to(root / label))

@@ -23,6 +23,7 @@ from conformance.stimuli import frozen
 from conformance.stimuli.classes import digest
 from conformance.suite import manifest, packs, recordings
 from conformance.suite.recordings import ROOT
+from tcsim.core.files import write_file
 from tcsim.isa import index
 
 PACKAGES = ("tcsim", "hwkernels", "conformance")
@@ -100,8 +101,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if frozen.NOTE.exists():
         old = json.loads(frozen.NOTE.read_text())
         note["version"] = old["version"] + (old["sha256"] != note["sha256"])
-    frozen.ARCHIVE.write_bytes(data)
-    frozen.NOTE.write_text(json.dumps(note) + "\n")
+    write_file(frozen.ARCHIVE, data)
+    write_file(frozen.NOTE, json.dumps(note) + "\n")
     for arch in sorted(item.parent.name for item in options.recordings.glob(f"*/{manifest.NAME}")):
         print("\n".join(manifest.renew(options.recordings, arch)))
     print(f"version {note['version']}, {len(data)} bytes")

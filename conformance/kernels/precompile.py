@@ -20,7 +20,7 @@ from hwkernels.gemm.build import CACHE_VARIABLE, Build, cubin_of, pack_cubin
 from hwkernels.gemm.kernels import KERNELS, OPERAND_FORMATS
 from hwkernels.gemm.scaled_kernels import ScaledBuild, scaled_cubin_of
 from hwkernels.gemm.tiles import Shape, choose, formats_on
-from tcsim.core.targets import ARCHS
+from tcsim.core.targets import ARCHS, arch_named
 
 EXTENTS = (1024, 2048, 4096, 8192, 16384)  # of the benchmark
 
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Compile them, several at a time."""
     parser = argparse.ArgumentParser(prog="python -m conformance.kernels.precompile")
     parser.add_argument("folder")
-    parser.add_argument("--arch", default="sm_90", choices=list(ARCHS))
+    parser.add_argument("--arch", type=arch_named, default="sm_90")
     parser.add_argument("--tune", nargs="+", default=[], choices=list(OPERAND_FORMATS), help="formats to tune (sm_90)")
     parser.add_argument("--only-tune", action="store_true", help="leave out the cases and the benchmark")
     options = parser.parse_args(arguments)

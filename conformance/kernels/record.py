@@ -27,6 +27,7 @@ from conformance.suite.hardware import Hardware, Workshop
 from conformance.suite.recordings import Unwritable, result_digest
 from hwkernels.device.driver import device_info
 from hwkernels.gemm.build import CACHE_VARIABLE, cubin_of
+from tcsim.core.files import write_file
 
 Job = tuple[str, Callable[[], Outcome]]
 AGAIN = "again.txt"
@@ -157,7 +158,7 @@ def _compared(folder: Path, arch: str) -> int:
                 why = "not recorded yet" if old is None else "other answers" if old[0] == found[0] else "other inputs"
                 lines.append(f"{name} {case}: {why}")
     lines.append(f"{equal} cases as recorded, {len(lines)} not")
-    (folder / AGAIN).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write_file(folder / AGAIN, "\n".join(lines) + "\n")
     print(lines[-1], flush=True)
     return len(lines) - 1
 

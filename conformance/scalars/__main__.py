@@ -32,6 +32,7 @@ from hwkernels.device.driver import Context, Launch, device_info
 from hwkernels.device.errors import CudaError
 from hwkernels.device.toolchain import AssembleError, assemble, find_toolchains
 from hwkernels.probes.scalar import BLOCK, Probe, module
+from tcsim.core.files import replacing, write_file
 from tcsim.isa.scalar.table import CONTAINERS
 
 COLUMNS = ("spelling", "inputs", "mismatches", "short", "all", "first")
@@ -172,7 +173,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             file.flush()
             rows.append(row)
     answers, verdicts = ask_all(asked.target, min(asked.workers, 8)) if not asked.only else ({}, {})
-    np.savez_compressed(asked.folder / "questions.npz", **answers)  # type: ignore[arg-type]
+    with replacing(asked.folder / "questions.npz") as file:
+        np.savez_compressed(file, **answers)  # type: ignore[arg-type]
     for name, verdict in verdicts.items():
         if verdict != "equal":
             print(f"{name}: {verdict}")
@@ -182,7 +184,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "seed": asked.seed, "date": datetime.date.today().isoformat(), "seconds": round(time.perf_counter() - began, 1),
         "questions": verdicts, "answered": sorted(answers),
     }  # fmt: skip
-    (asked.folder / "scalars.json").write_text(json.dumps(header, indent=1) + "\n")
+    write_file(asked.folder / "scalars.json", json.dumps(header, indent=1) + "\n")
     wrong = [row for row in rows if row["mismatches"]]
     ran = [row for row in rows if row["inputs"]]
     for row in wrong:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from conformance.scalars import cases, questions
 from conformance.scalars.inputs import inputs
+from tcsim.core.files import write_file
 
 FOLDER = Path(__file__).parent.parent / "recordings" / "sm_90" / "scalars"
 TABLE, HEADER, ANSWERS = "scalars.csv.xz", "scalars.json", "questions.npy.xz"
@@ -69,15 +70,15 @@ def keep(folder: Path) -> None:
     writer = csv.DictWriter(table, rows[0], lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
-    (FOLDER / TABLE).write_bytes(lzma.compress(table.getvalue().encode(), preset=9))
+    write_file(FOLDER / TABLE, lzma.compress(table.getvalue().encode(), preset=9))
     with np.load(folder / "questions.npz") as file:
         found = {name: file[name] for name in sorted(file) if name in questions.questions()}
     verdicts = {name: questions.judged(questions.questions()[name], own) for name, own in found.items()}
     header = json.loads((folder / "scalars.json").read_text()) | {"questions": verdicts, "answered": list(found)}
-    (FOLDER / HEADER).write_text(json.dumps(header, indent=1) + "\n")
+    write_file(FOLDER / HEADER, json.dumps(header, indent=1) + "\n")
     packed = io.BytesIO()
     np.save(packed, np.stack(list(found.values())))
-    (FOLDER / ANSWERS).write_bytes(lzma.compress(packed.getvalue(), preset=9))
+    write_file(FOLDER / ANSWERS, lzma.compress(packed.getvalue(), preset=9))
 
 
 def _judged_again(row: dict[str, str]) -> dict[str, str]:

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import tempfile
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.core.files import replacing
+from tcsim.core.texts import parsed_json
+
+LARGEST = 1 << 30
+"""Bytes that are unpacked of one file."""
 SCHEMA = 1
 ROOT = Path(__file__).parent.parent / "recordings"
 
@@ -56,18 +62,29 @@ def check_writable(folder: Path) -> None:
 
 def _write_archive(path: Path, arrays: dict[str, npt.NDArray[Any]]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, suffix=".partial")
-    try:
-        with os.fdopen(descriptor, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_LZMA) as archive:
-            for name, array in arrays.items():
-                buffer = io.BytesIO()
-                np.lib.format.write_array(buffer, np.ascontiguousarray(array), allow_pickle=False)
-                archive.writestr(zipfile.ZipInfo(f"{name}.npy"), buffer.getvalue(), zipfile.ZIP_LZMA)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_LZMA) as archive:
+        for name, array in arrays.items():
+            buffer = io.BytesIO()
+            np.lib.format.write_array(buffer, np.ascontiguousarray(array), allow_pickle=False)
+            archive.writestr(zipfile.ZipInfo(f"{name}.npy"), buffer.getvalue(), zipfile.ZIP_LZMA)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Any]:
+    """The arrays of a file by name, each read when it is asked for. Raises ValueError for one that unpacks to more than `LARGEST` bytes."""
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+        size = sum(member.file_size for member in archive.zip.infolist())
+        if size > LARGEST:
+            raise ValueError(f"it unpacks to {size} bytes; valid: up to {LARGEST}")
+        yield archive
+
+
+def header_of(archive: Any) -> dict[str, Any]:
+    """The JSON header. Raises ValueError for one that is something else."""
+    header = parsed_json(archive["header"].tobytes(), "its header")
+    if not isinstance(header, dict):
+        raise TypeError(f"the header is a {type(header).__name__}")
+    return header
 
 
 def read_header(path: Path) -> dict[str, Any]:
@@ -76,11 +93,8 @@ def read_header(path: Path) -> dict[str, Any]:
     Raises RecordingError if it cannot be read.
     """
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            header = json.loads(archive["header"].tobytes())
-        if not isinstance(header, dict):
-            raise TypeError(f"the header is a {type(header).__name__}")
-        return header
+        with opened(path) as archive:
+            return header_of(archive)
     except Exception as error:  # any damage to the file: zip, NumPy or JSON structure
         raise RecordingError(f"corrupt recording {path}: {type(error).__name__}: {error}") from error
 
@@ -91,9 +105,8 @@ def read_arrays(path: Path) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]
     Raises RecordingError if it cannot be read.
     """
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            content = {name: archive[name] for name in archive.files}
-        return json.loads(content.pop("header").tobytes()), content
+        with opened(path) as archive:
+            return header_of(archive), {name: archive[name] for name in archive.files if name != "header"}
     except Exception as error:  # any damage to the file: zip, NumPy or JSON structure
         raise RecordingError(f"corrupt recording {path}: {type(error).__name__}: {error}") from error
 
@@ -104,7 +117,7 @@ def read_array(path: Path, name: str) -> npt.NDArray[Any]:
     Raises RecordingError if it cannot be read.
     """
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+        with opened(path) as archive:
             return np.asarray(archive[name])
     except Exception as error:  # any damage to the file: zip or NumPy
         raise RecordingError(f"corrupt recording {path}: {type(error).__name__}: {error}") from error

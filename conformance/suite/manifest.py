@@ -10,7 +10,6 @@ import argparse
 import hashlib
 import json
 import lzma
-import os
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -20,11 +19,14 @@ from typing import Any
 
 from conformance.suite import packs, recordings
 from conformance.suite.recordings import ROOT, RecordingError
+from tcsim.core.files import write_file
+from tcsim.core.targets import arch_named
+from tcsim.core.texts import parsed_json
 
 SUMS = "SHA256SUMS"
 NAME = "manifest.json.xz"
 BESIDE = (
-    "published/dot_products.npz", "../stimuli/generators.zip", "sm_90/mbarrier-limits.json", "sm_90/mbarrier-held.json",
+    "published/dot_products.npz", "published/rtx_pro_6000.json", "../stimuli/generators.zip", "sm_90/mbarrier-limits.json", "sm_90/mbarrier-held.json",
     "sm_90/mbarrier-shortfall.json",
     "sm_90/explain/products.npz",
     *(f"sm_90/scalars/{name}" for name in ("scalars.csv.xz", "scalars.json", "questions.npy.xz")),
@@ -92,7 +94,7 @@ def parse(text: str, path: Path) -> Manifest:
     Raises RecordingError if it is something else.
     """
     try:
-        data: Any = json.loads(text)
+        data: Any = parsed_json(text.encode(), path.name)
         lists = [tuple(map(str, listed)) for listed in data["cases"]]
         cases = {
             str(name): {key: lists[place] for key, place in own.items()} for name, (_, own) in data["files"].items()
@@ -189,17 +191,11 @@ def renew(root: Path, arch: str, removed: bool = False) -> list[str]:
     new = [name for name in now.hashes if name not in before]
     changed = [name for name in now.hashes if name in before and now.hashes[name] != before[name]]
     lines.append(f"{arch}: {len(now.hashes)} files, {len(new)} new, {len(changed)} changed; {len(there)} recordings")
-    _write(path, lzma.compress(now.text(arch).encode(), preset=9))
+    write_file(path, lzma.compress(now.text(arch).encode(), preset=9))
     names = sorted({path.parent.name for path in root.glob(f"*/{NAME}")})
     locked = [f"{name}/{NAME}" for name in names] + [name for name in BESIDE if (root / name).exists()]
-    _write(root / SUMS, "".join(f"{sha256(root / name)}  {name}\n" for name in locked).encode())
+    write_file(root / SUMS, "".join(f"{sha256(root / name)}  {name}\n" for name in locked))
     return lines
-
-
-def _write(path: Path, data: bytes) -> None:
-    temporary = path.with_suffix(".partial")
-    temporary.write_bytes(data)
-    os.replace(temporary, path)
 
 
 def _recorded(root: Path, arch: str) -> dict[str, Path]:
@@ -219,7 +215,7 @@ def _locked(sums: Path) -> Iterator[tuple[str, str]]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the manifest and the sums anew."""
     parser = argparse.ArgumentParser(prog="python -m conformance.suite.manifest", description=__doc__)
-    parser.add_argument("--arch", default="sm_90")
+    parser.add_argument("--arch", type=arch_named, default="sm_90")
     parser.add_argument("--recordings", type=Path, default=ROOT)
     parser.add_argument("--removed", action="store_true", help="files or cases may be gone")
     options = parser.parse_args(arguments)

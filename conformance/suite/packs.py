@@ -28,6 +28,7 @@ import numpy.typing as npt
 from conformance.suite import files
 from conformance.suite.files import ROOT, SCHEMA, RecordingError
 from tcsim import catalog
+from tcsim.core.targets import arch_named
 
 FOLDER = "packed"
 MOST = 3 << 20  # bytes of arrays in a pack: what reading one recording unpacks
@@ -227,7 +228,7 @@ def _chunks(members: list[Path]) -> Iterator[list[tuple[Path, tuple[dict[str, An
 def main(arguments: Sequence[str] | None = None) -> int:
     """Pack, and say what came of it."""
     parser = argparse.ArgumentParser(prog="python -m conformance.suite.packs", description=__doc__)
-    parser.add_argument("--arch", default="sm_90")
+    parser.add_argument("--arch", type=arch_named, default="sm_90")
     parser.add_argument("--recordings", type=Path, default=ROOT)
     parser.add_argument("--label", default="", help="subfolder of the packs, such as seed-1")
     options = parser.parse_args(arguments)

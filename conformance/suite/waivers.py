@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import datetime
 import fnmatch
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
+
+from tcsim.core.texts import parsed_toml
 
 Kind = Literal["unrecorded", "no result", "no model", "no machine"]
 KINDS: dict[Kind, str] = {
@@ -63,7 +64,7 @@ def read(path: Path, arch: str) -> tuple[Waiver, ...]:
     Raises WaiverError if the file is missing or wrong.
     """
     try:
-        entries = tomllib.loads(path.read_text()).get("waiver", [])
+        entries = parsed_toml(path.read_bytes(), path.name).get("waiver", [])
     except (OSError, ValueError) as error:
         raise WaiverError(f"cannot read waivers from {path}: {error}") from error
     if not isinstance(entries, list):

@@ -28,6 +28,7 @@ from hwkernels.device.worker import WorkerError
 from hwkernels.probes.wmma import MEMORY_BYTES
 from tcsim import catalog
 from tcsim.core.addresses import AddressError
+from tcsim.core.files import write_file
 from tcsim.isa.wmma.tile import FragmentLoad, FragmentMove, FragmentStore
 
 EXTRA = (*range(-16, 10), 12, 13, 16, 17, 20, 24, 31)
@@ -164,7 +165,7 @@ def main(arguments: list[str]) -> int:
     finally:
         hardware.close()
     if given.output is not None:
-        given.output.write_text(json.dumps(vars(answers), indent=1) + "\n")
+        write_file(given.output, json.dumps(vars(answers), indent=1) + "\n")
     print(f"{answers.gpu}, {answers.assembler}: {answers.places} places compared, {len(answers.wrong)} rows differ")
     print(
         f"{len(answers.faulted)} refused places fault, {len(answers.silent)} do not, {len(answers.not_asked)} not asked"

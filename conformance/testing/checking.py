@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.testing.launching import LaunchFailure, prepared, run_on_model
+from tcsim.core.files import write_file
 from tcsim.inspection.report import text_lines
 from tcsim.inspection.timeline_page import timeline_page
 from tcsim.launchers.check import Check
@@ -56,5 +57,5 @@ def require(
 def written(page: Path, text: str) -> Path:
     """Write a page, and its folder."""
     page.parent.mkdir(parents=True, exist_ok=True)
-    page.write_text(text, encoding="utf-8")
+    write_file(page, text)
     return page

@@ -13,11 +13,15 @@ import numpy as np
 
 from conformance.stimuli.problem import Codes, Matrices
 from conformance.vectors.subjects import BLOCK, Field
-from tcsim.core.errors import OperandError
+from tcsim.core.array_files import ArrayFile
+from tcsim.core.errors import OperandError, listing, shortened
+from tcsim.core.texts import parsed_json
 
 FORMS = {"npz": ".npz", "jsonl": ".jsonl", "hex": ".hex"}
 """Form -> the end of its files' names."""
+LONGEST_LINE = 1 << 16
 _DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
+_HEX, _UNKNOWN = re.compile("[0-9a-fA-F]+"), re.compile("[0-9a-fA-FxXzZ]+")
 
 
 # --- writing
@@ -57,18 +61,30 @@ def json_lines(fields: Iterable[Field], records: Matrices, first: int) -> bytes:
 
 
 def records_of(path: Path, form: str, fields: list[Field], subject: Any) -> Iterator[Matrices]:
-    """The records of a file of vectors, at most some thousands at a time."""
+    """The records of a file of vectors, at most some thousands at a time. Raises OperandError for a file that is damaged."""
     if form == "npz":
-        with np.load(path) as file:
-            arrays = dict(file)
+        arrays = dict(ArrayFile(path))
+        if "d" not in arrays:
+            raise OperandError(f"vectors: {path} holds {listing(arrays)}; valid: an array d")
         expected = arrays.pop("d")
         if subject.records:
-            yield from _blocks(subject.as_records(arrays, expected))
+            try:
+                records = subject.as_records(arrays, expected)
+            except (ValueError, KeyError, IndexError, TypeError) as error:
+                raise OperandError(
+                    f"vectors: {path} does not hold the operands of its instruction: {shortened(str(error))}"
+                ) from None
+            yield from _blocks(records)
         return
-    with path.open() as file:
+    with path.open(encoding="utf-8", errors="replace") as file:
         read = _hex_record if form == "hex" else _json_record
-        while lines := list(islice(_content(file), BLOCK)):
-            rows = [read(line, fields) for line in lines]
+        count = 0
+        while lines := list(islice(_content(file, path), BLOCK)):
+            rows = [
+                read(text, f"vectors: {path}: line {number}", fields, count + at)
+                for at, (number, text) in enumerate(lines)
+            ]
+            count += len(lines)
             yield {field.name: np.array([row[field.name] for row in rows], np.uint64) for field in fields}
 
 
@@ -77,15 +93,22 @@ def _blocks(records: Matrices) -> Iterator[Matrices]:
         yield {name: array[start : start + BLOCK] for name, array in records.items()}
 
 
-def _content(file: IO[str]) -> Iterator[str]:
-    """Lines that hold something: without comments, addresses (@...) and blanks."""
-    for line in file:
+def _content(file: IO[str], path: Path) -> Iterator[tuple[int, str]]:
+    """Lines that hold something, with their numbers from 1: without comments, addresses (@...) and blanks."""
+    number = 0
+    while line := file.readline(LONGEST_LINE + 1):
+        number += 1
+        if len(line) > LONGEST_LINE:
+            raise OperandError(f"vectors: {path}: line {number} has more than {LONGEST_LINE} characters")
         text = line.partition("//")[0].strip()
         if text and not text.startswith("@"):
-            yield text
+            yield number, text
 
 
-def _hex_record(line: str, fields: list[Field]) -> dict[str, list[int]]:
+def _hex_record(line: str, where: str, fields: list[Field], number: int) -> dict[str, list[int]]:
+    digits = sum(field.elements * field.digits for field in fields)
+    if len(line) != digits or _HEX.fullmatch(line) is None:
+        raise OperandError(f"{where} is {shortened(line)}; valid: {digits} hexadecimal digits")
     out, at = {}, 0
     for field in fields:
         end = at + field.elements * field.digits
@@ -96,12 +119,31 @@ def _hex_record(line: str, fields: list[Field]) -> dict[str, list[int]]:
     return out
 
 
-def _json_record(line: str, fields: list[Field]) -> dict[str, list[int]]:
-    said = json.loads(line)
-    return {
-        field.name: [int(x, 16) for x in (said[field.name] if field.elements > 1 else [said[field.name]])]
-        for field in fields
-    }
+def _json_record(line: str, where: str, fields: list[Field], number: int) -> dict[str, list[int]]:
+    record, out = parsed_json(line.encode(), where), {}
+    if not isinstance(record, dict) or record.get("id") != number:
+        raise OperandError(f"{where} is {shortened(line)}; valid: an object with id {number}")
+    for field in fields:
+        texts = record.get(field.name)
+        texts = texts if field.elements > 1 else [texts]
+        if (
+            not isinstance(texts, list)
+            or len(texts) != field.elements
+            or not all(_is_code(text, field.digits) for text in texts)
+        ):
+            raise OperandError(
+                f"{where}: {field.name} is {shortened(texts)}; valid: {field.elements} x {field.digits} hexadecimal digits"
+            )
+        out[field.name] = [int(text, 16) for text in texts]
+    return out
+
+
+def _is_code(text: Any, digits: int) -> bool:
+    return (
+        isinstance(text, str)
+        and _HEX.fullmatch(text.removeprefix("0x")) is not None
+        and len(text.removeprefix("0x")) <= digits
+    )
 
 
 def answers(path: Path) -> Iterator[tuple[Codes, Codes]]:
@@ -113,35 +155,45 @@ def answers(path: Path) -> Iterator[tuple[Codes, Codes]]:
     Raises OperandError for a file that is none of these.
     """
     if path.suffix in (".npz", ".npy"):
-        loaded = np.load(path)
-        if path.suffix == ".npz" and "d" not in loaded:
-            raise OperandError(f"vectors: {path} holds {', '.join(loaded)}; valid: an array d")
-        array = np.ascontiguousarray(loaded["d"] if path.suffix == ".npz" else loaded)
+        loaded = ArrayFile(path)
+        name = "d" if path.suffix == ".npz" else "x"
+        if name not in loaded:
+            raise OperandError(f"vectors: {path} holds {listing(loaded)}; valid: an array d")
+        array = np.ascontiguousarray(loaded[name])
+        if array.itemsize not in (1, 2, 4, 8):
+            raise OperandError(f"vectors: {path} holds {array.dtype}; valid: answers of at most 64 bits")
         codes = array.view(f"u{array.itemsize}").ravel()
         for start in range(0, len(codes), BLOCK):
             part = codes[start : start + BLOCK].astype(np.uint64)
             yield part, np.ones(len(part), bool)
         return
-    with path.open() as file:
-        number = 0
-        while lines := list(islice(_content(file), BLOCK)):
-            texts = [_answer(line, path, number + at) for at, line in enumerate(lines)]
+    with path.open(encoding="utf-8", errors="replace") as file:
+        count = 0
+        while lines := list(islice(_content(file, path), BLOCK)):
+            texts = [
+                _answer(text, f"vectors: {path}: line {number}", count + at) for at, (number, text) in enumerate(lines)
+            ]
             known = np.array([text is not None for text in texts])
             yield np.array([int(text, 16) if text is not None else 0 for text in texts], np.uint64), known
-            number += len(lines)
+            count += len(lines)
 
 
-def _answer(line: str, path: Path, number: int) -> str | None:
+def _answer(line: str, where: str, number: int) -> str | None:
     """The hexadecimal digits of one answer; None if a simulator does not know it."""
     text = line
     if line.startswith("{"):
-        said = json.loads(line)
-        if said.get("id", number) != number:
-            raise OperandError(f"vectors: {path}: answer {number} has id {said['id']}; valid: the order of the vectors")
-        text = str(said.get("d"))
+        answer = parsed_json(line.encode(), where)
+        own = answer.get("id", number)
+        if isinstance(own, bool) or own != number:
+            raise OperandError(f"{where}: answer {number} has id {shortened(own)}; valid: the order of the vectors")
+        text = str(answer.get("d"))
     text = text.removeprefix("0x").replace("_", "")
-    if re.fullmatch("[0-9a-fA-FxXzZ]+", text) is None:
+    if _UNKNOWN.fullmatch(text) is None:
         raise OperandError(
-            f"vectors: {path}: answer {number} is {line[:60]!r}; valid: a hexadecimal number, or JSON with d"
+            f"{where}: answer {number} is {shortened(line)}; valid: a hexadecimal number, or JSON with d"
         )
-    return None if re.search("[xXzZ]", text) else text
+    if len(text.lstrip("0")) > 16:
+        raise OperandError(
+            f"{where}: answer {number} is {shortened(text)}, of more than 64 bits; valid: 16 hexadecimal digits"
+        )
+    return text if _HEX.fullmatch(text) else None

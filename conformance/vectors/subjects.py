@@ -72,6 +72,11 @@ class Subject:
         yield inputs, np.asarray(bench.model(self.instruction, inputs))
 
     @property
+    def dtype(self) -> Any:
+        """Of the expected codes; None where the file says it."""
+        return None
+
+    @property
     def fields(self) -> tuple[Field, ...]:
         """A record's fields, in `ORDER`."""
         return ()
@@ -100,6 +105,20 @@ class Elementwise(Subject):
             left, turn = left - kept, turn + 1
 
     @property
+    def dtype(self) -> Any:
+        """Of the expected codes."""
+        return self.instruction.registers["d"].dtype
+
+    def results(self, records: Matrices) -> Codes:
+        """What the model gives for records: codes (n,)."""
+        own = {
+            name: records[name][:, 0].astype(each.dtype)
+            for name, each in self.instruction.registers.items()
+            if name in records
+        }
+        return np.asarray(self.instruction.execute(**{name: codes for name, codes in own.items() if name != "d"}))
+
+    @property
     def fields(self) -> tuple[Field, ...]:
         """Registers; a packed one is one word."""
         own = self.instruction.registers
@@ -117,6 +136,11 @@ class Elementwise(Subject):
 
 class Multiply(Subject):
     """Matrix multiplies: matrices of codes."""
+
+    @property
+    def dtype(self) -> Any:
+        """Of the expected codes."""
+        return self.formats["d"].dtype
 
     @property
     def row(self) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,9 +13,10 @@ import numpy as np
 
 from conformance.stimuli.problem import Codes, Matrices
 from conformance.vectors import forms
-from conformance.vectors.errors import Kind, classify
-from conformance.vectors.sets import MANIFEST, entries_of, fields_of, subject_of
-from conformance.vectors.subjects import Field, Subject
+from conformance.vectors.errors import Kind, classify, evaluated
+from conformance.vectors.sets import MANIFEST, digest_of, entries_of, fields_of, little, subject_of
+from conformance.vectors.subjects import Elementwise, Field, Multiply, Subject
+from tcsim.core.array_files import ArrayFile
 from tcsim.core.errors import OperandError, listing
 from tcsim.numbers.codec import decode
 from tcsim.numbers.formats import FORMATS
@@ -95,9 +97,11 @@ def answers_of(vectors: Path, answers: Path) -> Path:
 
 def _file(found: Verdict, path: Path, entry: dict[str, Any], answers: Path, show: int) -> None:
     own, fields, done, wrong, left = subject_of(entry), fields_of(entry), 0, 0, CLASSIFIED
-    said = _Answers(answers)
+    said, total = _Answers(answers, path, entry), hashlib.sha256()
     for records in _records(path, entry, own, fields):
         expected = records["d"][:, 0].astype(np.uint64)
+        _check_expected(own, records, expected, path, done)
+        total.update(little(records["d"].astype(own.dtype) if fields else records["d"]))
         got, known = said.take(len(expected))
         if len(got) < len(expected):
             raise OperandError(
@@ -117,6 +121,10 @@ def _file(found: Verdict, path: Path, entry: dict[str, Any], answers: Path, show
         done += len(expected)
     if len(said.take(1)[0]):
         raise OperandError(f"vectors: {answers} has more answers than the {done:,} outputs of {path.name}")
+    if done != entry["outputs"] or total.hexdigest() != entry["expected"]:
+        raise OperandError(
+            f"vectors: {path} has {done:,} outputs, and expected results, that are not those of {MANIFEST}: make it again"
+        )
     found.files += 1
     found.outputs += done
     found.differ += wrong
@@ -127,17 +135,44 @@ def _records(path: Path, entry: dict[str, Any], own: Subject, fields: list[Field
     if fields:
         yield from forms.records_of(path, entry["form"], fields, own)
         return
-    with np.load(path) as file:  # a family without records: only what came out is compared
-        array = np.ascontiguousarray(file["d"])
-        yield {"d": array.view(f"u{array.itemsize}").reshape(-1, 1)}
+    arrays = dict(ArrayFile(path))  # a family without records: only what came out is compared
+    operands, expected = next(own.blocks(entry["class"], entry["seed"], None))
+    made = {**operands, "d": expected}
+    if arrays.keys() != made.keys() or any(not np.array_equal(arrays[name], array) for name, array in made.items()):
+        raise OperandError(
+            f"vectors: {path} does not hold what the model gives: it was changed, or another version made it"
+        )
+    array = np.ascontiguousarray(arrays["d"])
+    yield {"d": array.view(f"u{array.itemsize}").reshape(-1, 1)}
+
+
+def _check_expected(own: Subject, records: Matrices, expected: Codes, path: Path, done: int) -> None:
+    """Raise OperandError for expected results that the model does not give: vectors of another version, or that were changed."""
+    if isinstance(own, Multiply):
+        found = evaluated(own, own.steps, records)
+    elif isinstance(own, Elementwise):
+        found = own.results(records)
+    else:
+        return
+    differ = np.flatnonzero(found.astype(np.uint64) != expected)
+    if len(differ):
+        at = differ[0]
+        raise OperandError(
+            f"vectors: {path}: output {done + at} is {int(expected[at]):#x}, and the model gives {int(found[at]):#x}: it was changed, or another "
+            "version made it"
+        )
 
 
 class _Answers:
     """Answers that come in blocks of their own, taken as many as are asked for."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, vectors: Path, entry: dict[str, Any]) -> None:
         if not path.exists():
             raise OperandError(f"vectors: there is no {path}")
+        if not path.is_file() and not path.is_fifo():
+            raise OperandError(f"vectors: {path} is not a file of answers")
+        if path.samefile(vectors) or (path.is_file() and digest_of(path) == entry["sha256"]):
+            raise OperandError(f"vectors: {path} holds the vectors themselves; valid: a file of answers")
         if path.name == MANIFEST:
             raise OperandError(f"vectors: {path} is a manifest; valid: a file of answers")
         self._blocks = forms.answers(path)

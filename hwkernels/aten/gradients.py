@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from hwkernels.aten.inputs import numbers
 from hwkernels.aten.recording import digest
+from tcsim.core.files import replacing, write_file
 
 Array = NDArray[Any]
 FLOATS = ("f32", "bf16", "f16")
@@ -441,10 +442,12 @@ def main(folder: str, device: str = "cuda") -> None:
     begin, chosen = time.perf_counter(), cases()
     entries, raw = record(chosen, device)
     about = {"torch": torch.__version__, "gpu": torch.cuda.get_device_name() if device == "cuda" else "cpu"}
-    Path(folder, "gradients.json.xz").write_bytes(
-        lzma.compress(json.dumps({"about": about, "entries": packed(entries)}).encode())
+    write_file(
+        Path(folder, "gradients.json.xz"),
+        lzma.compress(json.dumps({"about": about, "entries": packed(entries)}).encode()),
     )
-    np.savez(Path(folder, "gradients.npz"), **raw)  # type: ignore[arg-type]
+    with replacing(Path(folder, "gradients.npz")) as file:
+        np.savez(file, **raw)  # type: ignore[arg-type]
     ops = Counter((case.op, "error" in entries[case.id]) for case in chosen)
     print(
         len(chosen),

@@ -23,6 +23,7 @@ import torch
 import transformers
 
 from hwkernels.aten.models import SEED, TYPES, digest
+from tcsim.core.files import write_file
 
 BLOCK = 1 << 22
 """Different weights: every parameter is a piece of one sequence, from a place of its own."""
@@ -147,8 +148,7 @@ def record(path: Path, cases: list[str]) -> None:
         same = [own if own == other else [own[0], ""] for own, other in zip(first, again, strict=True)]
         found["cases"][case] = same
         print(case, len(same), "digests,", sum(not own[1] for own in same), "not repeatable", flush=True)
-        with lzma.open(path, "wt", encoding="utf-8") as file:
-            json.dump(found, file)
+        write_file(path, lzma.compress(json.dumps(found).encode()))
 
 
 def compare(path: Path, cases: list[str], device: str) -> int:

@@ -16,6 +16,8 @@ import numpy as np
 import torch
 import transformers
 
+from tcsim.core.files import write_file
+
 SEED, STEPS = 20261129, 3
 VOCABULARY, WIDTH, HEADS, GROUPS, LAYERS, POSITIONS = 1000, 256, 4, 2, 2, 512
 KINDS = ("gpt2", "llama", "qwen3")
@@ -116,8 +118,7 @@ def main(path: str) -> None:
         print(
             case, len(first), "modules", sum(own != again for own, again in zip(first, second, strict=True)), "unstable"
         )
-    with lzma.open(path, "wt", encoding="utf-8") as file:
-        json.dump(found, file)
+    write_file(path, lzma.compress(json.dumps(found).encode()))
 
 
 if __name__ == "__main__":

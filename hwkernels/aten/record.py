@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from hwkernels.aten.cases import GROUPS, Case, Tensor, cases
 from hwkernels.aten.inputs import DTYPES, viewed
 from hwkernels.aten.recording import digest
+from tcsim.core.files import write_file
 
 LIMITS = {"reductions": 16384, "attentions": 6144, "decodings": 16384}
 
@@ -229,10 +230,10 @@ def main(folder: str, groups: list[str], limit: int = 4096) -> None:
                 "multiprocessors": properties.multi_processor_count,
                 "capability": [properties.major, properties.minor],
             }
-        Path(folder, "recording.json.xz").write_bytes(
-            lzma.compress(json.dumps({"about": about, "entries": entries}).encode())
+        write_file(
+            Path(folder, "recording.json.xz"), lzma.compress(json.dumps({"about": about, "entries": entries}).encode())
         )
-        Path(folder, "recording.bin.xz").write_bytes(lzma.compress(b"".join(r.tobytes() for r in raws), preset=1))
+        write_file(Path(folder, "recording.bin.xz"), lzma.compress(b"".join(r.tobytes() for r in raws), preset=1))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hwkernels.aten.cases import Case, cases
+from tcsim.core.files import write_file
 
 NAN = {np.dtype(np.uint32): (0x7F800000, 0x7FFFFFFF), np.dtype(np.uint16): (0x7FFF, 0x7FFF)}
 MOST_BYTES = 64  # outputs up to this size are kept whole
@@ -40,7 +41,7 @@ def read(path: str | Path) -> dict[str, dict[str, Any]]:
 def write(path: str | Path, about: dict[str, Any], entries: dict[str, dict[str, Any]], kernels: list[str]) -> None:
     """Writes a recording: entries as `read` gives them; the kernels' names are numbered."""
     text = json.dumps({"about": about, "kernels": kernels, "entries": entries}, separators=(",", ":"))
-    Path(path).write_bytes(lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME))
+    write_file(Path(path), lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME))
 
 
 def recorded_cases(path: str | Path, group: str | None = None) -> list[tuple[Case, dict[str, Any]]]:

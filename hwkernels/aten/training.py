@@ -23,6 +23,8 @@ from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from tcsim.core.files import replacing, write_file
+
 SEED, STEPS = 20261130, 3
 VOCABULARY, WIDTH, HEADS, LAYERS, POSITIONS = 8192, 384, 6, 4, 256
 BATCH, TOKENS = 2, 64
@@ -258,10 +260,11 @@ def main(folder: str, device: str = "cuda", *chosen: str) -> None:
         about = {
             "torch": torch.__version__, "transformers": transformers.__version__, "gpu": torch.cuda.get_device_name() if device == "cuda" else "cpu",
         }  # fmt: skip
-        Path(folder, "training.json.xz").write_bytes(
-            lzma.compress(json.dumps({"about": about, "cases": entries}).encode())
+        write_file(
+            Path(folder, "training.json.xz"), lzma.compress(json.dumps({"about": about, "cases": entries}).encode())
         )
-    np.savez_compressed(Path(folder, "training.npz"), **raw)
+    with replacing(Path(folder, "training.npz")) as file:
+        np.savez_compressed(file, **raw)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from typing import Any
 
 from hwkernels.bench.run import TORCH, Contender, machine_of, measure, wait_or_leave
 from hwkernels.convolution.call import BLOCK_M, FORMATS, ConvolutionBuild, plan_conv, with_tile
+from tcsim.core.files import write_file
 
 IMAGES = 32
 LAYERS = ((64, 56, 64, 3, 1), (128, 28, 128, 3, 1), (256, 14, 256, 3, 1), (512, 7, 512, 3, 1), (256, 56, 512, 1, 2))
@@ -88,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     {"format": format_, "layer": layer, "mode": mode, "contender": name, "us": own, "ratio": ratio}
                 )
             if options.json:
-                options.json.write_text(json.dumps({"machine": machine, "results": results}), encoding="utf-8")
+                write_file(options.json, json.dumps({"machine": machine, "results": results}))
     return 0
 
 

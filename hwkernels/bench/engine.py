@@ -24,6 +24,7 @@ from hwkernels.device.driver import call, device_info, shared_limit
 from hwkernels.device.stream_launch import make_current
 from hwkernels.engine import fast, run
 from hwkernels.engine.source import UnsupportedError
+from tcsim.core.files import write_file
 from tcsim.engines.contract import Work
 
 SUBJECTS = {
@@ -200,9 +201,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 flush=True,
             )
     if asked.json:
-        asked.json.write_text(
+        write_file(
+            asked.json,
             json.dumps({"gpu": info.name, "driver": info.driver_version, "size": asked.size, "lines": lines}, indent=1)
-            + "\n"
+            + "\n",
         )
     return int(any(line.get("differing") for line in lines))
 

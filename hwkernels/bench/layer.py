@@ -23,6 +23,7 @@ from hwkernels.device.device_arrays import DeviceArray
 from hwkernels.device.driver import device_info
 from hwkernels.device.stream_launch import make_current
 from hwkernels.engine import run
+from tcsim.core.files import write_file
 
 INSTRUCTION, ARCH = "tcgen05.mma.cta_group::1.kind::f16", "sm_100"
 SHAPES = ("4096,4096,4096", "4096,14336,4096", "4096,4096,14336")
@@ -83,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         found.append(measure(m, n, k, asked.seed))
         print(gpu, found[-1], flush=True)
     if asked.json:
-        asked.json.write_text(json.dumps({"gpu": gpu, "layers": found}, indent=1) + "\n", encoding="utf-8")
+        write_file(asked.json, json.dumps({"gpu": gpu, "layers": found}, indent=1) + "\n")
     return int(any(one["unequal"] or one["unequal to NumPy"] for one in found))
 
 

@@ -34,6 +34,8 @@ from hwkernels.device.driver import device_info
 from hwkernels.gemm.call import compress, plan_gemm
 from hwkernels.gemm.kernels import KERNELS, OPERAND_FORMATS
 from hwkernels.gemm.tiles import formats_on
+from tcsim.core.files import write_file
+from tcsim.core.texts import parsed_json
 
 SQUARES = (1024, 2048, 4096, 8192, 16384)
 RECTANGLES = ((8192, 1024, 4096), (1024, 16384, 8192))  # two shapes of a transformer's layers
@@ -306,7 +308,7 @@ def run(options: argparse.Namespace) -> tuple[list[Result], dict[str, Any]]:
                     print(*table(part), sep="\n", flush=True)
                     results += part
                     if options.json:  # what was measured is kept if the rest is not
-                        options.json.write_text(json.dumps(to_json(results, machine), indent=1), encoding="utf-8")
+                        write_file(options.json, json.dumps(to_json(results, machine), indent=1))
                 del runs
                 torch.cuda.empty_cache()
     finally:
@@ -318,16 +320,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure or read, print, write."""
     options = parser().parse_args(arguments)
     if options.plot:
-        results, machine = from_json(json.loads(options.plot.read_text(encoding="utf-8")))
+        results, machine = from_json(parsed_json(options.plot.read_bytes(), options.plot.name))
         print(*table(results), sep="\n")
     else:
         results, machine = run(options)
     print(json.dumps(machine))
     if options.json:
-        options.json.write_text(json.dumps(to_json(results, machine), indent=1), encoding="utf-8")
+        write_file(options.json, json.dumps(to_json(results, machine), indent=1))
     if options.svg:
         mode = "cold" if any(item.mode == "cold" for item in results) else "sustained"
-        options.svg.write_text(svg_of(results, machine, mode), encoding="utf-8")
+        write_file(options.svg, svg_of(results, machine, mode))
     return 0
 
 

@@ -27,6 +27,7 @@ from hwkernels.gemm.kernels import OPERAND_FORMATS
 from hwkernels.gemm.picks import Product, merge, product_of
 from hwkernels.gemm.tiles import Shape
 from hwkernels.gemm.tuning import Tuning
+from tcsim.core.files import write_file
 
 Timer = Callable[[Sequence[Tuning], int], list[Result]]
 
@@ -138,7 +139,7 @@ def search(torch: Any, options: argparse.Namespace) -> list[Result]:
             )
             results += [*part, *final]
             if options.json:
-                options.json.write_text(json.dumps(to_json(results, {}), indent=1), encoding="utf-8")
+                write_file(options.json, json.dumps(to_json(results, {}), indent=1))
             if options.picks:
                 product: Product = product_of(base(format_, size, count, options.kernel), Shape(*size), arch, count)
                 how = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "mode": options.mode}

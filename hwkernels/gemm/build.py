@@ -15,6 +15,7 @@ from hwkernels.device.nvrtc import compile_cubin, digest_of
 from hwkernels.gemm.instructions import multiply_header
 from hwkernels.gemm.kernels import KERNELS, OPERAND_FORMATS, OUTPUT_BYTES, GemmKernel
 from hwkernels.gemm.tensor_memory_constants import TensorMemoryConstants, constants_of
+from tcsim.core.files import write_file
 from tcsim.core.targets import TARGETS
 from tcsim.isa.mma.sparse_operand import SparseOperand
 from tcsim.isa.tcgen05.multiply import TensorMemoryMultiply
@@ -225,5 +226,5 @@ def kept_cubin(file: str, target: str, headers: dict[str, str], defines: dict[st
     made = compile_cubin(source, target, name=file, headers=headers, defines=defines)
     if place:
         place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(made.cubin)
+        write_file(place, made.cubin)
     return made.cubin

@@ -17,6 +17,8 @@ from typing import Any
 from hwkernels.gemm.build import Build
 from hwkernels.gemm.tiles import Shape
 from hwkernels.gemm.tuning import Tuning
+from tcsim.core.files import write_file
+from tcsim.core.texts import parsed_json
 
 PICKS = Path(__file__).with_name("picks.json")
 VARIABLE = "HWKERNELS_PICKS"
@@ -63,7 +65,7 @@ def load_picks(path: Path) -> dict[Product, Tuning]:
     """
     if not path.is_file():
         return {}
-    return {product: tuning for product, tuning, _ in from_json(json.loads(path.read_text(encoding="utf-8")))}
+    return {product: tuning for product, tuning, _ in from_json(parsed_json(path.read_bytes(), path.name))}
 
 
 def from_json(data: Mapping[str, Any]) -> list[tuple[Product, Tuning, dict[str, Any]]]:
@@ -100,8 +102,6 @@ def merge(path: Path, picks: Mapping[Product, tuple[Tuning, Mapping[str, Any]]])
     """Write picks into a file, beside those that it has for other products."""
     kept: dict[Product, tuple[Tuning, Mapping[str, Any]]] = {}
     if path.is_file():
-        kept = {
-            product: (tuning, how) for product, tuning, how in from_json(json.loads(path.read_text(encoding="utf-8")))
-        }
-    path.write_text(json.dumps(to_json(kept | dict(picks)), indent=1) + "\n", encoding="utf-8")
+        kept = {product: (tuning, how) for product, tuning, how in from_json(parsed_json(path.read_bytes(), path.name))}
+    write_file(path, json.dumps(to_json(kept | dict(picks)), indent=1) + "\n")
     load_picks.cache_clear()

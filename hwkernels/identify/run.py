@@ -34,7 +34,8 @@ from hwkernels.identify.sources import GpuTiles, ModelTiles, Tiles
 from hwkernels.probes.probe import Probe, build
 from tcsim import catalog
 from tcsim.core.errors import TcsimError
-from tcsim.core.targets import ARCHS
+from tcsim.core.files import write_file
+from tcsim.core.targets import ARCHS, arch_named
 from tcsim.model.instruction import Instruction
 
 FORMATS = ("f16", "bf16", "tf32", "e4m3", "e5m2", "e2m3", "e3m2", "e2m1")
@@ -169,9 +170,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m hwkernels.identify",
         description="Find what tensor-core instructions compute from their answers alone.",
     )
-    made.add_argument(
-        "--model", metavar="ARCH", choices=sorted(ARCHS), help="the model of an arch plays the unknown GPU"
-    )
+    made.add_argument("--model", metavar="ARCH", type=arch_named, help="the model of an arch plays the unknown GPU")
     made.add_argument("--gpu", type=int, default=0, metavar="N", help="ordinal (default 0)")
     made.add_argument(
         "--only", nargs="+", default=[], metavar="TEXT", help="instructions whose mnemonic has all of these in it"
@@ -207,7 +206,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 2
     if options.json:
-        options.json.write_text(json.dumps([item.data() for item in findings], indent=1, default=str), encoding="utf-8")
+        write_file(options.json, json.dumps([item.data() for item in findings], indent=1, default=str))
     agree = sum(item.agrees for item in findings)
     asked = sum(item.found.asked for item in findings if item.found)
     print(f"{arch}: {agree} of {len(findings)} as the registry says; {asked:,} dot products asked")

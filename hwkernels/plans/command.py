@@ -17,6 +17,7 @@ import numpy as np
 from hwkernels.plans.ask import LARGE, SMALL, along, each, through_lt
 from hwkernels.plans.cases import drawn, score, sweeps
 from hwkernels.plans.pack import Answer, built, judged, key
+from tcsim.core.files import write_file
 from tcsim.plans.packed import Decision, unpack
 
 DIFFERING = Decision("differing", 0, 1)
@@ -93,6 +94,6 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=os.cpu_count(), help="Processes that ask side by side.")
     options = parser.parse_args()
     data, counts = record(options.seconds, options.drawn, options.compared, options.processes)
-    options.out.write_bytes(data)
+    write_file(options.out, data)
     print(json.dumps({"profile": unpack(data).profile, "bytes": len(data), "held out": counts}, indent=2))
     return 0

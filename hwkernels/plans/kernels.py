@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 import tcsim
 from hwkernels.plans.cases import Case
+from tcsim.core.files import replacing
 from tcsim.plans.kernels import order_of
 
 Array = npt.NDArray[Any]
@@ -158,9 +159,10 @@ def main() -> int:
         chosen = [about[name] for name in ("id", "stages", "custom")]
         answers.append([number, *case[4:8], *chosen, answer.cuts, answer.reduction])
         digests.append(seen)
-    np.savez_compressed(
-        options.out, kinds=list(kinds), answers=np.array(answers, np.int32), digests=np.array(digests, np.uint64)
-    )
+    with replacing(options.out) as file:
+        np.savez_compressed(
+            file, kinds=list(kinds), answers=np.array(answers, np.int32), digests=np.array(digests, np.uint64)
+        )
     print(f"{len(answers)} products, {wrong} differ; {unknown} more of an order that is not known")
     return 1 if wrong else 0
 

@@ -38,6 +38,7 @@ from hwkernels.probes import Array
 from hwkernels.screen.cluster import over_cluster
 from hwkernels.screen.kernel import WORDS, Fault, agent_of, assembled, launch_of
 from hwkernels.screen.vectors import Vectors, all_vectors, heating, screened
+from tcsim.core.files import write_file
 
 Run = Callable[[Launch], list[Array]]
 FAILURES = (DriverUnavailable, CudaError, ToolchainError, AssembleError, BrokenProcessPool)
@@ -243,7 +244,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for report in reports:
         print(*report.lines(), sep="\n")
     if options.json:
-        options.json.write_text(json.dumps([report.data() for report in reports], indent=1), encoding="utf-8")
+        write_file(options.json, json.dumps([report.data() for report in reports], indent=1))
     statuses = [report.status for report in reports]
     return 1 if 1 in statuses else max(statuses, default=2)
 

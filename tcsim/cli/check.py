@@ -15,6 +15,7 @@ from tcsim.cli import options
 from tcsim.cli.exec import changed, job_of, opened, watched, when
 from tcsim.cli.output import emit, plain
 from tcsim.core.errors import OperandError, shortened
+from tcsim.core.files import write_file
 from tcsim.launchers.check import Check, Shown, page
 from tcsim.launchers.check import check as check_job
 from tcsim.launchers.check_report import report
@@ -79,7 +80,7 @@ def check(
     elif arguments:
         raise OperandError(f"check: {file!r} with {shortened(arguments)}; valid only with a script, .py")
     else:
-        job = replace(changed(job_of(file, launch, "check"), arch, None), races=races, check=watched(sample))
+        job = replace(changed(job_of(file, launch, "check", arch), arch, None), races=races, check=watched(sample))
         with bar(job.kernel or Path(file).stem, sys.stderr) as progress:
             found = check_job(job, file, schedules or SCHEDULES, progress, orders)
         shown = _shown(found, job)
@@ -120,6 +121,6 @@ def _shown(found: Check, job: Job) -> Shown:
 
 def _write(path: str, text: str) -> None:
     try:
-        Path(path).write_text(text, encoding="utf-8")
+        write_file(path, text)
     except OSError as error:
-        raise OperandError(f"cannot write {path!r}: {error.strerror}") from None
+        raise OperandError(f"cannot write {path!r}: {error.strerror or error}") from None

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from tcsim.core.array_files import LARGEST, ArrayFile, check_stored
 from tcsim.core.errors import OperandError, shortened
+from tcsim.core.files import replacing
 
 
 def read_arrays(path: str, what: str) -> Mapping[str, npt.NDArray[Any]]:
@@ -77,6 +78,7 @@ def write_arrays(path: str, arrays: dict[str, Any]) -> None:
     if not path.endswith(".npz"):
         raise OperandError(f"cannot write {path!r}; valid: names that end in .npz")
     try:
-        np.savez(path, **{name: np.asarray(array) for name, array in arrays.items()})  # type: ignore[arg-type]
+        with replacing(path) as file:
+            np.savez(file, **{name: np.asarray(array) for name, array in arrays.items()})  # type: ignore[arg-type]
     except (OSError, ValueError) as error:
         raise OperandError(f"cannot write {path!r}: {error}") from None

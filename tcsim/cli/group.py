@@ -5,6 +5,7 @@ Those of `tcsim` itself are a table, so that its help imports none of them, and 
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import Any
 
@@ -49,6 +50,7 @@ SUBCOMMANDS = {
     "quantize": ("quantize", "quantize", "Quantise an array of a file, and say what is lost."),
     "run": ("run", "run", "Run an instruction on the inputs of a file."),
     "exec": ("exec", "run", "Run a kernel's PTX, a recorded launch, or a script for Triton, without a GPU."),
+    "launch": ("launch", "app", "Launch files: init, from the parameters of a kernel."),
     "check": (
         "check",
         "check",
@@ -101,6 +103,12 @@ class Subcommands(TyperGroup):
             return super().invoke(ctx)
         except TcsimError as error:
             typer.echo(f"tcsim: {printable(str(error))}", err=True)
+            raise typer.Exit(2) from None
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            where = f"{os.fspath(error.filename)!r}: " if isinstance(error.filename, (str, os.PathLike)) else ""
+            typer.echo(f"tcsim: {printable(f'{where}{error.strerror or error}')}", err=True)
             raise typer.Exit(2) from None
 
 

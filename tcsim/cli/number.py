@@ -15,7 +15,13 @@ from tcsim.isa.cvt.semantics import DIRECTIONS
 
 def number(
     format: Annotated[
-        str, typer.Argument(help="Number format: e4m3.", metavar="FORMAT", autocompletion=options.complete_format)
+        str,
+        typer.Argument(
+            help="Number format: e4m3.",
+            metavar="FORMAT",
+            autocompletion=options.complete_format,
+            callback=options.format_named,
+        ),
     ],
     value: Annotated[
         str,

@@ -13,9 +13,10 @@ import typer
 import tcsim
 from tcsim import catalog
 from tcsim.core.errors import OperandError, TargetError, shortened
-from tcsim.core.targets import ARCHS, TARGETS, accepting
+from tcsim.core.targets import ARCHS, TARGETS, accepting, named
 from tcsim.inspection.listing import default_arch, types
 from tcsim.isa.index import Entry, families_of_head, index
+from tcsim.numbers.formats import format as find_format
 
 if TYPE_CHECKING:
     from tcsim.search import Found
@@ -154,12 +155,16 @@ Mnemonic = Annotated[
 
 
 def arch_named(name: str | None) -> str | None:
-    """The arch of a product or generation (`h100`, `blackwell`: its first); any other name as it is."""
-    if not name or name in ARCHS:
+    """The arch or target that a name means (`h100`, `blackwell`: its first). Raises TargetError."""
+    if not name:
         return name
-    from tcsim.search import arch_of  # an arch's own name needs no search
+    accepting(name)
+    return named(name)
 
-    return arch_of(name)
+
+def format_named(name: str) -> str:
+    """The name of a number format. Raises FormatError, also where another argument is missing."""
+    return find_format(name).name
 
 
 Arch = Annotated[
@@ -256,7 +261,10 @@ def mnemonic_of(words: Sequence[str], arch: str | None = None) -> str:
 
 
 def no_match(found: Found) -> typer.Exit:
-    """Say that nothing matches, and what nearly does: exit status 1."""
+    """Say that nothing matches, and where it is or what nearly does: exit status 1."""
+    if where := found.elsewhere():
+        typer.echo(f"tcsim: {where}", err=True)
+        return typer.Exit(1)
     typer.echo(f"tcsim: no instruction matches {shortened(found.question.text)}; nearest:", err=True)
     for text, match in found.near():
         typer.echo(f"  {text}: {match}", err=True)

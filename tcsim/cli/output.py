@@ -18,9 +18,11 @@ STYLES = {"": "", "title": "bold", "heading": "bold cyan", "head": "dim", "good"
 
 
 def plain(value: Any) -> Any:
-    """What JSON can hold: infinities and NaN become the words "inf", "-inf" and "nan"; NumPy numbers become numbers."""
+    """What JSON can hold: infinities and NaN become the words "inf", "-inf" and "nan"; NumPy numbers become numbers; texts are escaped."""
+    if isinstance(value, str):
+        return printable(value)
     if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {printable(str(key)): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]
     if hasattr(value, "tolist"):

@@ -47,7 +47,7 @@ def profile(
     elif arguments:
         raise OperandError(f"profile: {file!r} with {shortened(arguments)}; valid only with a script, .py")
     else:
-        job = replace(changed(job_of(file, launch, "profile"), arch, None), check=False, counters=True)
+        job = replace(changed(job_of(file, launch, "profile", arch), arch, None), check=False, counters=True)
         with bar(job.kernel or Path(file).stem, sys.stderr) as progress:
             done = execute(job, progress)
         found = [Profile(file, done.run, job.grid, job.block)]

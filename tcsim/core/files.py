@@ -1,6 +1,6 @@
-"""What was made once and is kept in files for other processes, by the digest of what it was made from.
+"""Files are written aside and renamed: whatever ends a process, and on a full disk, the old file stays or the new one is whole.
 
-A file is written aside and renamed; one that is damaged, or that cannot be read or written, is not there. It may hold code that is executed, as
+`Files` keeps what was made once for other processes, by the digest of what it was made from. One that is damaged, or that cannot be read or written, is not there. It may hold code that is executed, as
 Python's own .pyc files do: one that belongs to somebody else, or that others may write, is not read. TCSIM_CACHE_DIR says where the files lie (else
 where the system keeps caches); empty: nowhere.
 """
@@ -9,17 +9,68 @@ from __future__ import annotations
 
 import hashlib
 import os
+import secrets
+import stat
 import sys
-import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import IO
 
 VARIABLE = "TCSIM_CACHE_DIR"
 MOST_FILES = 2000
 """Files that are kept: of more the oldest go, now and then."""
 _DIGEST = 32  # bytes in front of a file's content that say whether it is whole
+_LOCK = ".lock"
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str], mode: int = 0o666) -> Iterator[IO[bytes]]:
+    """A file to write to, which takes the place of `path` when the block ends without an error. A device is written to as it is.
+
+    mode: the permissions of a file that is not there yet, less the process's mask. Raises OSError, and leaves the old file.
+    """
+    target = Path(os.path.realpath(path))
+    if os.fspath(path).startswith(("/dev/", "/proc/")) or (target.exists() and not target.is_file()):
+        with open(path, "wb") as device:
+            yield device
+        return
+    aside = target.with_name(f".{secrets.token_hex(8)}.partial")
+    handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode)
+    try:
+        with open(handle, "wb") as file:
+            yield file
+        if target.exists():
+            os.chmod(aside, stat.S_IMODE(target.stat().st_mode))
+        os.replace(aside, target)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def write_file(path: str | os.PathLike[str], content: str | bytes) -> None:
+    """Write a whole file; a text as UTF-8. Raises OSError, and leaves the old file."""
+    with replacing(path) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
+@contextmanager
+def exclusive(folder: str | os.PathLike[str]) -> Iterator[None]:
+    """No other process, or thread, is inside for this folder: it waits."""
+    handle = os.open(Path(folder) / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        if sys.platform == "win32":
+            import msvcrt  # Windows has it alone
+
+            msvcrt.locking(handle, msvcrt.LK_LOCK, 1)
+        else:
+            import fcntl  # all others have it
+
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 @dataclass(frozen=True)
@@ -49,13 +100,8 @@ class Files:
             return
         with suppress(OSError):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(dir=path.parent, prefix=".")
-            try:
-                with open(handle, "wb") as aside:
-                    aside.write(hashlib.sha256(content).digest() + content)
-                os.replace(name, path)
-            finally:
-                Path(name).unlink(missing_ok=True)
+            with replacing(path, 0o600) as file:
+                file.write(hashlib.sha256(content).digest() + content)
             if key[:1] == "0":
                 self._prune()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -9,6 +10,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from tcsim.core.errors import TargetError, listing, nearest, shortened
+from tcsim.core.versions import PTX_MANUAL
 
 T = TypeVar("T")
 
@@ -66,8 +68,8 @@ class Arch:
         return tuple(names)
 
 
-_PTXAS_12 = "PTX ISA 9.4, ptxas 12.9.86"
-_PTXAS_13 = "PTX ISA 9.4, ptxas 13.5.37"
+_PTXAS_12 = f"{PTX_MANUAL}, ptxas 12.9.86"
+_PTXAS_13 = f"{PTX_MANUAL}, ptxas 13.5.37"
 
 # A new chip is one more entry. Without a source it does what its relative does, and all of that counts as inferred.
 #
@@ -188,19 +190,78 @@ def suffixed_since(name: str) -> tuple[str, ...]:
     return tuple(t for t in since(name) if TARGETS[t].suffix)
 
 
+_SOLD: dict[str, str] = {
+    "sm_70": "v100 gv100", "sm_72": "xavier", "sm_75": "t4 2060 2070 2080 2080ti titan", "sm_80": "a100 a800 a30",
+    "sm_86": "a2 a10 a10g a16 a40 a4000 a5000 a6000 3050 3060 3070 3080 3090", "sm_87": "orin", "sm_89": "l4 l20 l40 l40s 4050 4060 4070 4080 4090",
+    "sm_90": "h100 h200 h20 h800 gh200", "sm_100": "b200 b100 gb200", "sm_103": "b300 gb300", "sm_110": "thor",
+    "sm_120": "pro6000 pro5000 pro4500 pro4000 5050 5060 5070 5080 5090", "sm_121": "gb10 spark",
+}  # fmt: skip
+PRODUCTS: MappingProxyType[str, str] = MappingProxyType(
+    {product: arch for arch, products in _SOLD.items() for product in products.split()}
+)
+"""Products in lower case, each with its arch: https://developer.nvidia.com/cuda-gpus."""
+
+_GENERATIONS = {arch.generation.lower(): arch.name for arch in reversed(_ENTRIES)}
+_SPELLED = re.compile(r"(?:sm_?|compute_?)?([0-9]{2,3}[af]?)", re.ASCII)
+_ABOUT = re.compile(
+    r"nvidia|geforce|tesla|quadro|jetson|agx|dgx|rtx|gpu|[0-9]+gb|hbm[0-9]e?|sxm[0-9]?|pcie|nvl|ti|super|ada|generation|blackwell|workstation|server|edition|laptop|max|q"
+)
+_LONGEST_NAME = 100
+
+
+def product_named(name: str) -> str | None:
+    """The key of PRODUCTS that a name of a product means, a driver's too, in any case; None for any other.
+
+    >>> product_named("NVIDIA A100-SXM4-80GB"), product_named("RTX 5090"), product_named("h900")
+    ('a100', '5090', None)
+    """
+    if not isinstance(name, str) or len(name) > _LONGEST_NAME:
+        return None
+    text = re.sub(r"\bpro[ _-]*(?=[0-9]{4})", "pro", re.sub(r"(?<=rtx)(?=[0-9p])", " ", name.lower()))
+    words = [word for word in re.split(r"[\s_-]+", text) if word and not _ABOUT.fullmatch(word)]
+    return words[0] if len(words) == 1 and words[0] in PRODUCTS else None
+
+
+def named(name: str) -> str | None:
+    """The arch or target that a name means: a target's, a product's, or a generation's (its first arch), in any case; None for any other.
+
+    >>> named("H100"), named("RTX 5090"), named("blackwell"), named("sm90a"), named("h900")
+    ('sm_90', 'sm_120', 'sm_100', 'sm_90a', None)
+    """
+    if not isinstance(name, str) or name in TARGETS:
+        return name if isinstance(name, str) else None
+    low = name.lower()
+    spelled = _SPELLED.fullmatch(low)
+    if spelled and f"sm_{spelled[1]}" in TARGETS:
+        return f"sm_{spelled[1]}"
+    product = product_named(name)
+    return _GENERATIONS.get(low) if product is None else PRODUCTS[product]
+
+
+def arch_named(name: str) -> str:
+    """The arch of a name, as `accepting` finds it: what an option of a command line means. Raises TargetError.
+
+    >>> arch_named("H100"), arch_named("sm_90a")
+    ('sm_90', 'sm_90')
+    """
+    return accepting(name)[0].name
+
+
 def accepting(arch_or_target: str) -> tuple[Arch, tuple[str, ...]]:
     """The arch, and the targets whose instructions it has: all targets of an arch, or just the one named.
 
-    `sm_90` names both an arch and a target; it is taken as the arch, which runs sm_90a code too.
+    `sm_90` names both an arch and a target; it is taken as the arch, which runs sm_90a code too. Products and generations are archs (`named`).
 
-    Raises TargetError for a name that is neither.
+    Raises TargetError for a name that is none of these.
     """
-    if isinstance(arch_or_target, str) and arch_or_target in ARCHS:
-        return ARCHS[arch_or_target], tuple(target.name for target in ARCHS[arch_or_target].targets)
-    if isinstance(arch_or_target, str) and arch_or_target in TARGETS:
-        return ARCHS[TARGETS[arch_or_target].arch], (arch_or_target,)
+    name = named(arch_or_target)
+    if name is not None and name in ARCHS:
+        return ARCHS[name], tuple(target.name for target in ARCHS[name].targets)
+    if name is not None:
+        return ARCHS[TARGETS[name].arch], (name,)
     known = [*ARCHS, *(t for t in TARGETS if t not in ARCHS)]
-    close = nearest(str(arch_or_target), known, 2)
+    text = str(arch_or_target)[:_LONGEST_NAME].lower()
+    close = nearest(text, known if text.startswith("sm") else [*PRODUCTS, *known], 2)
     raise TargetError(
-        f"no arch or target {shortened(arch_or_target)}; nearest: {listing(close)}; all: {listing(known, 40)}"
+        f"no arch or target {shortened(arch_or_target)}; nearest: {listing(close)}; all: {listing(known, 40)}; or a product, such as h100"
     )

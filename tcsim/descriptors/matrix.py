@@ -16,6 +16,7 @@ import numpy.typing as npt
 from tcsim.core.arguments import integer, is_name, is_number
 from tcsim.core.display import Shown
 from tcsim.core.errors import OperandError, listing
+from tcsim.core.targets import arch_named
 from tcsim.descriptors.addresses import along_k, element_addresses, element_bit_addresses
 from tcsim.descriptors.canonical_tile import Order, PlacedTile, place_tile
 from tcsim.descriptors.checks import TileCheck, check_tile
@@ -62,6 +63,9 @@ class MatrixDescriptor(Shown):
     leading_mode: int = 0  # not on sm_90
     k_half: int = 0  # sm_107 only: which half of 48 bytes of lookup indices
     arch: str = "sm_90"  # whose form
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "arch", arch_named(self.arch))
 
     @staticmethod
     def decode(value: int, arch: str = "sm_90") -> MatrixDescriptor:

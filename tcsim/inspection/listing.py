@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from tcsim import catalog
 from tcsim.core.errors import FormatError, InstructionError, TargetError, listing, nearest, shortened
 from tcsim.core.evidence import Level
-from tcsim.core.targets import ARCHS, TARGETS, accepting, since, suffixed_since
+from tcsim.core.targets import ARCHS, TARGETS, accepting, named, since, suffixed_since
 from tcsim.isa.index import Entry as Brief
 from tcsim.isa.index import index
 
@@ -196,7 +196,7 @@ def default_arch(mnemonic: str) -> str:
 
 
 def arch_list(text: str) -> tuple[str, ...]:
-    """Archs or targets separated by commas.
+    """Archs, targets or products separated by commas, as archs and targets.
 
     Raises TargetError if one does not exist or none is named.
     """
@@ -205,7 +205,7 @@ def arch_list(text: str) -> tuple[str, ...]:
         raise TargetError(f"no arch in {shortened(text)}; valid: names separated by commas, of {listing(ARCHS)}")
     for name in names:
         accepting(name)
-    return names
+    return tuple(named(name) or name for name in names)
 
 
 def arch_ranges(names: Iterable[str]) -> str:

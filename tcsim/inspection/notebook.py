@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields
-from html import escape
 from typing import Any
 
 import numpy as np
 
+from tcsim.core.texts import markup
 from tcsim.descriptors.instruction import InstructionDescriptor
 from tcsim.descriptors.matrix import CanonicalTile, MatrixDescriptor
 from tcsim.diagnosis.error_map import ErrorMap
@@ -46,7 +46,7 @@ def frame(page: str, height: int = 620) -> str:
     >>> frame('<p title="x">')[:40]
     '<iframe srcdoc="&lt;p title=&quot;x&quot'
     """
-    return f'<iframe srcdoc="{escape(page)}" style="width:100%;height:{height}px;border:0"></iframe>'
+    return f'<iframe srcdoc="{markup(page)}" style="width:100%;height:{height}px;border:0"></iframe>'
 
 
 def instruction_html(instruction: Instruction) -> str:
@@ -54,14 +54,14 @@ def instruction_html(instruction: Instruction) -> str:
     if has_picture(instruction):
         return frame(product_page(instruction))
     if not instruction.operands:
-        return f"<code>{escape(repr(instruction))}</code>"
+        return f"<code>{markup(repr(instruction))}</code>"
     return frame(instruction_page(instruction))
 
 
 def tile_html(tile: CanonicalTile) -> str:
     """The page of a tile; of one too large for a page, its layout in words."""
     if tile.rows * tile.k > MOST_ELEMENTS:
-        return f"<code>{escape(str(tile))}</code>"
+        return f"<code>{markup(str(tile))}</code>"
     return frame(tile_page(tile))
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
-from xml.sax.saxutils import escape
+
+from tcsim.core.texts import markup
 
 CELL_HEIGHT = 22
 _CHARACTER = 7.2  # width of one in the 12-pixel monospaced font
@@ -39,19 +40,23 @@ def grid(title: str, cells: Sequence[Cell], rows: Sequence[str], columns: Sequen
     height = _TOP_MARGIN + CELL_HEIGHT * len(rows) + _PADDING
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {whole} {height}" width="{whole}" height="{height}" role="img">',
-        f"<title>{escape(title)}</title>",
+        f"<title>{markup(title, quote=False)}</title>",
         "<style>text{font:12px monospace;fill:#222}.o{fill:#777}rect{stroke:#fff}"
         "@media(prefers-color-scheme:dark){.o{fill:#bbb}rect{stroke:#111}}</style>",
-        f'<text class="o" x="{_LEFT_MARGIN}" y="20">{escape(title)}</text>',
+        f'<text class="o" x="{_LEFT_MARGIN}" y="20">{markup(title, quote=False)}</text>',
     ]
     for place, label in enumerate(columns):
         x = left + width * place + width / 2
-        lines.append(f'<text class="o" x="{x:g}" y="{_TOP_MARGIN - 8}" text-anchor="middle">{escape(label)}</text>')
+        lines.append(
+            f'<text class="o" x="{x:g}" y="{_TOP_MARGIN - 8}" text-anchor="middle">{markup(label, quote=False)}</text>'
+        )
     for place, label in enumerate(rows):
         y = _TOP_MARGIN + CELL_HEIGHT * place + 15
-        lines.append(f'<text class="o" x="{left - 6}" y="{y}" text-anchor="end">{escape(label)}</text>')
+        lines.append(f'<text class="o" x="{left - 6}" y="{y}" text-anchor="end">{markup(label, quote=False)}</text>')
     for cell in cells:
         x, y = left + width * cell.column, _TOP_MARGIN + CELL_HEIGHT * cell.row
         lines.append(f'<rect x="{x}" y="{y}" width="{width}" height="{CELL_HEIGHT}" fill="{colour(cell.colour)}"/>')
-        lines.append(f'<text x="{x + width / 2:g}" y="{y + 15}" text-anchor="middle">{escape(cell.text)}</text>')
+        lines.append(
+            f'<text x="{x + width / 2:g}" y="{y + 15}" text-anchor="middle">{markup(cell.text, quote=False)}</text>'
+        )
     return "\n".join([*lines, "</svg>", ""])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import tomllib
+import re
 from collections.abc import Callable
 from dataclasses import fields
 from inspect import signature
@@ -14,6 +14,7 @@ import numpy as np
 
 from tcsim.core.array_files import open_file
 from tcsim.core.errors import OperandError, TcsimError, listing, nearest, shortened
+from tcsim.core.texts import parsed_toml
 from tcsim.launchers.elements import NAMES, elements
 from tcsim.launchers.job import Dim3, Job, MapOf, Pointer, Region
 from tcsim.launchers.sources import source
@@ -27,6 +28,7 @@ MOST_BYTES = 1 << 30
 KEYS = (
     "kernel", "grid", "block", "cluster", "cooperative", "dynamic_smem", "arch", "schedule", "limits", "arrays", "params", "expected", "output",
 )  # fmt: skip
+_DYNAMIC = re.compile(rb"\.extern\s++\.shared\s[^;]{0,200}?([\w$%.]{1,200})\s*\[\s*\]\s*;")
 _MAPS: dict[str, Callable[..., TensorMap]] = {
     "tiled": TensorMap,
     "im2col": TensorMap.im2col,
@@ -39,16 +41,26 @@ def read(path: str | os.PathLike[str], ptx: bytes) -> Job:
 
     Raises OperandError, which names the key, for anything that is wrong in it, and FileNotFoundError if there is none.
     """
+    table = _table(path)
+    if (array := _DYNAMIC.search(ptx)) and not table.has("dynamic_smem"):
+        valid = f"the bytes of {array[1].decode()}, whose size the PTX leaves to the launch; 0 if the kernel does not use it"
+        raise table.wrong("dynamic_smem", valid, " is missing")
+    return _job(table, Path(path).parent, ptx)
+
+
+def arch_of(path: str | os.PathLike[str]) -> str | None:
+    """The arch that a launch file says, if it does. Raises as `read`."""
+    table = _table(path)
+    return table.text("arch") if table.has("arch") else None
+
+
+def _table(path: str | os.PathLike[str]) -> Table:
     name = shortened(Path(path).name, 100).strip("'")
     with open_file(path) as file:
         data = file.read(LARGEST_FILE + 1)
     if len(data) > LARGEST_FILE:
         raise OperandError(f"{name} has more than {LARGEST_FILE} bytes; valid: numbers in .npy files beside it")
-    try:
-        values = tomllib.loads(data.decode())
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
-        raise OperandError(f"{name} is not TOML: {shortened(str(error), 200)}") from None
-    return _job(Table(values, "", name), Path(path).parent, ptx)
+    return Table(parsed_toml(data, name), "", name)
 
 
 def _job(table: Table, folder: Path, ptx: bytes) -> Job:

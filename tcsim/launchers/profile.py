@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tcsim.core.errors import OperandError, shortened
+from tcsim.core.texts import parsed_json
 from tcsim.inspection.counters_view import SHOWN, bound_line, costliest
 from tcsim.inspection.counters_view import facts as facts_of
 from tcsim.inspection.report import Facts, Lines, Mark, Report, Table, table
@@ -166,20 +166,20 @@ def _runs(lanes: Sequence[int]) -> str:
 def compared(now: Mapping[str, Any], path: str) -> Report:
     """Counters and bound beside those of an answer that was written with --json. Raises OperandError for a file that is none."""
     try:
-        before = json.loads(Path(path).read_text(encoding="utf-8"))
+        before = parsed_json(Path(path).read_bytes(), path)
         old, new = before["counters"], now["counters"]
         if before["schema"] != SCHEMA:
             raise OperandError(f"profile: {path!r} has schema {shortened(before['schema'])}; valid: {SCHEMA}")
         bounds = [own["bound"]["cycles"] if own["bound"] else 0.0 for own in (before, now)]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        rows = [("bound, cycles", f"{bounds[0]:,.0f}", f"{bounds[1]:,.0f}", _change(*bounds))] if any(bounds) else []
+        for name in sorted(old.keys() | new.keys()):
+            one, two = old.get(name, 0), new.get(name, 0)
+            if one != two:
+                rows.append((name, f"{one:,}", f"{two:,}", _change(one, two)))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         if isinstance(error, OperandError):
             raise
         raise OperandError(f"profile: {path!r} is no answer of tcsim profile --json: {shortened(str(error))}") from None
-    rows = [("bound, cycles", f"{bounds[0]:,.0f}", f"{bounds[1]:,.0f}", _change(*bounds))] if any(bounds) else []
-    for name in sorted(old.keys() | new.keys()):
-        one, two = old.get(name, 0), new.get(name, 0)
-        if one != two:
-            rows.append((name, f"{one:,}", f"{two:,}", _change(one, two)))
     return Report(
         f"{now['kernel']}: before and after",
         (table(("counter", "before", "after", "change"), rows, right=(1, 2, 3), whole=(1, 2, 3)),),

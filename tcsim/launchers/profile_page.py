@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator
-from html import escape
 
 import numpy as np
 
+from tcsim.core.texts import markup
 from tcsim.inspection.report import Drawing, Report
 from tcsim.launchers.profile import Profile
 from tcsim.layouts.banks import BANKS, INACTIVE, WARP_LANES, WORD_BYTES
@@ -37,7 +37,7 @@ def shares(own: Profile) -> Drawing | None:
         return None
     rows = sorted([("launch", chip.start / bound.cycles), *bound.shares.items()], key=lambda row: -row[1])
     parts = [
-        f'<text x="0" y="{22 * row + 15}">{escape(unit)}</text><rect class="bar{" most" * (unit == bound.unit)}" x="150" y="{22 * row + 3}" '
+        f'<text x="0" y="{22 * row + 15}">{markup(unit)}</text><rect class="bar{" most" * (unit == bound.unit)}" x="150" y="{22 * row + 3}" '
         f'width="{max(1.0, 400 * share):.1f}" height="16"/><text x="{158 + 400 * share:.1f}" y="{22 * row + 15}">{100 * share:.0f} %</text>'
         for row, (unit, share) in enumerate(rows)
     ]
@@ -110,9 +110,9 @@ def heat(own: Profile) -> Drawing | None:
             f"{counted.get(rules.INSTRUCTIONS, 0):,}",
         )
         rows.append(
-            f'<tr style="--heat:{0.6 * math.sqrt(each / total):.2f}" title="{escape(source)}">'
+            f'<tr style="--heat:{0.6 * math.sqrt(each / total):.2f}" title="{markup(source)}">'
             + "".join(f'<td class="right">{cell}</td>' for cell in cells)
-            + f"<td>{escape(own.line(line)[:160])}</td></tr>"
+            + f"<td>{markup(own.line(line)[:160])}</td></tr>"
         )
     head = "<tr><td>line</td><td>cost</td><td>warps</td><td>PTX</td></tr>"
     return Drawing(f'<table class="heat">{head}{"".join(rows)}</table>', title="Where the cost is")
@@ -128,7 +128,7 @@ def banks(own: Profile) -> Drawing | None:
             if tried is not None:
                 change = dict(changes(width))[tried[0]]
                 boards.append((tried[0], np.where(sides[-1] == INACTIVE, INACTIVE, change(sides[-1]))))
-            drawn = "".join(f"<h3>{escape(name)}</h3>{_banks(rows, width)}" for name, rows in boards)
+            drawn = "".join(f"<h3>{markup(name)}</h3>{_banks(rows, width)}" for name, rows in boards)
             return Drawing(drawn, title="Banks of shared memory: a square is a word that lanes want")
     return None
 

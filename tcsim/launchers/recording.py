@@ -22,6 +22,7 @@ import numpy as np
 
 from tcsim.core.array_files import ArrayFile
 from tcsim.core.errors import OperandError, listing, shortened
+from tcsim.core.files import replacing
 from tcsim.launchers.elements import OCTETS, Bytes, Elements, elements
 from tcsim.launchers.job import Dim3, Job, Region
 from tcsim.ptx import Limits
@@ -114,7 +115,7 @@ def read(path: str | os.PathLike[str]) -> Recording:
 
 def write(path: str | os.PathLike[str], recording: Recording) -> None:
     """Write a recording; the same one gives the same bytes. Raises OSError where that cannot be done."""
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+    with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, value in recording.fields().items():
             data = value.encode() if isinstance(value, str) else value
             array = np.frombuffer(data, np.uint8) if isinstance(data, bytes) else np.asarray(data)

@@ -63,6 +63,16 @@ DISTRIBUTIONS: dict[str, tuple[Callable[[Table, Stream, int, Elements], Array], 
 """Generators by name, and the keys that each takes besides format, shape and seed. The stream is NumPy's default_rng(seed)."""
 
 
+_EVERY = (
+    "file",
+    "values",
+    "distribution",
+    "format",
+    "shape",
+    "name",
+    "seed",
+    *dict.fromkeys(key for _, keys in DISTRIBUTIONS.values() for key in keys),
+)
 Source = tuple[Elements, tuple[int, ...], Array]
 """The elements, the shape, and the codes in a row."""
 
@@ -75,6 +85,8 @@ def source(table: Table, folder: Path, also: tuple[str, ...] = (), default: Elem
     Raises OperandError for a key or a value that is wrong, and for files as `ArrayFile` does.
     """
     given = [key for key in ("file", "values", "distribution") if table.has(key)]
+    if not given:
+        table.only((*_EVERY, *also))
     if len(given) != 1:
         said = f" has {listing(given)}" if given else " has no numbers"
         raise table.wrong("", "one of file, values, distribution", said)

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from tcsim.core.arguments import integer
 from tcsim.core.errors import NotModelledError, OperandError
 from tcsim.core.evidence import Evidence, inferred
-from tcsim.core.targets import ARCHS, Arch
+from tcsim.core.targets import ARCHS, Arch, arch_named
 from tcsim.descriptors.bit_field import Field
 
 _INIT = Evidence("literature", "the machine code of mbarrier.init, ptxas 13.5")
@@ -71,7 +71,7 @@ def unpack(value: int, arch: str) -> dict[str, int]:
 
     Pre-conditions:
         0 <= value < 1 << 64
-        arch in FIELDS
+        arch_named(arch) in FIELDS
         value & 1 == 0 or arch not in OWN_LAYOUT_V1
     Post-conditions:
         arch not in ("sm_90", "sm_100") or pack(result, arch) == value
@@ -107,13 +107,14 @@ def pack(values: dict[str, int], arch: str) -> int:
 
 
 def _fields(arch: str) -> tuple[Field, ...]:
-    if arch not in FIELDS:
+    name = arch_named(arch)
+    if name not in FIELDS:
         raise OperandError(f"{arch}: no mbarrier; valid: {', '.join(FIELDS)}")
-    return FIELDS[arch]
+    return FIELDS[name]
 
 
 def _require_known(layout: int, arch: str) -> None:
-    if layout and any(name in OWN_LAYOUT_V1 for name in ARCHS[arch].lineage):
+    if layout and any(name in OWN_LAYOUT_V1 for name in ARCHS[arch_named(arch)].lineage):
         raise NotModelledError(
             f"layout v1 on {arch}: where its object keeps bytes, reports and the conditional phase is not known"
         )
@@ -129,7 +130,7 @@ def pending_count(state: int, arch: str) -> int:
 
     Pre-conditions:
         0 <= state < 1 << 64
-        arch in FIELDS
+        arch_named(arch) in FIELDS
     Post-conditions:
         result >= 1
         result == unpack(state & ~1, arch)["pending"] or unpack(state & ~1, arch)["pending"] == 0

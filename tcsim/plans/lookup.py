@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 
-from tcsim.core.errors import TargetError, listing, nearest
-from tcsim.core.targets import ARCHS, accepting
+from tcsim.core.errors import TargetError, listing, nearest, shortened
+from tcsim.core.targets import ARCHS, PRODUCTS, accepting, product_named
 from tcsim.isa.index import entry
 from tcsim.numbers.formats import FORMATS
 from tcsim.plans.kernels import order_of
@@ -153,27 +153,20 @@ def _aligned(kind: Kind, m: int, n: int, k: int) -> bool:
     return all(row % unit == 0 for row in (n if kind.layout[0] == "N" else k, m if kind.layout[1] == "T" else k, n))
 
 
-@cache
-def chips() -> dict[str, str]:
-    """Products in lower case without spaces, each with its arch."""
-    return {name.replace(" ", "").lower(): arch.name for arch in ARCHS.values() for name in arch.example.split(",")}
-
-
 def chip(gpu: str) -> tuple[str, str]:
     """The name and the arch of a GPU, a product in any case, an arch or a target.
 
     Raises PlanError for a name that is none of these.
     """
-    name = str(gpu).replace(" ", "").replace("-", "").lower()
-    if name in chips():
-        return name, chips()[name]
     try:
-        return name, accepting(name)[0].name
+        arch = accepting(gpu)[0].name
     except TargetError:
-        known = [*chips(), *ARCHS]
+        known = [*PRODUCTS, *ARCHS]
         raise PlanError(
-            f"plan: no GPU {gpu!r}; nearest: {listing(nearest(name, known, 2))}; valid: {listing(known, 60)}"
+            f"plan: no GPU {shortened(gpu)}; nearest: {listing(nearest(str(gpu).lower(), known, 2))}; valid: {listing(known, 90)}"
         ) from None
+    product = product_named(gpu)
+    return (product if product in RECORDED else str(gpu).replace(" ", "").replace("-", "").lower()), arch
 
 
 _WGMMA = {"f16": "16.f32.f16.f16", "bf16": "16.f32.bf16.bf16", "tf32": "8.f32.tf32.tf32", "e4m3": "32.f32.e4m3.e4m3", "e5m2": "32.f32.e5m2.e5m2", "s8": "32.s32.s8.s8"}  # fmt: skip
@@ -209,5 +202,6 @@ def table_answers(gpu: str = "h200") -> dict[str, int]:
     >>> sum(tcsim.plans.table_answers().values()) > 0
     True
     """
-    with reading(gpu.lower()):
-        return {key: sum(part.known for part in parts) for key, parts in table(gpu.lower()).parts.items()}
+    name = chip(gpu)[0]
+    with reading(name):
+        return {key: sum(part.known for part in parts) for key, parts in table(name).parts.items()}

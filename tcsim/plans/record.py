@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from tcsim.core.errors import TcsimError, listing
+from tcsim.core.targets import product_named
 from tcsim.plans.orders import Order
 from tcsim.plans.packed import Table, read
 
@@ -174,7 +175,7 @@ def profile(gpu: str) -> Profile:
     >>> tcsim.plans.profile("h200").arch
     'sm_90'
     """
-    name = gpu.lower()
+    name = product_named(gpu) or gpu.lower()
     try:
         return Profile(**table(name).profile)
     except TypeError as error:

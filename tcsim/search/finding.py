@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from functools import cache, lru_cache
 from itertools import combinations
 from typing import NamedTuple
 
-from tcsim.core.errors import nearest
+from tcsim.core.errors import listing, nearest, shortened
+from tcsim.core.targets import ARCHS, TARGETS
 from tcsim.isa.index import Entry, index
 from tcsim.search.likelihood import (
     COMPOSED,
@@ -58,6 +59,29 @@ class Found:
             return None
         first, *others = self.matches
         return first if all(other.special > first.special + 0.5 for other in others) else None
+
+    def elsewhere(self) -> str:
+        """If nothing matches on the archs that were asked for: which have what the words mean, as a sentence; empty if none does."""
+        if self.matches or self.question.targets is None:
+            return ""
+        matches = _matches(replace(self.question, targets=None))
+        having = {TARGETS[target].arch for match in matches for target in match.targets}
+        if not having:
+            return ""
+        archs = [name for name in ARCHS if name in having]
+        asked = sorted({TARGETS[target].arch for target in self.question.targets}, key=lambda name: ARCHS[name].number)
+        first = ARCHS[archs[0]].number
+        later = having >= {name for name, arch in ARCHS.items() if arch.number >= first}
+        need = (
+            f"{archs[0]} or later"
+            if later and len(archs) > 1
+            else archs[0]
+            if len(archs) == 1
+            else f"one of {listing(archs)}"
+        )
+        older = all(ARCHS[name].number < first for name in asked)
+        why = f"{listing(asked)} {'is' if len(asked) == 1 else 'are'} {'older' if older else 'not' if len(archs) == 1 else 'none of them'}"
+        return f"{shortened(self.question.text)} needs {need}; {why}"
 
     def near(self, count: int = 3) -> tuple[tuple[str, Match], ...]:
         """If nothing matches: questions of nearly the same words that find something, and what they find."""

@@ -6,10 +6,11 @@ import re
 from dataclasses import dataclass
 from functools import cache
 
-from tcsim.core.targets import ARCHS, TARGETS, accepting
+from tcsim.core.targets import ARCHS, PRODUCTS, TARGETS, accepting, product_named
 from tcsim.isa.index import index
+from tcsim.numbers.names import TYPES
 from tcsim.search.atoms import words_of_atom
-from tcsim.search.words import ALIASES, CONVERSION, NOISE, PHRASES, PRODUCTS, TYPES, Alternatives
+from tcsim.search.words import ALIASES, CONVERSION, NOISE, PHRASES, Alternatives
 
 LONGEST = 400
 """Letters of a question that are read."""
@@ -100,19 +101,8 @@ def _names() -> dict[str, tuple[str, ...]]:
     """Archs by what they are called: generation, product, number."""
     found: dict[str, tuple[str, ...]] = {}
     for arch in ARCHS.values():
-        products = (word.lower() for word in re.findall(r"\w+", arch.example) if word.lower() not in NOISE)
-        for name in (arch.generation.lower(), *products, str(arch.number), f"sm{arch.number}"):
-            found[name] = (*found.get(name, ()), arch.name)
+        found[arch.generation.lower()] = (*found.get(arch.generation.lower(), ()), arch.name)
     return found | {name: (arch,) for name, arch in PRODUCTS.items()}
-
-
-def arch_of(name: str) -> str:
-    """The arch that a product, a generation or a number names, of several the first; any other name as it is.
-
-    >>> arch_of("h100"), arch_of("Blackwell"), arch_of("90"), arch_of("sm_90a")
-    ('sm_90', 'sm_100', 'sm_90', 'sm_90a')
-    """
-    return _names().get(name.lower(), (name,))[0]
 
 
 def _targets_named(word: str) -> frozenset[str] | None:
@@ -122,6 +112,7 @@ def _targets_named(word: str) -> frozenset[str] | None:
         return frozenset(accepting(target)[1])
     if target in TARGETS:
         return frozenset((target,))
-    if word in _names():
-        return frozenset(target for name in _names()[word] for target in accepting(name)[1])
+    called = product_named(word) or word
+    if called in _names():
+        return frozenset(target for name in _names()[called] for target in accepting(name)[1])
     return None

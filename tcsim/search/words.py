@@ -9,34 +9,10 @@ from __future__ import annotations
 import re
 from types import MappingProxyType
 
+from tcsim.numbers.names import TYPES
+
 Alternatives = tuple[tuple[str, ...], ...]
 
-TYPES: MappingProxyType[str, tuple[str, ...]] = MappingProxyType(
-    {
-        format: tuple(names.split())
-        for format, names in {
-            "f16": "fp16 float16 half __half half_t float16_t",
-            "bf16": "bfloat16 bfloat bfloat16_t __nv_bfloat16 nv_bfloat16",
-            "f32": "fp32 float32 float single",
-            "tf32": "tfloat32 tf32_t tfloat32_t",
-            "f64": "fp64 float64 double",
-            "e4m3": "float8_e4m3 float8_e4m3fn float8_e4m3_t float_e4m3_t fp8e4m3 fp8_e4m3 fp8e4nv e4m3fn __nv_fp8_e4m3",
-            "e5m2": "float8_e5m2 float8_e5m2_t float_e5m2_t fp8e5m2 fp8_e5m2 fp8e5 __nv_fp8_e5m2",
-            "e2m1": "fp4 float4 float4_e2m1 float4_e2m1fn float_e2m1_t fp4_e2m1",
-            "e3m2": "float6_e3m2 float6_e3m2fn float_e3m2_t",
-            "e2m3": "float6_e2m3 float6_e2m3fn float_e2m3_t",
-            "s8": "int8 i8 int8_t char",
-            "u8": "uint8 uint8_t",
-            "s4": "int4 i4",
-            "u4": "uint4",
-            "s32": "int32 i32 int",
-            "b1": "binary bit bits bool u1 uint1",
-            "ue8m0": "e8m0 e8m0fnu",
-        }.items()
-        for names in [names]
-    }
-)
-"""Formats, and what else they are called."""
 
 ALIASES: MappingProxyType[str, Alternatives] = MappingProxyType(
     {alias: ((format,),) for format, names in TYPES.items() for alias in names}
@@ -144,13 +120,3 @@ CONVERSION = re.compile(rf"\b(?P<source>{_FORMAT}) (?:to|into|->|=>) (?P<result>
 
 NOISE = frozenset(["the", "a", "an", "of", "for", "with", "in", "on", "instruction", "ptx", "sass", "cute", "atom", "nvidia", "geforce", "rtx", "gpu", "jetson", "dgx", "dense", "tensor_core", "rs", "ss"])  # fmt: skip
 """Words that say nothing where no row has them."""
-
-PRODUCTS: MappingProxyType[str, str] = MappingProxyType(
-    {
-        "xavier": "sm_72", "2080": "sm_75", "2080ti": "sm_75", "titan": "sm_75", "a30": "sm_80", "a10": "sm_86", "a10g": "sm_86", "a40": "sm_86",
-        "a6000": "sm_86", "3060": "sm_86", "3070": "sm_86", "3080": "sm_86", "3090": "sm_86", "orin": "sm_87", "l4": "sm_89", "l40": "sm_89",
-        "4060": "sm_89", "4070": "sm_89", "4080": "sm_89", "4090": "sm_89", "h20": "sm_90", "h800": "sm_90", "gh200": "sm_90",
-        "gb200": "sm_100", "gb300": "sm_103", "thor": "sm_110", "5070": "sm_120", "5080": "sm_120", "5090": "sm_120", "spark": "sm_121",
-    }
-)  # fmt: skip
-"""Products that the table of archs does not name: https://developer.nvidia.com/cuda-gpus."""

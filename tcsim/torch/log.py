@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from html import escape
 from time import perf_counter
 from typing import Any, Literal
 
 from tcsim.core.errors import NotModelledError, OperandError
+from tcsim.core.texts import markup
 
 Status = Literal["exact", "assumed", "not modelled"]
 MEANING: dict[Status, str] = {
@@ -105,11 +105,11 @@ class Run:
 
     def _repr_html_(self) -> str:
         rows = "".join(
-            f"<tr><td>{escape(own['op'])}</td><td>{own['calls']}</td><td>{own['seconds']:.3f}</td><td>{own['status']}</td></tr>"
+            f"<tr><td>{markup(own['op'])}</td><td>{own['calls']}</td><td>{own['seconds']:.3f}</td><td>{own['status']}</td></tr>"
             for own in self.ops()
         )
         head = "".join(f"<th>{own}</th>" for own in ("op", "calls", "seconds", "status"))
-        return f"<table><caption>{escape(self.gpu)}</caption><tr>{head}</tr>{rows}</table>"
+        return f"<table><caption>{markup(self.gpu)}</caption><tr>{head}</tr>{rows}</table>"
 
 
 def first_difference(one: Run, other: Run) -> str:

@@ -17,10 +17,12 @@ from tcsim.isa.scalar import bits, compare, convert, floating, integer, special,
 from tcsim.isa.scalar.atomic import atomics, combination
 from tcsim.isa.scalar.table import CONTAINERS, Scalar
 from tests.exact import scalar as exact
-from tests.support.extent import examples
+from tests.support.extent import examples, part
 
 EACH = 32
-"""Inputs of each spelling: the first of the list that the GPU gets, corners and random ones mixed."""
+"""Inputs of each spelling beside the extremes: the first of the list that the GPU gets, corners and random ones mixed."""
+PAIRS = 64
+_FLOATS = {"f16": (5, 10), "bf16": (8, 7), "f32": (8, 23), "f64": (11, 52)}  # bits of the exponent, of the fraction
 OWN = tuple(item for module in (integer, bits, floating, compare, convert, video) for item in module.table())
 INTACT = {"permute": bits.permute, "logic3": bits.logic3}
 STEMS = sorted({item.mnemonic.split(".")[0] for item in OWN})
@@ -30,6 +32,100 @@ STEMS = sorted({item.mnemonic.split(".")[0] for item in OWN})
 def given(types: tuple[str, ...]) -> list[np.ndarray[Any, Any]]:
     """Inputs of some types."""
     return [codes[: 4 * EACH] for codes in inputs(types)]
+
+
+@cache
+def extremes(type: str) -> list[int]:
+    """Zeros, ones, subnormals, the ends of the range, infinities, NaN of both kinds, powers of two about the widths of integers; of integers the same.
+
+    Of a packed type each part has another one.
+    """
+    parts = {
+        "f16x2": "f16",
+        "bf16x2": "bf16",
+        "f32x2": "f32",
+        "u16x2": "u16",
+        "s16x2": "s16",
+        "u8x4": "u8",
+        "s8x4": "s8",
+    }
+    bits = width(type)
+    if type == "pred":
+        return [0, 1]
+    if type in parts:
+        own, part = extremes(parts[type]), width(parts[type])
+        return [
+            sum(own[(at + 3 * place) % len(own)] << part * place for place in range(bits // part))
+            for at in range(len(own))
+        ]
+    if type in _FLOATS:
+        exponent, fraction = _FLOATS[type]
+        top, ones, bias = (1 << exponent) - 1, (1 << fraction) - 1, (1 << exponent - 1) - 1
+        powers = [power for power in (-1, 0, 1, 8, 15, 16, 31, 32, 63, 64) if power + bias < top]
+        sizes = [
+            0,
+            1,
+            ones,
+            1 << fraction,
+            (top << fraction) - 1,
+            top << fraction,
+            top << fraction | 1,
+            top << fraction | ones,
+            top << fraction | ones // 2 + 1,
+        ]
+        sizes += [power + bias << fraction for power in powers] + [
+            bias << fraction | 1 << fraction - 1,
+            (31 + bias << fraction) - 1,
+        ]
+        return list(dict.fromkeys(size | sign << bits - 1 for size in sizes for sign in (0, 1) if size < 1 << bits - 1))
+    sizes = [
+        0,
+        1,
+        2,
+        3,
+        7,
+        8,
+        31,
+        32,
+        33,
+        63,
+        64,
+        127,
+        128,
+        255,
+        256,
+        65535,
+        65536,
+        1 << bits - 2,
+        (1 << bits - 1) - 1,
+        1 << bits - 1,
+        (1 << bits) - 1,
+        1 << 31,
+        1 << 32,
+    ]
+    return list(dict.fromkeys(value & (1 << bits) - 1 for size in sizes for value in (size, -size)))
+
+
+@cache
+def ends(types: tuple[str, ...]) -> list[np.ndarray[Any, Any]]:
+    """Every extreme of every type; then pairs of the first two with another one of a third each time: some by default, all in the whole."""
+    lists = [extremes(type) for type in types]
+    longest, second = max(map(len, lists)), len(lists[1]) if len(lists) > 1 else 1
+    once = [
+        tuple((at + shift * place) % len(own) for place, own in enumerate(lists))
+        for at in range(longest)
+        for shift in (0, 1)
+    ]
+    pairs = [
+        (i, j, *((i * 7 + j * 3 + place) % len(lists[place]) for place in range(2, len(lists))))
+        for i in range(len(lists[0]))
+        for j in range(second)
+    ]
+    rows = [*once, *part([row[: len(lists)] for row in pairs], PAIRS, types)]
+    return [
+        np.array([lists[place][row[place]] for row in rows], np.uint8 if type == "pred" else CONTAINERS[type])
+        for place, type in enumerate(types)
+    ]
 
 
 def sources(item: Scalar) -> tuple[str, ...]:
@@ -63,7 +159,10 @@ def slow(item: Scalar, codes: Sequence[np.ndarray[Any, Any]], table: int) -> lis
 def compared(item: Scalar, count: int) -> int:
     """Compare a spelling on some inputs; how many."""
     types = sources(item)
-    codes = [column[:count] for column in given(types)]
+    codes = [
+        np.concatenate([end, column[:count].astype(end.dtype)])
+        for end, column in zip(ends(types), given(types), strict=True)
+    ]
     table = 0xE2
     own, other = fast(item, codes, table), slow(item, codes, table)
     for place, (one, two) in enumerate(zip(own, other, strict=True)):
@@ -77,7 +176,7 @@ def test_every_spelling(stem: str) -> None:
     """The fast model and the exact one agree."""
     chosen = [item for item in OWN if item.mnemonic.split(".")[0] == stem]
     done = sum(compared(item, EACH) for item in chosen)
-    assert done == EACH * len(chosen) > 0
+    assert done == sum(EACH + len(ends(sources(item))[0]) for item in chosen) > 0
 
 
 @given_inputs(data=st.data())

@@ -22,6 +22,7 @@ import numpy as np
 
 from hwkernels.device.driver import Context, Launch, device_info
 from hwkernels.device.toolchain import assemble, find_toolchains
+from tcsim.core.files import write_file
 
 TARGET, WORDS = "sm_90a", 6
 NAME = "mbarrier_held.json"
@@ -97,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--keep", action="store_true", help="ask nobody: make what is there the recording")
     given = parser.parse_args(arguments)
     if given.keep:
-        RECORDING.write_bytes((given.folder / NAME).read_bytes())
+        write_file(RECORDING, (given.folder / NAME).read_bytes())
         return 0
     given.folder.mkdir(parents=True, exist_ok=True)
     answers: dict[str, Any] = {}
@@ -110,7 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     gpu = device_info()
     header = {"gpu": gpu.name, "driver": gpu.driver_version, "assembler": find_toolchains()[0].version}
     found = header | {"date": datetime.date.today().isoformat(), "answers": answers}
-    (given.folder / NAME).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    write_file(given.folder / NAME, json.dumps(found, indent=1) + "\n")
     print(json.dumps(found, indent=1))
     return int(any(isinstance(own, str) for own in answers.values()))
 

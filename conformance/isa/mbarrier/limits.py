@@ -30,6 +30,7 @@ import tcsim.ptx
 from hwkernels.device.driver import Context, Launch, device_info
 from hwkernels.device.errors import CudaError
 from hwkernels.device.toolchain import assemble, find_toolchains
+from tcsim.core.files import write_file
 
 TARGET, THREADS, SECONDS = "sm_90a", 64, 30
 MOST = (1 << 20) - 1
@@ -191,7 +192,7 @@ def keep(folder: Path) -> Path:
     """Write the recording of the answers in a folder."""
     found = json.loads((folder / NAME).read_text(encoding="utf-8"))
     faults = {name: row["hardware"]["fault"] for name, row in found.pop("questions").items()}
-    RECORDING.write_text(json.dumps(found | {"faults": faults}, indent=1) + "\n", encoding="utf-8")
+    write_file(RECORDING, json.dumps(found | {"faults": faults}, indent=1) + "\n")
     return RECORDING
 
 
@@ -219,7 +220,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         gpu = device_info()
         header |= {"gpu": gpu.name, "driver": gpu.driver_version, "assembler": find_toolchains()[0].version}
     path = given.folder / NAME
-    path.write_text(json.dumps(header | {"questions": rows}, indent=1) + "\n", encoding="utf-8")
+    write_file(path, json.dumps(header | {"questions": rows}, indent=1) + "\n")
     wrong = [name for name, row in rows.items() if row.get("agrees") is False]
     for name in wrong:
         print(f"{name}\n  model {rows[name]['predicted']}\n  hardware {rows[name]['hardware']}")

@@ -25,6 +25,7 @@ import numpy as np
 from hwkernels.device.driver import Context, Launch, device_info
 from hwkernels.device.errors import CudaError
 from hwkernels.device.toolchain import assemble, find_toolchains
+from tcsim.core.files import write_file
 from tcsim.memory import mbarrier_bits
 
 TARGET, THREADS, BLOCKS, SECONDS = "sm_90a", 64, 2, 30
@@ -158,14 +159,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.keep:
         found = json.loads((given.folder / NAME).read_text(encoding="utf-8"))
         objects = {name: row.get("object", row.get("fault")) for name, row in found.pop("answers").items()}
-        RECORDING.write_text(json.dumps(found | {"objects": objects}, indent=1) + "\n", encoding="utf-8")
+        write_file(RECORDING, json.dumps(found | {"objects": objects}, indent=1) + "\n")
         return 0
     given.folder.mkdir(parents=True, exist_ok=True)
     answers = ask(given.workers)
     gpu = device_info()
     header = {"gpu": gpu.name, "driver": gpu.driver_version, "assembler": find_toolchains()[0].version}
     found = header | {"date": datetime.date.today().isoformat(), "target": TARGET, "answers": answers}
-    (given.folder / NAME).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    write_file(given.folder / NAME, json.dumps(found, indent=1) + "\n")
     return int(not answers)
 
 

@@ -106,6 +106,7 @@ class Compiled:
     )  # of blocks that were cut again: the first piece, or 0
     plain: bool = False  # whether it tells nobody of single instructions, so that several may be executed at once
     done: dict[int, float] = field(repr=False, default_factory=dict)  # of blocks: instructions times threads so far
+    seconds: float = 0.0  # that a cluster of the last launch took
 
     def add(self, sources: Sequence[BasicBlock], code: CodeType | None = None) -> None:
         """Make functions of blocks, which are numbered on from those that there are. code: their source, compiled."""

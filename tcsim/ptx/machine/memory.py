@@ -29,15 +29,16 @@ class MemoryFault(TcsimError):
 
 
 class Segment:
-    """A piece of global memory: an address and the bytes there."""
+    """A piece of global memory: an address and the bytes there, a copy; or a number of zero bytes, which take no memory until they are used."""
 
-    def __init__(self, address: int, data: Bytes) -> None:
-        self.address, self.size = address, len(data)
+    def __init__(self, address: int, data: Bytes | int) -> None:
+        self.address, self.size = address, data if isinstance(data, int) else len(data)
         before = address % SLACK  # so that an aligned address is aligned in the array too
-        self.store = np.zeros(-(-(before + len(data) + SLACK) // SLACK) * SLACK, np.uint8)
+        self.store = np.zeros(-(-(before + self.size + SLACK) // SLACK) * SLACK, np.uint8)
         self.start = address - before
-        self.data = self.store[before : before + len(data)]
-        self.data[:] = data
+        self.data = self.store[before : before + self.size]
+        if not isinstance(data, int):
+            self.data[:] = data
         self.views = views_of(self.store)
 
     @property
@@ -137,17 +138,17 @@ class Memory:
         if isinstance(size_or_data, (int, np.integer)):
             if not 0 <= int(size_or_data) <= 1 << 40:
                 raise OperandError(f"Memory.allocate: {size_or_data} bytes; valid: 0 to {1 << 40}")
-            data = np.zeros(int(size_or_data), np.uint8)
+            data: Bytes | int = int(size_or_data)
         else:
             data = as_bytes(size_or_data, "Memory.allocate: data")
         address = self._put(data, self._next, alignment)
-        self._next = address + -(-max(len(data), 1) // ALIGNMENT) * ALIGNMENT
+        self._next = address + -(-max(_size(data), 1) // ALIGNMENT) * ALIGNMENT
         return address
 
-    def _put(self, data: Bytes, start: int, alignment: int) -> int:
+    def _put(self, data: Bytes | int, start: int, alignment: int) -> int:
         """Map data at the first free address from `start`; returns it."""
         address = -(-start // alignment) * alignment
-        while (after := self._blocking(address, max(len(data), 1))) is not None:
+        while (after := self._blocking(address, max(_size(data), 1))) is not None:
             address = -(-after // alignment) * alignment
         self._insert(Segment(address, data))
         return address
@@ -236,13 +237,11 @@ class Memory:
             ]  # fmt: skip
             found = dict(module.addresses)
             for item in variables:
-                data = np.zeros(max(item.size, 1), np.uint8)
-                if item.initial:
-                    data[: len(item.initial.data)] = np.frombuffer(item.initial.data, np.uint8)
-                align = max(item.align, ALIGNMENT)
-                found[item.name] = (
-                    self._put(data, CONST_WINDOW, align) if item.space == "const" else self.allocate(data, align)
-                )
+                size, align = max(item.size, 1), max(item.align, ALIGNMENT)
+                at = self._put(size, CONST_WINDOW, align) if item.space == "const" else self.allocate(size, align)
+                for offset, run in item.initial.runs if item.initial else ():
+                    self.write(at + offset, run)
+                found[item.name] = at
             for item in variables:
                 for place in item.initial.addresses if item.initial else ():
                     target = found.get(place.symbol)
@@ -302,6 +301,10 @@ class Memory:
             if segment is None or int(address) + size > segment.end:
                 return index
         return None
+
+
+def _size(data: Bytes | int) -> int:
+    return data if isinstance(data, int) else len(data)
 
 
 def as_bytes(data: Any, what: str) -> Bytes:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from math import prod
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tcsim.core.errors import shortened
 from tcsim.ptx.text.expressions import constant
@@ -16,35 +18,69 @@ from tcsim.ptx.text.syntax import TYPE_BYTES, Initial, PtxError, Relocation, Sym
 _TOKEN = re.compile(r"[{},]|[^{},]+")
 _GENERIC = re.compile(r"generic\(\s*([^()]+?)\s*\)\s*(?:([+-])\s*(.+))?", re.DOTALL)
 _MASKED = re.compile(r"0[xX][fF][fF]((?:00)*+)\s*\((.+)\)", re.DOTALL)
+MOST_VALUES = 1 << 20
+"""That are read value by value, some microseconds each."""
+_SHORT = 4096  # characters of a value that is read value by value
+_NOT_DECIMAL = re.compile(r"\d\s+\d|[^-\d\s,{}]", re.ASCII)
+_BRACES = re.compile(r"\{[-\d,]++\}", re.ASCII)
+_NOT_NUMBERS = re.compile(
+    r"(?<!\d)0\d|\d-|-(?!\d)|,,|\{,|,\}|\d{19}", re.ASCII
+)  # octal, operators, values that are missing, or long
 
 
 def initialised(variable: Variable, text: str) -> Variable:
-    """A variable with the value that a text gives it; what the text leaves out is zero.
+    """A variable with the value that a text gives it; what the text leaves out is zero, and takes no memory.
 
     Raises PtxError for a value that does not fit the variable's shape or type.
 
     >>> matrix = Variable("m", "global", "u8", None, shape=(None, 2))
-    >>> initialised(matrix, "{{1}, {3, 4}}").initial.data
-    b'\\x01\\x00\\x03\\x04'
+    >>> initialised(matrix, "{{1}, {3, 4}}").initial.runs
+    ((0, b'\\x01'), (2, b'\\x03\\x04'))
     """
     if variable.space not in ("global", "const"):
         raise PtxError(f"a variable of .{variable.space} has no initial value; valid: .global, .const")
+    width = variable.element_bytes
+    codes = _decimal(text, variable.shape, variable.type)
+    if codes is not None:
+        shape = variable.shape if None not in variable.shape else (len(codes),)
+        return replace(variable, count=shape[0], shape=shape, initial=Initial(((0, codes.tobytes()),)))
     values, extent = _placed(text, variable.shape)
     shape = variable.shape if None not in variable.shape else (extent, *variable.shape[1:])
-    width, count = variable.element_bytes, prod(own or 1 for own in shape)
-    data, addresses = bytearray(width * count), []
+    count = prod(own or 1 for own in shape)
+    runs: list[tuple[int, bytearray]] = []
+    addresses = []
     for index, value in values:
         if not 0 <= index < count:
             raise PtxError(f"more values than its {count} elements")
         place = index * width
         found = number(value)
-        if found is not None:
-            data[place : place + width] = _bytes_of(found.value, found.kind, variable.type)
-        elif relocation := _address(value, place, width):
+        relocation = _address(value, place, width) if found is None else None
+        if relocation is not None:
             addresses.append(relocation)
-        else:
-            data[place : place + width] = _bytes_of(constant(value), "int", variable.type)
-    return replace(variable, count=count, shape=shape, initial=Initial(bytes(data), tuple(addresses)))
+            continue
+        code = _bytes_of(*(found.value, found.kind) if found else (constant(value), "int"), variable.type)
+        if not runs or runs[-1][0] + len(runs[-1][1]) != place:
+            runs.append((place, bytearray()))
+        runs[-1][1].extend(code)
+    return replace(
+        variable,
+        count=count,
+        shape=shape,
+        initial=Initial(tuple((at, bytes(run)) for at, run in runs), tuple(addresses)),
+    )
+
+
+def _decimal(text: str, shape: tuple[int | None, ...], type: str) -> npt.NDArray[Any] | None:
+    """A list of decimal integers for a variable of one extent, as compilers write tables: NumPy reads millions in a second. None for any other."""
+    if len(shape) != 1 or type in ("f32", "f64", "b128") or len(text) < _SHORT or _NOT_DECIMAL.search(text):
+        return None
+    compact = "".join(text.split())
+    if not _BRACES.fullmatch(compact) or _NOT_NUMBERS.search(compact):
+        return None
+    values = np.fromstring(compact[1:-1], np.int64, sep=",")
+    if shape[0] is not None and len(values) > shape[0]:
+        return None
+    return values.astype(np.uint64).astype(f"<u{TYPE_BYTES[type]}")
 
 
 def _placed(text: str, shape: tuple[int | None, ...]) -> tuple[list[tuple[int, str]], int]:
@@ -53,6 +89,8 @@ def _placed(text: str, shape: tuple[int | None, ...]) -> tuple[list[tuple[int, s
     Braces follow the extents, or there is one pair of them around all values.
     """
     text = text.strip()
+    if text.count(",") >= MOST_VALUES:
+        raise PtxError(f"more than {MOST_VALUES} values that are not decimal integers")
     if not shape:
         if "{" in text or "," in text:
             raise PtxError(f"{shortened(text)} for a variable of one element")

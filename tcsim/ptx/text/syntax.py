@@ -53,9 +53,9 @@ class PtxError(TcsimError):
 
 
 class Initial(NamedTuple):
-    """The initial bytes of a variable: numbers already as bytes, and addresses of symbols to be put in later."""
+    """The initial bytes of a variable: numbers already as bytes, and addresses of symbols to be put in later. All else is zero."""
 
-    data: bytes
+    runs: tuple[tuple[int, bytes], ...]  # offsets in the variable, ascending, and the bytes from there on
     addresses: tuple[Relocation, ...] = ()
 
 

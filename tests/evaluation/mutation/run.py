@@ -33,7 +33,7 @@ import ml_dtypes  # noqa: F401  # imported once, before the forks
 import numpy  # noqa: F401
 
 from tests.evaluation.mutation import replay
-from tests.evaluation.mutation.sites import ROOT, Site, chosen, mutated, tests_of
+from tests.evaluation.mutation.sites import ROOT, Site, behaves, chosen, mutated, tests_of
 
 RESULT = ROOT / "docs/measurements/mutants.json"
 REASONS = ROOT / "docs/measurements/mutants-reasons.json"
@@ -180,13 +180,17 @@ def _fate(site: Site, known: dict[str, Any] | None, folder: Path, touched: dict[
 
 
 def _replayed(site: Site, folder: Path, touched: dict[str, set[str]]) -> dict[str, Any]:
+    about = {"name": site.name, "module": site.path, "line": site.line, "was": site.was, "becomes": site.becomes}
+    if behaves(site.path):
+        return about | {"families": [], "replay": "", "tests": ""}
     families = [family for family, modules in touched.items() if site.module in modules] or list(touched)
     families.sort(key=lambda family: (folder / f"{family}.pickle").stat().st_size)
     everywhere = len(families) == len(touched)
-    return {
-        "name": site.name, "module": site.path, "line": site.line, "was": site.was, "becomes": site.becomes,
-        "families": ["all"] if everywhere else families, "replay": by_replay(site, folder, families), "tests": "",
-    }  # fmt: skip
+    return about | {
+        "families": ["all"] if everywhere else families,
+        "replay": by_replay(site, folder, families),
+        "tests": "",
+    }
 
 
 def _prepared(folder: Path) -> dict[str, set[str]]:

@@ -62,6 +62,45 @@ MODULES = {
 """What computes: the modules that instructions run through, each with the tests that know it best. Rows, documents and what
 Blackwell alone has are left out."""
 
+BEHAVIOUR = {
+    "tcsim/ptx/text": "ptx_reader ptx_constants",
+    "tcsim/ptx/hazards": "severities ptx_notes check",
+    "tcsim/ptx/compile": "ptx_contraction ptx_meetings ptx_spaces ptx_calls ptx_scalars ptx_threads",
+    "tcsim/ptx/machine": "joint_work ptx_spaces deadlocks ptx_inexact ptx_meetings ptx_copies ptx_barriers ptx_threads ptx_polling",
+    "tcsim/ptx/check": "severities wgmma_in_flight global_races tensor_maps planted late_waits",
+    "tcsim/ptx/check/rules": "severities wgmma_in_flight deadlocks cancel global_races tensor_maps planted late_waits",
+    "tcsim/ptx/check/layout": "descriptor_origins bugs layouts",
+    "tcsim/ptx/counters": "machine advice counting rules",
+    "tcsim/ptx/launch": "ptx_api ptx_wrong_use ptx_threads ptx_sample",
+    "tcsim/ptx/stepping": "ptx_stepping ptx_why",
+    "tcsim/ptx": "ptx_api ptx_observer ptx_wrong_use ptx_why",
+    "tcsim/diagnosis": "error_map diagnosis_some_tiles diagnosis_pipelines diagnosis_classes diagnosis_functions diagnosis_kept diagnose",
+    "tcsim/explanation": "explain",
+    "tcsim/engines": "engines loops compiled_engine",
+    "tcsim/search": "search",
+    "conformance/campaign": "forged_ledgers campaign",
+    "conformance/vectors": "vectors forged_vectors",
+}
+"""What behaves: folders, all of whose modules are mutated, with the tests of the folder. No recordings of single instructions run through them."""
+EACH = 3
+"""Mutants drawn of each of their modules, if it has as many."""
+
+
+@cache
+def modules() -> dict[str, str]:
+    """Every module that is mutated, with its tests."""
+    found = dict(MODULES)
+    for folder, tests in BEHAVIOUR.items():
+        paths = (path.relative_to(ROOT).as_posix() for path in sorted((ROOT / folder).glob("*.py")))
+        found |= {path.removesuffix(".py"): tests for path in paths if sites(path)}
+    return found
+
+
+def behaves(path: str) -> bool:
+    """Whether it is a module of `BEHAVIOUR`."""
+    return path.rpartition("/")[0] in BEHAVIOUR
+
+
 _COMPARED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
 }  # fmt: skip
@@ -114,8 +153,8 @@ def sites(path: str) -> list[Site]:
 
 
 def tests_of(path: str) -> list[str]:
-    """The files of the tests that `MODULES` names for a module, from the root of the tree."""
-    return [file_of(name) for name in MODULES[path.removesuffix(".py")].split()]
+    """The files of the tests that are named for a module, from the root of the tree."""
+    return [file_of(name) for name in modules()[path.removesuffix(".py")].split()]
 
 
 @cache
@@ -134,8 +173,9 @@ def chosen(known: Container[str] = ()) -> list[Site]:
         return site.name not in known, hashlib.sha256(site.name.encode()).digest()
 
     found: list[Site] = []
-    for module in MODULES:
-        share = next(number for folder, number in SHARE.items() if module.startswith(f"{folder}/"))
+    for module in modules():
+        core = (number for folder, number in SHARE.items() if module.startswith(f"{folder}/"))
+        share = EACH if behaves(module) else next(core)
         found += sorted(sites(f"{module}.py"), key=order)[:share]
     return sorted(found, key=order)
 

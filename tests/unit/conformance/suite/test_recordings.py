@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shutil
+import tracemalloc
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -41,6 +43,17 @@ def with_header(path: Path, change: Callable[[bytes], bytes]) -> None:
     np.savez(path, **content)
 
 
+def bomb(path: Path, method: int = zipfile.ZIP_DEFLATED) -> None:
+    """80 MiB of zeros in a small file."""
+    with (
+        zipfile.ZipFile(path, "w", method, compresslevel=1) as file,
+        file.open("header.npy", "w", force_zip64=True) as member,
+    ):
+        np.lib.format.write_array_header_1_0(member, {"descr": "|u1", "fortran_order": False, "shape": (80 << 20,)})  # type: ignore[arg-type]
+        for _ in range(20):
+            member.write(bytes(1 << 22))
+
+
 @pytest.mark.parametrize(
     "damage",
     [
@@ -56,6 +69,11 @@ def with_header(path: Path, change: Callable[[bytes], bytes]) -> None:
         lambda path: with_header(path, lambda header: header.replace(b'"schema"', b'"scheme"')),
         lambda path: with_header(path, lambda header: header.replace(b'"driver"', b'"drover"')),
         lambda path: with_header(path, lambda header: header.replace(b'"name": "wide"', b'"name": "vast"')),
+        lambda path: with_header(path, lambda header: b"[" * 100_000),
+        lambda path: with_header(path, lambda header: b'{"schema": ' + b"1" * 100_000 + b"}"),
+        lambda path: np.savez(path, header=np.array([{}], object)),
+        lambda path: bomb(path),
+        lambda path: bomb(path, zipfile.ZIP_LZMA),
     ],
     ids=[
         "empty",
@@ -68,15 +86,31 @@ def with_header(path: Path, change: Callable[[bytes], bytes]) -> None:
         "no schema",
         "no driver",
         "no array",
+        "deep JSON",
+        "digits",
+        "pickled",
+        "bomb",
+        "LZMA bomb",
     ],
 )
-def test_every_damage_is_a_recording_error(copied: Path, damage: Callable[[Path], object]) -> None:
-    """Whatever is wrong with the file, reading it raises one kind of error that names it."""
+def test_every_damage_is_a_recording_error(
+    copied: Path, damage: Callable[[Path], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is wrong with the file, reading it raises one kind of error that names it, and costs little."""
+    monkeypatch.setattr("conformance.suite.files.LARGEST", 64 << 20)
     path = recordings.path_of(MNEMONIC, "sm_90", copied)
     assert path.stat().st_size > 3100
     damage(path)
-    with pytest.raises(RecordingError, match=f"corrupt recording {re.escape(str(path))}: .+; record it again"):
-        recordings.read(MNEMONIC, "sm_90", copied)
+    tracemalloc.start()
+    try:
+        with pytest.raises(
+            RecordingError, match=f"corrupt recording {re.escape(str(path))}: .+; record it again"
+        ) as caught:
+            recordings.read(MNEMONIC, "sm_90", copied)
+        assert tracemalloc.get_traced_memory()[1] < 64 << 20
+    finally:
+        tracemalloc.stop()
+    assert len(str(caught.value)) < 600
 
 
 def test_a_foreign_recording_is_refused(copied: Path) -> None:
@@ -133,7 +167,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(
     def fail(*arguments: object) -> None:
         raise error
 
-    monkeypatch.setattr(f"conformance.suite.files.os.{where}", fail)
+    monkeypatch.setattr(f"tcsim.core.files.os.{where}", fail)
     with pytest.raises(type(error)):
         recordings.write(recording, copied)
     monkeypatch.undo()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import tracemalloc
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,40 @@ def i32(*values: int) -> bytes:
 )  # fmt: skip
 def test_initial_values(declared: str, expected: bytes) -> None:
     assert bytes_of(declared) == expected
+
+
+@pytest.mark.parametrize("type", ["u8", "s16", "b32", "u64"])
+def test_tables_of_decimal_integers(type: str) -> None:
+    """Long lists are read at once, and say what lists of hexadecimal numbers say."""
+    values = [*np.random.default_rng(5).integers(-(2**40), 2**40, 4000).tolist(), 0, -1, 10**18 - 1]
+    extents = ("", len(values), len(values) + 5)
+    for extent in extents:
+        found, other = (
+            bytes_of(f".global .align 8 .{type} x[{extent}] = {{{', '.join(own)}}};")
+            for own in ([str(own) for own in values], [hex(own % 2**64) for own in values])
+        )
+        assert found == other and len(found) == int(type[1:]) // 8 * (extent or len(values))
+    listed = ", ".join(map(str, values))
+    for wrong in (f"{listed}, 1 2", f"{listed}, 08", f"{listed},, 1", f"{listed}, 1-", f"{listed}, {{1}}"):
+        with pytest.raises(PtxError):
+            parse(f"{HEAD}.global .{type} x[] = {{{wrong}}};")
+    assert bytes_of(f".global .b32 x[] = {{{listed}, 017, 3-1, 1U, {2**64 - 1}}};")[-16:] == i32(15, 2, 1, -1)
+    with pytest.raises(PtxError, match="values where 10 are declared"):
+        parse(f"{HEAD}.global .{type} x[10] = {{{listed}}};")
+
+
+def test_what_is_not_initialised_costs_nothing() -> None:
+    """A gibibyte of one value, in a list and in lists of lists, and very many values."""
+    tracemalloc.start()
+    try:
+        for declared in ("x[268435456] = {1}", "x[2][134217728] = {{1},{2}}", "x[][4][33554432] = {{{1},{},{7}}}"):
+            module = parse(f"{HEAD}.global .u32 {declared};")
+            assert module.variables["x"].size in (1 << 30, 1 << 29)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+    with pytest.raises(PtxError, match="more than 1048576 values"):
+        parse(f"{HEAD}.global .f32 x[] = {{{'0.0,' * (1 << 20)}0.0}};")
 
 
 def test_addresses_as_initial_values() -> None:

@@ -144,7 +144,7 @@ def test_object_files(harm: str, forced: list[int], tmp_path: Path, monkeypatch:
         def no_room(*given: Any, **named: Any) -> Any:
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr(files.tempfile, "mkstemp", no_room)
+        monkeypatch.setattr(files, "replacing", no_room)
     first = launched()[0]
     compiled = len(made)
     kept = sorted(own for own in tmp_path.rglob("*") if own.is_file())
@@ -168,7 +168,7 @@ def test_a_process_that_is_killed_leaves_whole_files(tmp_path: Path) -> None:
         "print(hashlib.sha256(own.launched()[0]).hexdigest())\n"
     )
     slow = (
-        "import os, signal, tempfile, tcsim.core.files as files\n"
+        "import os, signal, tcsim.core.files as files\n"
         "before, left = files.os.replace, [2]\n"
         "def replace(*given):\n"
         "    left[0] -= 1\n"

@@ -196,7 +196,7 @@ def test_a_mnemonic_that_does_not_exist_lists_the_nearest(mnemonic: str, nearest
     assert set(offered) <= set(catalog.rows())
 
 
-@pytest.mark.parametrize("name", ["sm_91", "sm_80a", "90", "sm_", "SM_90", "compute_90"])
+@pytest.mark.parametrize("name", ["sm_91", "sm_80a", "91", "sm_", "SM_91", "compute_91"])
 def test_an_arch_that_does_not_exist(name: str) -> None:
     """The error lists the nearest and all; nothing is guessed from the number."""
     with pytest.raises(TargetError, match=rf"no arch or target '{name}'; nearest: .*; all: sm_70, .*sm_121a") as caught:
