@@ -42,8 +42,8 @@ def launches() -> Iterator[tuple[str, recording.Fields]]:
     for path in sorted(recording.GIVEN.glob("*.npz")):
         with np.load(path) as own:
             yield path.stem, {key: own[key] if own[key].ndim else own[key].item() for key in own.files}
-    yield from recording.read().items()
-    yield from recording.read(recording.LAUNCHERS).items()
+    for kept in (recording.KEPT, recording.WIDE, recording.LAUNCHERS):
+        yield from recording.read(kept).items()
 
 
 def profiled(fields: recording.Fields, name: str) -> Profile:
