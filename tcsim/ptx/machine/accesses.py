@@ -18,11 +18,22 @@ from tcsim.ptx.machine.threads import Threads
 
 
 def store_order(threads: Array, size: int) -> Array:
-    """In which order threads store some bytes each: a warp goes in parts of 128 bytes, and of a part the lowest lane comes last.
+    """In which order threads, which ascend, store some bytes each: a warp goes in parts of 128 bytes, and of a part the lowest lane comes last.
 
     Measured on an H200 for 1 to 16 bytes in global and shared memory; the manual leaves it open.
+
+    >>> store_order(np.array([0, 1, 5, 8, 9, 40]), 16).tolist()  # parts of eight lanes
+    [2, 1, 0, 4, 3, 5]
     """
-    return np.argsort(threads ^ (min(LANES, _STORED_AT_ONCE // size) - 1))
+    part = threads // min(LANES, _STORED_AT_ONCE // size)
+    starts = np.flatnonzero(np.diff(part, prepend=-1))
+    counts = np.diff(starts, append=len(threads))
+    return np.repeat(2 * starts + counts - 1, counts) - np.arange(len(threads))
+
+
+def _rise(places: Array) -> bool:
+    """Whether each place is above the one before it: then no two threads meet."""
+    return bool((places[1:] > places[:-1]).all())
 
 
 _STORED_AT_ONCE = 128
@@ -112,7 +123,8 @@ class Accesses:
         for own, segment, offset in parts:
             for hear in self.events.accessed if alone else ():
                 hear(self.block, "write", segment, offset, size, threads[own], values[own])
-            who, part, turns = threads[own], values[own], store_order(threads[own], size)
+            who, part = threads[own], values[own]
+            turns: Any = slice(None) if _rise(offset) else store_order(who, size)
             for piece in range(0, size, unit):
                 if size > 16:
                     octets = np.ascontiguousarray(values[own]).view(np.uint8).reshape(-1, size)[:, piece : piece + 16]
