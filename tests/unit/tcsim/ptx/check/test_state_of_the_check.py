@@ -13,6 +13,7 @@ from tcsim.ptx.check.flags import Flags
 from tcsim.ptx.check.objects import Object
 from tcsim.ptx.check.operations import Operations
 from tcsim.ptx.check.rules import races as rules
+from tcsim.ptx.check.rules.mbarriers import Mbarriers
 from tcsim.ptx.check.rules.races import BLOCK, CLUSTER, FAR, WEAK, Event, Party
 from tcsim.ptx.check.rules.signals import Signals
 from tcsim.ptx.check.strength import order_of, scope_of
@@ -165,6 +166,27 @@ def test_which_phase_waits_for_an_operation(expecting: int, phase: int, kind: st
     """The one that expected its bytes, if that was before it was issued and it has no group."""
     found = Object(0x40, 1, 0, 1, None, np.zeros(1), np.zeros(1), expecting=expecting)  # type: ignore[arg-type]
     assert found.phase_of(SimpleNamespace(tells=((0x80, 9), (0x40, phase)), kind=kind)) == waits  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("ended", [(1, 1), (1, 2), (0, 1)])
+def test_the_bytes_of_a_copy_that_come_in_two_phases(ended: tuple[int, int]) -> None:
+    """The first of them decide which phase it is of; a later part in another phase says that the phase had ended too early."""
+    reported: list[tuple[int, int]] = []
+    state: Any = SimpleNamespace(clocks=Clocks(2), operations=None)
+    own: Any = SimpleNamespace(
+        clocks=state.clocks,
+        _under=lambda found, line, phase, expected, site: reported.append((line, phase)),
+        _ended=None,
+        _arrived=None,
+    )
+    found = Object(0x40, 1, 0, 1, None, np.zeros(1), np.zeros(1))  # type: ignore[arg-type]
+    copy = SimpleNamespace(number=3, line=17)
+    work: Any = SimpleNamespace(operations=[copy], count=1, published=np.zeros((KINDS, 4), int), warps=[0])
+    for phase in ended:
+        found.ended = phase
+        Mbarriers.take(own, found, SimpleNamespace(kind="complete_tx"), 16, False, 9, None, [work], None)  # type: ignore[arg-type]
+    assert reported == ([(17, ended[1] - 1)] if ended[0] != ended[1] else [])
+    assert found.begun == {3: ended[0]}
 
 
 @pytest.mark.parametrize(
