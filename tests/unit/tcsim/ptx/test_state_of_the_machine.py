@@ -12,10 +12,12 @@ import pytest
 from tcsim.ptx import Memory, parse
 from tcsim.ptx.compile.convergence import meetings
 from tcsim.ptx.compile.spins import Spins
+from tcsim.ptx.counters.occupancy import occupancy
 from tcsim.ptx.launch.grid import Grid
 from tcsim.ptx.machine.events import Events
 from tcsim.ptx.machine.fibers import Fibers
 from tcsim.ptx.machine.pending import Queue
+from tcsim.ptx.machine.reports import Reports
 
 HEAD = ".version 8.6\n.target sm_90a\n.address_size 64\n"
 
@@ -234,3 +236,40 @@ def test_what_is_not_at_a_barrier_does_not_count(true: int, answer: tuple[int, i
     out = memory.allocate(32 * 12)
     assert parse(text).kernel().launch(memory, [out], block=(64, 1, 1)).completed
     assert memory.read(out, 32 * 12).view(np.uint32).reshape(32, 3).tolist() == [list(answer)] * 32
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_what_all_lanes_match(same: bool) -> None:
+    """match.all gives the member mask where all have the same value, and 0 where they do not."""
+    value = "7" if same else "%r1"
+    text = f"""{HEAD}
+.visible .entry k(.param .u64 out)
+{{
+  .reg .pred %p; .reg .b32 %r<5>; .reg .b64 %d<3>;
+  ld.param.u64 %d1, [out]; mov.u32 %r1, %tid.x; mov.u32 %r2, {value};
+  match.all.sync.b32 %r3|%p, %r2, -1; selp.u32 %r4, 1, 0, %p;
+  mul.wide.u32 %d2, %r1, 8; add.u64 %d1, %d1, %d2; st.global.u32 [%d1], %r3; st.global.u32 [%d1+4], %r4;
+  ret;
+}}"""
+    memory = Memory()
+    out = memory.allocate(256)
+    assert parse(text).kernel().launch(memory, [out], block=(32, 1, 1)).completed
+    assert memory.read(out, 256).view(np.uint32).reshape(32, 2).tolist() == [[0xFFFFFFFF, 1] if same else [0, 0]] * 32
+
+
+def test_a_fence_is_told_if_any_thread_executes_it() -> None:
+    told: list[Any] = []
+    own: Any = SimpleNamespace(
+        threads=SimpleNamespace(mask=lambda w: w),
+        events=SimpleNamespace(fenced=[lambda block, mask: told.append(block)]),
+        block="block",
+    )
+    for mask, count in ((np.zeros(4, bool), 0), (np.array([False, True, False, False]), 1), (np.ones(4, bool), 2)):
+        Reports.fenced(own, mask)
+        assert told == ["block"] * count
+
+
+def test_occupancy_without_registers_and_shared_memory() -> None:
+    for threads in (32, 256, 1024):
+        assert occupancy("sm_90", threads) == occupancy("sm_90", threads, 0, 0)
+        assert occupancy("sm_90", threads, 32) == occupancy("sm_90", threads, 32, 0)
