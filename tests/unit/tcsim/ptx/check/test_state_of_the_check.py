@@ -10,6 +10,7 @@ import pytest
 
 from tcsim.ptx.check.clocks import EXECUTED, GLOBALLY, HANDED, INITIALISED, KINDS, NEVER, ORDERED, PROXIED, Clocks
 from tcsim.ptx.check.flags import Flags
+from tcsim.ptx.check.lanes import Lanes
 from tcsim.ptx.check.objects import Object
 from tcsim.ptx.check.operations import Operations
 from tcsim.ptx.check.rules import races as rules
@@ -317,3 +318,15 @@ def test_a_copy_reads_what_another_cluster_wrote(
 
 def test_kinds_are_apart() -> None:
     assert sorted((ORDERED, PROXIED, INITIALISED, EXECUTED, HANDED, GLOBALLY)) == list(range(KINDS))
+
+
+def test_a_lane_that_missed_what_others_of_its_warp_learnt() -> None:
+    heard = np.ones((2, LANES), bool)
+    own: Any = SimpleNamespace(heard=heard)
+    assert not Lanes.missed(own, np.array([0, 1]), np.array([5, 5]))
+    heard[1, 5] = False
+    assert Lanes.missed(own, np.array([1]), np.array([5])) and Lanes.missed(own, np.array([0, 1]), np.array([5, 5]))
+    assert not Lanes.missed(own, np.array([1]), np.array([4])) and not Lanes.missed(own, np.array([0]), np.array([5]))
+    heard[:] = False
+    heard[0, LANES - 1] = True
+    assert not Lanes.missed(own, np.array([0]), np.array([LANES])) and Lanes.missed(own, np.array([0]), np.array([3]))
