@@ -76,6 +76,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "campaign by family": campaign_tables.by_family,
     "counter rules": counter_tables.rules,
     "counted launches": counter_tables.launches,
+    "profiled ladder": counter_tables.ladder,
     "recorded launches": corpora_tables.total,
     "launches": corpora_tables.launches,
     "third party": corpora_tables.third_party,

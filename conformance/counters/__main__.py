@@ -22,7 +22,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m conformance.counters", description=__doc__)
     parser.add_argument("--ncu", nargs="?", const="ncu", help="Nsight Compute's command")
     parser.add_argument("--out", type=Path, help="keep what was counted in this file")
-    parser.add_argument("--recording", type=Path, default=RECORDED)
+    parser.add_argument("--recording", type=Path, action="append", help="replay this file, not those of the tree")
     given = parser.parse_args(arguments)
     if given.ncu:
         from hwkernels.device.driver import device_info  # only where there is a GPU
@@ -32,8 +32,11 @@ def main(arguments: Sequence[str]) -> int:
         if given.out is not None:
             write(given.out, {"gpu": info.name, "driver": info.driver_version}, launches)
     else:
-        made, launches = read(given.recording)
-        print(", ".join(f"{name} {value}" for name, value in made.items()))
+        launches = []
+        for path in given.recording or RECORDED:
+            made, replayed = read(path)
+            print(f"{path.name}:", ", ".join(f"{name} {value}" for name, value in made.items()))
+            launches += replayed
     found = compared(launches)
     for name, (equal, total) in as_dict(evidence(launches)).items():
         print(f"{equal:>5,} of {total:>5,}  {name}")

@@ -19,7 +19,9 @@ from tcsim.ptx import Kernel, Memory, parse
 from tcsim.ptx.counters.counters import Counters
 from tcsim.ptx.counters.rules import OPERATIONS
 
-RECORDED = Path(__file__).parent.parent / "recordings" / "sm_90" / "counters.json.xz"
+_FOLDER = Path(__file__).parent.parent / "recordings" / "sm_90"
+RECORDED = tuple(_FOLDER / name for name in ("counters.json.xz", "counters_41.json.xz"))
+"""Launches that an H200 counted, of one seed each."""
 VERSION = 1
 _PER = "pipe_lsu_mem_global_op_"
 SUMS: Mapping[str, tuple[str, ...]] = {
@@ -49,7 +51,7 @@ class Launch:
     counters: Mapping[str, int]
 
 
-def read(path: Path = RECORDED) -> tuple[dict[str, str], list[Launch]]:
+def read(path: Path) -> tuple[dict[str, str], list[Launch]]:
     """What a recording says of the GPU, and its launches: the first cases of a seed. Raises ValueError if the generator does not make those cases any more."""
     data = json.loads(lzma.decompress(path.read_bytes()))
     every = cases(data["seed"])[: len(data["values"])]
@@ -62,6 +64,11 @@ def read(path: Path = RECORDED) -> tuple[dict[str, str], list[Launch]]:
         for (pattern, first, second), values in zip(every, data["values"], strict=True)
     ]
     return data["made"], launches
+
+
+def recorded() -> list[Launch]:
+    """All launches that are in the tree."""
+    return [launch for path in RECORDED for launch in read(path)[1]]
 
 
 def write(path: Path, made: Mapping[str, str], launches: Sequence[Launch], seed: int = SEED) -> None:

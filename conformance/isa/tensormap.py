@@ -1,4 +1,7 @@
-"""tensormap.replace, tensormap.cp_fenceproxy and prefetch.tensormap under test: the 128 bytes afterwards."""
+"""tensormap.replace, .query and .cp_fenceproxy and prefetch.tensormap under test: the 128 bytes afterwards.
+
+Of a query the predicate takes the place of the first word.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from conformance.comparison import Comparison, Expected, Place
 from conformance.stimuli.stream import Stream
 from conformance.testbench import Array, Inputs, Mutant, Testbench
 from hwkernels.probes.tensormap import BODY
-from tcsim.isa.tensormap import TensorMapCopy, TensorMapPrefetch, TensorMapUpdate
+from tcsim.isa.tensormap import TensorMapCopy, TensorMapPrefetch, TensorMapQuery, TensorMapUpdate
 from tcsim.tma.bits import BYTES, COMMON
 
 LETTERS = "abcdefghijklmnop"
@@ -32,6 +35,7 @@ class UpdateTestbench(Testbench):
             Mutant("nothing copied", "the destination stays as it was", _is(TensorMapCopy), _inverted),
             Mutant("halves exchanged", "the last 64 bytes are copied before the first", _is(TensorMapCopy), _exchanged),
             Mutant("prefetch taken for a replacement", "it writes the rank", _is(TensorMapPrefetch), _as_replacement),
+            Mutant("the bit above", "it reads the bit above", _is(TensorMapQuery), _bit_above),
             Mutant("ordinal ignored", "it replaces the first dimension's field", _has_ordinals, _first_ordinal),
             Mutant("sizes stored as they are", "it stores a size, not a size less one", _stores_less, _one_more),
         )
@@ -96,7 +100,10 @@ def _answer(instruction: Any, inputs: Inputs, ordinal: int | None, value: Array)
         maps = instruction.execute(maps, given, ordinal)
     elif isinstance(instruction, TensorMapCopy):
         maps = instruction.execute(maps)
-    return np.ascontiguousarray(maps).view("<u4").astype(np.uint32, copy=False)
+    words = np.ascontiguousarray(maps).view("<u4").astype(np.uint32)
+    if isinstance(instruction, TensorMapQuery):
+        words[:, 0] = instruction.execute(maps)
+    return words
 
 
 _OTHERS = {
@@ -132,6 +139,15 @@ def _exchanged(instruction: Any, inputs: Inputs) -> Array:
 def _as_replacement(instruction: Any, inputs: Inputs) -> Array:
     other = tcsim.instruction("tensormap.replace.tile.rank.global.b1024.b32", arch=instruction.arch.name)
     return _answer(other, inputs, None, inputs["value"] & np.uint64(0xFFFFFFFF))
+
+
+def _bit_above(instruction: Any, inputs: Inputs) -> Array:
+    doubled = np.packbits(
+        np.roll(np.unpackbits(inputs["maps"], axis=-1, bitorder="little"), -1, axis=-1), axis=-1, bitorder="little"
+    )
+    words = _answer(instruction, inputs, None, inputs["value"])
+    words[:, 0] = instruction.execute(doubled)
+    return words
 
 
 def _has_ordinals(instruction: Any) -> bool:

@@ -46,10 +46,9 @@ def header() -> dict[str, Any]:
 @cache
 def spellings() -> dict[str, Recorded]:
     """Every spelling that ran."""
-    text = lzma.decompress((FOLDER / TABLE).read_bytes()).decode()
     return {
         row["spelling"]: Recorded(int(row["inputs"]), int(row["mismatches"]), row["short"], row["all"], row["first"])
-        for row in csv.DictReader(io.StringIO(text))
+        for row in _lines()
         if int(row["inputs"])
     }
 
@@ -62,23 +61,37 @@ def answers() -> dict[str, npt.NDArray[np.uint8]]:
 
 
 def keep(folder: Path) -> None:
-    """Put what `python -m conformance.scalars` wrote into the tree: the hardware's digests and answers, with the verdicts of the model at hand."""
+    """Put what `python -m conformance.scalars` wrote into the tree: the hardware's digests and answers, with the verdicts of the model at hand.
+
+    A run of some spellings (`--only`) has no answers: its lines join those that are there, and the header says when they were asked.
+    """
     FOLDER.mkdir(parents=True, exist_ok=True)
     with open(folder / "scalars.csv", newline="") as file:
-        rows = [_judged_again(row) for row in csv.DictReader(file)]
+        rows = {row["spelling"]: _judged_again(row) for row in csv.DictReader(file)}
+    about = json.loads((folder / "scalars.json").read_text())
+    if about["answered"]:
+        with np.load(folder / "questions.npz") as archive:
+            found = {name: archive[name] for name in sorted(archive) if name in questions.questions()}
+        verdicts = {name: questions.judged(questions.questions()[name], own) for name, own in found.items()}
+        about |= {"questions": verdicts, "answered": list(found)}
+        packed = io.BytesIO()
+        np.save(packed, np.stack(list(found.values())))
+        write_file(FOLDER / ANSWERS, lzma.compress(packed.getvalue(), preset=9))
+    else:
+        run = {name: about[name] for name in ("gpu", "driver", "assembler", "date")} | {"spellings": list(rows)}
+        about = header() | {"later": [*header().get("later", []), run]}
+        rows = {row["spelling"]: row for row in _lines()} | rows
     table = io.StringIO()
-    writer = csv.DictWriter(table, rows[0], lineterminator="\n")
+    writer = csv.DictWriter(table, next(iter(rows.values())), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows(rows.values())
     write_file(FOLDER / TABLE, lzma.compress(table.getvalue().encode(), preset=9))
-    with np.load(folder / "questions.npz") as file:
-        found = {name: file[name] for name in sorted(file) if name in questions.questions()}
-    verdicts = {name: questions.judged(questions.questions()[name], own) for name, own in found.items()}
-    header = json.loads((folder / "scalars.json").read_text()) | {"questions": verdicts, "answered": list(found)}
-    write_file(FOLDER / HEADER, json.dumps(header, indent=1) + "\n")
-    packed = io.BytesIO()
-    np.save(packed, np.stack(list(found.values())))
-    write_file(FOLDER / ANSWERS, lzma.compress(packed.getvalue(), preset=9))
+    write_file(FOLDER / HEADER, json.dumps(about, indent=1) + "\n")
+
+
+def _lines() -> list[dict[str, str]]:
+    """The lines of the table."""
+    return list(csv.DictReader(io.StringIO(lzma.decompress((FOLDER / TABLE).read_bytes()).decode())))
 
 
 def _judged_again(row: dict[str, str]) -> dict[str, str]:

@@ -4,7 +4,10 @@ All 2**32 inputs of each f32 function of one operand, of each packed pair and of
 16-bit numbers; 10**10 random pairs of each f32 division; 2**32 random inputs of the other f64 functions. The comparison runs on the GPU:
 the model's datapath, generated from the same tables and steps, beside the instruction. A control, rcp with a bias that is 2 less, must be
 found wrong. Writes OUT/special-functions.json: for each spelling inputs, mismatches and the first of them, seconds, and sums over the
-hardware's answers, of all inputs and of the first 2**16. `python -m conformance.special --keep OUT` puts it into the tree.
+hardware's answers, of all inputs and of the first 2**16. `python -m conformance.special --keep OUT` puts it into the tree, beside what
+is there of other spellings.
+
+`--spellings` names the spellings to ask. `--parts` keeps the sum of every 2**24 inputs, too.
 """
 
 from __future__ import annotations
@@ -12,7 +15,6 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
-import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -33,7 +35,8 @@ INPUTS = {"every_f32": 1 << 32, "every_high": 1 << 32, "every_f16": 1 << 16, "pa
 """How many inputs a spelling gets, by its domain."""
 SHORT = 1 << 16
 """Inputs whose sum is kept by itself: few enough for the model in NumPy."""
-CHUNK = 1 << 30
+CHUNK, PART = 1 << 30, 1 << 24
+"""Inputs of a launch; and where the sum of each is kept."""
 CONTROL, OFF = "rcp.approx.ftz.f32", -2
 PREDICTED = 104_832
 """Inputs that the control changes, counted with the model: 208 mantissas less or more in each of 254 binades, and what lies at their ends."""
@@ -59,28 +62,31 @@ def launch(cubin: bytes, name: str, first: int, count: int, seed: int, blocks: i
     )
 
 
-def compare(context: Context, cubin: bytes, name: str, count: int, seed: int, blocks: int) -> dict[str, Any]:
-    """All inputs of a kernel, some at a time."""
-    began, inputs, wrong, total = time.perf_counter(), 0, 0, 0
+def compare(
+    context: Context, cubin: bytes, name: str, count: int, seed: int, blocks: int, parts: bool = False
+) -> dict[str, Any]:
+    """All inputs of a kernel, some at a time; `parts`: with the sum of each launch."""
+    began, inputs, wrong, total, chunk = time.perf_counter(), 0, 0, 0, PART if parts else CHUNK
+    sums: list[str] = []
     first: list[list[str]] = []
-    for start in range(0, count, CHUNK):
-        size = min(CHUNK, count - start)
+    for start in range(0, count, chunk):
+        size = min(chunk, count - start)
         (words,) = context.run(launch(cubin, name, start, size, seed, blocks))
         inputs, wrong, total = inputs + int(words[0]), wrong + int(words[1]), (total + int(words[2])) % 2**64
+        sums.append(f"{int(words[2]):016x}")
         shown = words[3:].reshape(SHOWN, 4)[: int(words[1])]
         first += [[f"{int(word):#x}" for word in line] for line in shown][: SHOWN - len(first)]
     return {
         "inputs": inputs, "mismatches": wrong, "first": first, "sum": f"{total:#018x}",
         "seconds": round(time.perf_counter() - began, 2),
-    }  # fmt: skip
+    } | ({"parts": " ".join(sums)} if parts else {})  # fmt: skip
 
 
-def measure(folder: Path, target: str, seed: int, limit: int, share: int) -> int:
+def measure(folder: Path, target: str, seed: int, limit: int, share: int, names: Sequence[str], parts: bool) -> int:
     """Run all, write after each; 1 if something differs, or the control is not found where it should be."""
     began, info, path = time.perf_counter(), device_info(), folder / NAME
     blocks = 8 * info.multiprocessors
     folder.mkdir(parents=True, exist_ok=True)
-    names = list(chosen())
     groups = [names[at : at + TOGETHER] for at in range(0, len(names), TOGETHER)]
     ledger: dict[str, Any] = {
         "gpu": info.name, "driver": info.driver_version, "compiler": str(compiler_for(target)), "target": target, "seed": seed,
@@ -88,7 +94,7 @@ def measure(folder: Path, target: str, seed: int, limit: int, share: int) -> int
     }  # fmt: skip
     results = ledger["spellings"]
 
-    def keep() -> None:
+    def write() -> None:
         ledger["seconds"] = round(time.perf_counter() - began, 1)
         write_file(path, json.dumps(ledger, indent=1) + "\n")
 
@@ -109,16 +115,16 @@ def measure(folder: Path, target: str, seed: int, limit: int, share: int) -> int
                     continue
                 row = chosen()[mnemonic]
                 count = INPUTS[domain_of(row)] // share
-                found = compare(context, future.result(), name_of(row), count, seed, blocks)
+                found = compare(context, future.result(), name_of(row), count, seed, blocks, parts)
                 found["short"] = compare(context, future.result(), name_of(row), min(SHORT, count), seed, blocks)["sum"]
                 results[mnemonic] = found
-                keep()
+                write()
                 if found["mismatches"] or found["inputs"] != count:
                     print(
                         f"{mnemonic}: {found['mismatches']} of {found['inputs']} differ, first {found['first'][:1]}",
                         flush=True,
                     )
-    keep()
+    write()
     inputs = sum(found["inputs"] for found in results.values())
     wrong = sum(found["mismatches"] for found in results.values())
     left = len(names) - len(results)
@@ -132,6 +138,19 @@ def measure(folder: Path, target: str, seed: int, limit: int, share: int) -> int
     return int(bool(wrong or left or not seen or (share == 1 and seen != PREDICTED)))
 
 
+def keep(found: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
+    """What was measured beside what is known: of each spelling the newer, with the GPU, the driver and the compiler if they are others.
+
+    >>> keep({"gpu": "H200", "spellings": {"cos.approx.f32": {}}}, {"gpu": "H200", "spellings": {"sin.approx.f32": {}}})["spellings"]
+    {'sin.approx.f32': {}, 'cos.approx.f32': {}}
+    """
+    other = {
+        name: found.get(name) for name in ("gpu", "driver", "compiler", "date") if found.get(name) != known.get(name)
+    }
+    spellings = known["spellings"] | {name: own | other for name, own in found["spellings"].items()}
+    return known | {"spellings": {name: spellings[name] for name in chosen() if name in spellings}}
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, or put what was measured into the tree."""
     parser = argparse.ArgumentParser(prog="python -m conformance.special", description=__doc__)
@@ -140,12 +159,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--limit", type=int, default=240, help="seconds after which no further spelling begins")
     parser.add_argument("--share", type=int, default=1, help="ask the first 1/SHARE of each spelling's inputs")
+    parser.add_argument("--spellings", nargs="+", choices=list(chosen()), metavar="SPELLING", default=list(chosen()))
+    parser.add_argument("--parts", action="store_true", help="keep the sum of every 2**24 inputs, too")
     parser.add_argument("--keep", action="store_true", help="put what FOLDER holds into the recordings")
     asked = parser.parse_args(arguments)
     if asked.keep:
-        shutil.copyfile(asked.folder / NAME, RECORDED)
+        found, known = (json.loads(path.read_text()) for path in (asked.folder / NAME, RECORDED))
+        write_file(RECORDED, json.dumps(keep(found, known), indent=1) + "\n")
         return 0
-    return measure(asked.folder, asked.target, asked.seed, asked.limit, asked.share)
+    return measure(asked.folder, asked.target, asked.seed, asked.limit, asked.share, asked.spellings, asked.parts)
 
 
 if __name__ == "__main__":

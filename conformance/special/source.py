@@ -269,12 +269,12 @@ def mixed(x: np.ndarray[tuple[int], np.dtype[np.uint64]]) -> np.ndarray[tuple[in
     return x ^ x >> np.uint64(31)
 
 
-def summed(results: np.ndarray[tuple[int], np.dtype[np.uint64]]) -> int:
-    """The sum that a kernel keeps of the results of inputs 0, 1, 2, ...
+def summed(results: np.ndarray[tuple[int], np.dtype[np.uint64]], first: int = 0) -> int:
+    """The sum that a kernel keeps of the results of inputs first, first + 1, ...
 
     >>> hex(summed(np.array([0, 1], np.uint64)))
     '0x43eea02943c2ff79'
     """
     with np.errstate(over="ignore"):
-        places = np.arange(len(results), dtype=np.uint64) * np.uint64(0x2545F4914F6CDD1D)
+        places = np.arange(first, first + len(results), dtype=np.uint64) * np.uint64(0x2545F4914F6CDD1D)
         return int(mixed(places + results).sum(dtype=np.uint64))

@@ -16,9 +16,10 @@ from conformance.comparison import Array, Comparison
 from conformance.isa import testbench_of
 from conformance.stimuli import classes as inputs
 from conformance.stimuli import frozen
-from conformance.suite import published, recordings, rerun
+from conformance.suite import published, published_digests, recordings, rerun
 from conformance.suite.hardware import Hardware, NoAssembler, Unassembled, Workshop
 from conformance.suite.published import PublishedSet
+from conformance.suite.published_digests import PublishedDigest
 from conformance.suite.recordings import RecordedCase, Recording, result_digest
 from conformance.testbench import Inputs, Testbench
 from hwkernels.device.worker import ContextLost, Hang
@@ -39,6 +40,8 @@ COMPARED: tuple[Verdict, ...] = ("PASS", "REPLAYED")
 """The verdicts of cases whose every bit was compared and agreed."""
 RAW_BYTES = 256
 """What is kept raw of a case of a further seed or level, at most."""
+Published = PublishedSet | PublishedDigest
+"""What others published of a GPU: results, or a digest of results."""
 FAILED: tuple[Verdict, ...] = ("FAIL", "UNSTABLE", "HANG", "CONTEXT_LOST")
 
 
@@ -157,14 +160,15 @@ class Suite:
         return testbench.unrecorded(instruction) if self.settings.level == 1 else []
 
     @cached_property
-    def published(self) -> tuple[PublishedSet, ...]:
+    def published(self) -> tuple[Published, ...]:
         """What others published of the arch's hardware: replayed on any machine, also in a live run."""
-        return published.read(self.settings.arch, self.settings.root)
+        arch, root = self.settings.arch, self.settings.root
+        return (*published.read(arch, root), *published_digests.read(arch, root))
 
     def unproven(self) -> Iterator[str]:
         """Mnemonics without an oracle here: they are assembled, and no more; of those that are alike, one."""
         if self.settings.mode == "replay":
-            proven = {item.mnemonic for item in self.published}
+            proven = {mnemonic for item in self.published for mnemonic in item.mnemonics}
             rows = (row for row in self.rows if row.mnemonic not in proven and row.mnemonic not in self.recorded)
             alike: dict[object, str] = {}
             for row in rows:
@@ -241,7 +245,7 @@ class Suite:
         except recordings.RecordingError as error:  # what the header lists is not there, or cannot be read
             return Outcome("FAIL", how="recording", text=str(error))
 
-    def run_published(self, item: PublishedSet) -> Outcome:
+    def run_published(self, item: Published) -> Outcome:
         """Compare one published set."""
         comparison, how = item.compare(), str(item.evidence)
         if not comparison.mismatches:
@@ -391,7 +395,7 @@ class Suite:
         text = self._explain(case.id, instruction, comparison, self.rerun(case))
         return Outcome("FAIL", comparison.outputs, comparison.mismatches, how, text)
 
-    def _explain(self, title: str, instruction: Instruction | PublishedSet, comparison: Comparison, rerun: str) -> str:
+    def _explain(self, title: str, instruction: Instruction | Published, comparison: Comparison, rerun: str) -> str:
         lines = [
             f"{title}: {comparison.mismatches} of {comparison.outputs} outputs differ; evidence {instruction.evidence}"
         ]
@@ -408,7 +412,7 @@ class Suite:
         options += ["--samples", str(settings.samples)] if settings.samples is not None else []
         return f"rerun: {rerun.command(f'test_cases.py::test_case[{case.id}]', *options, root=settings.root)}"
 
-    def rerun_published(self, item: PublishedSet) -> str:
+    def rerun_published(self, item: Published) -> str:
         """The command that runs only this published set again."""
         test, options = f"test_published.py::test_published[{item.name}]", ("--arch", item.arch, "--replay")
         return f"rerun: {rerun.command(test, *options, root=self.settings.root)}"

@@ -26,7 +26,7 @@ from tcsim.core.texts import parsed_json
 SUMS = "SHA256SUMS"
 NAME = "manifest.json.xz"
 BESIDE = (
-    "published/dot_products.npz", "../stimuli/generators.zip", "sm_90/mbarrier-limits.json", "sm_90/mbarrier-held.json",
+    "published/dot_products.npz", "published/rtx_pro_6000.json", "../stimuli/generators.zip", "sm_90/mbarrier-limits.json", "sm_90/mbarrier-held.json",
     "sm_90/mbarrier-shortfall.json",
     "sm_90/explain/products.npz",
     *(f"sm_90/scalars/{name}" for name in ("scalars.csv.xz", "scalars.json", "questions.npy.xz")),

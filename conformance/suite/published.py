@@ -80,6 +80,11 @@ class PublishedSet:
             f"{self.arch}; valid: {valid}"
         )
 
+    @property
+    def mnemonics(self) -> tuple[str, ...]:
+        """The same, as one of several."""
+        return (self.mnemonic,)
+
     @cached_property
     def instruction(self) -> Any:
         """The same, on the arch of the GPU."""

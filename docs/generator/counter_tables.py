@@ -1,4 +1,4 @@
-"""Tables of docs/counters.md: the rules of `tcsim.ptx.counters`, with the launches that each was compared with; the counters of the recorded launches."""
+"""Tables of docs/counters.md and docs/why-slow.md: rules and recorded launches beside the GPU's counters; the GEMM ladder."""
 
 from __future__ import annotations
 
@@ -22,12 +22,36 @@ def rules() -> str:
     return table(("access", "counter", "launches", "known"), rows, (2,))
 
 
-RESULTS = Path(__file__).resolve().parent.parent / "measurements" / "counters.json"
+FOLDER = Path(__file__).resolve().parent.parent / "measurements"
+MEASURED = FOLDER.parents[1] / "tests" / "data" / "counters" / "ladder.json"
+STALLS = {
+    "long_scoreboard": "global memory", "short_scoreboard": "shared memory", "barrier": "a barrier", "wait": "a fixed latency", "math_pipe_throttle": "the tensor pipe",
+    "mio_throttle": "the queue of shared memory",
+}  # fmt: skip
+"""Nsight Compute's reasons why a warp does not issue, in words."""
 
 
 def launches() -> str:
-    """By counter: launches in which the GPU's is the model's."""
-    rows = json.loads(RESULTS.read_text(encoding="utf-8"))["counters"].items()
-    return table(
-        ("counter", "equal", "launches", "above the GPU's"), ((code(name), *own) for name, own in rows), (1, 2, 3)
-    )
+    """By counter: launches in which the GPU's is the model's, of PTX alone and with machine code."""
+    data = json.loads((FOLDER / "counters.json").read_text(encoding="utf-8"))
+    machine = data["machine"]["counters"]
+    rows = [(code(name), *own, machine[name][0], machine[name][2]) for name, own in data["counters"].items()]
+    head = ("counter", "equal", "launches", "above the GPU's", "equal, --machine", "above")
+    return table(head, rows, (1, 2, 3, 4, 5))
+
+
+def ladder() -> str:
+    """By step of the GEMM ladder: what `tcsim profile` says, and what an H200 measured."""
+    said = json.loads((FOLDER / "ladder.json").read_text(encoding="utf-8"))
+    measured = json.loads(MEASURED.read_text(encoding="utf-8"))["steps"]
+    rows = []
+    for step, own in said.items():
+        gpu = measured[step]
+        busiest = max(("L1 data", "L2", "tensor"), key=lambda unit: gpu[unit])
+        waits = next(iter(gpu["stalls"]))
+        rows.append((
+            code(step), f"{own['microseconds']:.1f}", f"{own['unit']} {own['shares'][own['unit']]} %", f"{gpu['microseconds']:.1f}",
+            f"{gpu['microseconds'] / own['microseconds']:.1f}", f"{busiest} {gpu[busiest]:.0f} %", f"{STALLS[waits]} ({gpu['stalls'][waits]:.1f})",
+        ))  # fmt: skip
+    head = ("step", "at least, us", "bound by", "H200, us", "times", "busiest", "warps wait for")
+    return table(head, rows, (1, 3, 4))

@@ -84,7 +84,7 @@ def families() -> str:
         archs = {TARGETS[target].arch for row in own for target in row.targets}
         here = [row for row in own if "sm_90" in {TARGETS[target].arch for target in row.targets}]
         recorded = sum(recordings.path_of(row.mnemonic, "sm_90").stem in known for row in here)
-        pages = ", ".join(f"[{family.name}](docs/reference/{family.name}.md)" for family in members)
+        pages = ", ".join(f"[{family.name}](reference/{family.name}.md)" for family in members)
         rows.append((pages, f"{len(own):,}", arch_ranges(archs), f"{recorded:,} of {len(here):,}" if here else ""))
     return table(("family", "instructions", "archs", "recorded on an sm_90 GPU"), rows, (1, 3))
 

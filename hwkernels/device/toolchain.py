@@ -111,7 +111,7 @@ def ptx_version_for(target: str) -> str:
         raise ToolchainError(f"no PTX version is known for target {target!r}; known: {' '.join(TARGETS)}") from None
 
 
-def _places() -> Iterator[tuple[str, Path]]:
+def places() -> Iterator[tuple[str, Path]]:
     """The directories that may hold ptxas, in order of preference, as (source, directory)."""
     spec = importlib.util.find_spec("nvidia")
     for root in (spec.submodule_search_locations or ()) if spec else ():
@@ -126,10 +126,10 @@ def _places() -> Iterator[tuple[str, Path]]:
     yield "/usr/local/cuda", Path("/usr/local/cuda/bin")
 
 
-def _executables(name: str) -> Iterator[tuple[str, Path]]:
-    """Every distinct executable called `name` in `_places()`, as (source, path)."""
+def executables(name: str) -> Iterator[tuple[str, Path]]:
+    """Every distinct executable called `name` in `places()`, as (source, path)."""
     seen: set[Path] = set()
-    for source, directory in _places():
+    for source, directory in places():
         path = shutil.which(name, path=str(directory))
         if path and (resolved := Path(path).resolve()) not in seen:
             seen.add(resolved)
@@ -144,8 +144,8 @@ def find_toolchains() -> tuple[Toolchain, ...]:
     that does not answer `--version` is passed over. Cached: `find_toolchains.cache_clear()` after an installation.
     """
     found = []
-    any_nvdisasm = next((path for _, path in _executables("nvdisasm")), None)
-    for source, ptxas in _executables("ptxas"):
+    any_nvdisasm = next((path for _, path in executables("nvdisasm")), None)
+    for source, ptxas in executables("ptxas"):
         try:
             answer = subprocess.run([ptxas, "--version"], capture_output=True, text=True, timeout=60)
         except (OSError, subprocess.TimeoutExpired):
@@ -169,8 +169,8 @@ def _inventory() -> str:
     """What was found, for an error text."""
     found = find_toolchains()
     if not found:
-        places = ", ".join(dict.fromkeys(source for source, _ in _places()))
-        return f"no ptxas was found (looked at the wheels of this interpreter, $CUDA_HOME, $CUDA_PATH, {places})"
+        sources = ", ".join(dict.fromkeys(source for source, _ in places()))
+        return f"no ptxas was found (looked at the wheels of this interpreter, $CUDA_HOME, $CUDA_PATH, {sources})"
     targets = dict.fromkeys(target for toolchain in found for target in targets_of(toolchain))
     return f"found {', '.join(map(str, found))}, which take {' '.join(targets)}"
 

@@ -1,4 +1,4 @@
-"""Probes of tensormap.replace, tensormap.cp_fenceproxy and prefetch.tensormap: one warp a sample, on its own 128 bytes.
+"""Probes of tensormap.replace, .query and .cp_fenceproxy and prefetch.tensormap: one warp a sample, on its own 128 bytes.
 
 Inputs by name, first axis the sample: `maps` uint8 (samples, 128) and `value` uint64 (samples,), which fields given by an
 immediate ignore. The variants are the ordinals or immediates that every target of the row takes: "o1", "v3". Which one a
@@ -109,6 +109,16 @@ def _action(row: TensorMapRow, variant: str) -> list[str]:
         where = ["mov.b64 %from, map;"] if takes_parameter(row) else []
         return [*where, form.statement(row.mnemonic, {"tensor_map": "%from"})]
     in_shared = form["tensor_map"].space == "shared::cta"
+    if row.operation == "query":  # the predicate takes the place of the first word
+        return [
+            *(["cvt.u64.u32 %from, %shared;"] if in_shared else []),
+            form.statement(row.mnemonic, {"large": "%other", "tensor_map": "%from"}),
+            "selp.b32 %narrow, 1, 0, %other;",
+            "setp.ne.u32 %other, %lane, 0;",
+            "@%other bra done;",
+            "st.global.b32 [%to], %narrow;",
+            "done:",
+        ]
     value = variant[1:] if row.immediate else "%value" if row.wide else "%narrow"
     names = {"tensor_map": "%shared" if in_shared else "%to", "ordinal": variant[1:], "new_value": value}
     lines = [

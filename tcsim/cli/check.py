@@ -80,7 +80,7 @@ def check(
     elif arguments:
         raise OperandError(f"check: {file!r} with {shortened(arguments)}; valid only with a script, .py")
     else:
-        job = replace(changed(job_of(file, launch, "check"), arch, None), races=races, check=watched(sample))
+        job = replace(changed(job_of(file, launch, "check", arch), arch, None), races=races, check=watched(sample))
         with bar(job.kernel or Path(file).stem, sys.stderr) as progress:
             found = check_job(job, file, schedules or SCHEDULES, progress, orders)
         shown = _shown(found, job)

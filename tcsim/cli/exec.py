@@ -17,8 +17,9 @@ from tcsim.cli.output import emit
 from tcsim.core.array_files import open_file
 from tcsim.core.errors import OperandError, shortened
 from tcsim.core.files import replacing
+from tcsim.core.targets import arch_named
 from tcsim.inspection.report import Facts, Lines, Report, table
-from tcsim.launchers import launch_file, recording
+from tcsim.launchers import cuda_source, launch_file, recording
 from tcsim.launchers.job import Execution, Job, execute
 from tcsim.launchers.progress import bar
 from tcsim.launchers.script import run_script
@@ -60,7 +61,7 @@ def run(
     if arguments or save is not None:
         what = "--save" if save is not None else shortened(arguments)
         raise OperandError(f"exec: {file!r} with {what}; valid only with a script, .py")
-    job = replace(changed(job_of(file, launch), arch, schedule), check=watched(sample))
+    job = replace(changed(job_of(file, launch, arch=arch), arch, schedule), check=watched(sample))
     with bar(job.kernel or Path(file).stem, sys.stderr) as progress:
         found = execute(job, progress)
     files = _written(found, output)
@@ -98,26 +99,38 @@ def when(schedule: str) -> str | int:
     return schedule if schedule.partition(":")[0] in ("late", "early") else options.integer_of(schedule, "--schedule")
 
 
-def job_of(file: str, launch: str | None, call: str = "exec") -> Job:
-    """The launch that a recorded launch, or PTX and a launch file, mean. Raises OperandError, quoting the call."""
+def ptx_of(file: str, arch: str | None, call: str) -> bytes:
+    """The PTX of a file: its text, or of CUDA C++ what a compiler makes of it for an arch, else sm_90. Raises OperandError, quoting the call."""
+    if opened(file, _is_cuda, call):
+        return cuda_source.ptx_of(file, arch_named(arch or DEFAULT), call)
     opened(file, lambda path: _check_kind(path, call), call)
+    with opened(file, open_file, call) as stream:
+        ptx: bytes = stream.read(Limits().characters + 1)
+    return ptx
+
+
+def job_of(file: str, launch: str | None, call: str = "exec", arch: str | None = None) -> Job:
+    """The launch that a recorded launch, or PTX or CUDA C++ and a launch file, mean. arch: of the command line. Raises OperandError, quoting the call."""
+    if not opened(file, _is_cuda, call):
+        opened(file, lambda path: _check_kind(path, call), call)
     if file.endswith(".npz"):
         if launch is not None:
             raise OperandError(f"{call}: {file!r} is a recorded launch; valid: no --launch, which is for PTX")
         return opened(file, recording.read, call).job()
     if launch is None:
         raise OperandError(
-            f"{call}: {file!r} needs --launch with a launch file; valid without: a recorded launch, .npz"
+            f"{call}: {file!r} needs --launch with a launch file, which `tcsim launch init {file}` begins; valid without: a "
+            "recorded launch, .npz"
         )
-    with opened(file, open_file, call) as stream:
-        ptx = stream.read(Limits().characters + 1)
+    ptx = ptx_of(file, arch or opened(launch, launch_file.arch_of, call), call)
     return opened(launch, lambda path: launch_file.read(path, ptx), call)
 
 
+DEFAULT = "sm_90"
+"""The arch for which CUDA C++ is compiled where nothing says one."""
 _MACHINE_CODE = (b"\x7fELF", b"\x50\xed\x55\xba")
 _KINDS: tuple[tuple[Callable[[str, bytes], bool], str], ...] = (
     (lambda file, head: head.startswith(_MACHINE_CODE), "machine code: valid: PTX; `cuobjdump -ptx {file}` prints it if it is in there"),
-    (lambda file, head: file.endswith((".cu", ".cuh")) or b"__global__" in head, "CUDA C++: valid: its PTX, as `nvcc -ptx -lineinfo -arch=sm_90a {file}` writes it"),
     (lambda file, head: file.endswith(".toml"), "a launch file: valid: the kernel, with --launch {file}"),
     (
         lambda file, head: file.endswith(".py"),
@@ -126,6 +139,13 @@ _KINDS: tuple[tuple[Callable[[str, bytes], bool], str], ...] = (
 )  # fmt: skip
 """Files that are neither PTX nor a recorded launch, by name and first bytes, and what is said of them."""
 _HEAD = 4096
+
+
+def _is_cuda(file: str) -> bool:
+    """Whether a file is CUDA C++, by its name or first bytes."""
+    with open_file(file) as stream:
+        head = stream.read(_HEAD)
+    return file.endswith((".cu", ".cuh")) or b"__global__" in head
 
 
 def _check_kind(file: str, call: str) -> None:

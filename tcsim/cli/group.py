@@ -50,6 +50,7 @@ SUBCOMMANDS = {
     "quantize": ("quantize", "quantize", "Quantise an array of a file, and say what is lost."),
     "run": ("run", "run", "Run an instruction on the inputs of a file."),
     "exec": ("exec", "run", "Run a kernel's PTX, a recorded launch, or a script for Triton, without a GPU."),
+    "launch": ("launch", "app", "Launch files: init, from the parameters of a kernel."),
     "check": (
         "check",
         "check",

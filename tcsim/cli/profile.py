@@ -17,6 +17,7 @@ from tcsim.core.errors import OperandError, shortened
 from tcsim.inspection.report import Report
 from tcsim.launchers.job import execute
 from tcsim.launchers.profile import SCHEMA, Profile, compared
+from tcsim.launchers.profile_page import page_report
 from tcsim.launchers.progress import bar
 from tcsim.launchers.script import run_script
 
@@ -46,7 +47,7 @@ def profile(
     elif arguments:
         raise OperandError(f"profile: {file!r} with {shortened(arguments)}; valid only with a script, .py")
     else:
-        job = replace(changed(job_of(file, launch, "profile"), arch, None), check=False, counters=True)
+        job = replace(changed(job_of(file, launch, "profile", arch), arch, None), check=False, counters=True)
         with bar(job.kernel or Path(file).stem, sys.stderr) as progress:
             done = execute(job, progress)
         found = [Profile(file, done.run, job.grid, job.block)]
@@ -58,10 +59,11 @@ def profile(
         if len(found) == 1
         else {"schema": SCHEMA, "file": file, "launches": [own.as_dict() for own in found]}
     )
-    parts = [own.report() for own in found]
+    form = options.form_of(json, html)
+    parts = [page_report(own) if form == "html" else own.report() for own in found]
     if compare is not None:
         parts.append(compared(data, compare))
-    emit("profile", lambda: data, lambda: _joined(parts), form=options.form_of(json, html))
+    emit("profile", lambda: data, lambda: _joined(parts), form=form)
     if not all(own.run.completed for own in found):
         raise typer.Exit(1)
 

@@ -46,7 +46,7 @@ def step(
     given = _given(commands, execute)
     if json and given is None:
         raise OperandError("step: --json answers commands; valid: with --commands or --execute")
-    console = Console(session(changed(job_of(file, launch, "step"), arch, schedule)))
+    console = Console(session(changed(job_of(file, launch, "step", arch), arch, schedule)))
     try:
         if given is not None:
             raise typer.Exit(_listed(console, file, given, json))

@@ -29,6 +29,9 @@ class Evidence:
 RECORDED = MappingProxyType({"sm_90": Evidence("measured", "NVIDIA H200, conformance/recordings/sm_90")})
 """What this project ran, by arch: for the families all of whose instructions it ran there."""
 
+RTX_PRO_6000 = Evidence("published", "RTX PRO 6000 Blackwell Server Edition, digests of pantheongpu/pantheonsim")
+"""Of sm_120: conformance/recordings/published/rtx_pro_6000.json holds the digests, and says of which instructions."""
+
 
 def inferred(arch: Arch) -> Evidence:
     """The evidence on an arch about which nothing is known: it is taken to do what its relative does."""

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from tcsim.core.errors import TargetError, listing, nearest, shortened
+from tcsim.core.versions import PTX_MANUAL
 
 T = TypeVar("T")
 
@@ -67,8 +68,8 @@ class Arch:
         return tuple(names)
 
 
-_PTXAS_12 = "PTX ISA 9.4, ptxas 12.9.86"
-_PTXAS_13 = "PTX ISA 9.4, ptxas 13.5.37"
+_PTXAS_12 = f"{PTX_MANUAL}, ptxas 12.9.86"
+_PTXAS_13 = f"{PTX_MANUAL}, ptxas 13.5.37"
 
 # A new chip is one more entry. Without a source it does what its relative does, and all of that counts as inferred.
 #

@@ -3,7 +3,7 @@
 Sources, named where they differ:
 - PTX ISA 9.0 to 9.3, sections Instruction descriptor, Matrix Shape, Transpose and Negate operations, Block Scaling;
 - CUTLASS 4 (cute/arch/mma_sm100_desc.hpp and mma_sm100_umma.hpp), whose bit-fields are the same;
-- PTX ISA 9.4, tables 51 to 53, for sm_107, which two public programs restate alike.
+- PTX ISA, tables 51 to 53, for sm_107, which two public programs restate alike.
 """
 
 from __future__ import annotations
@@ -273,7 +273,7 @@ _SCALED_KINDS = ("mxf8f6f4", "mxf4", "mxf4nvf4")
 _PLAIN_KINDS = (*_FLOAT_KINDS, "i8")
 
 # With A in shared memory, N goes in steps of 8, and of 16 with cta_group::2: so the tables of PTX ISA 9.0 to 9.4 and CUTLASS's atoms
-# for f16, tf32 and f8f6f4. With A in Tensor Memory CUTLASS's atoms ask for twice that beyond M = 64. PTX ISA 9.4 asks for it of
+# for f16, tf32 and f8f6f4. With A in Tensor Memory CUTLASS's atoms ask for twice that beyond M = 64. PTX ISA asks for it of
 # ti16 wherever A is; so do we of a sparse f8f6f4, of which CUTLASS's atoms say nothing.
 _EIGHT, _SIXTEEN, _THIRTY_TWO = (f"a multiple of {step} from {step} to 256" for step in (8, 16, 32))
 SHAPES: tuple[Shapes, ...] = (

@@ -141,7 +141,7 @@ def check_spelling(
 
 
 def _check_lookup(d: DescriptorFields) -> None:
-    """What .decompress::lut::b asks of B (PTX ISA 9.4, Decompression of B)."""
+    """What .decompress::lut::b asks of B (PTX ISA, Decompression of B)."""
     wanted = {"k": LOOKUP_K, "b_format": LOOKUP_FORMAT, "transpose_b": False}
     for name, value in wanted.items():
         if getattr(d, name) != value:

@@ -9,10 +9,13 @@ from functools import cache
 from itertools import pairwise
 from threading import local
 
+VARIABLE = "TCSIM_THREADS"
+NAME = "tcsim-engine"
+
 
 def count() -> int:
     """Threads that are used: the environment variable TCSIM_THREADS, or the processors that this process may use."""
-    given = os.environ.get("TCSIM_THREADS", "")
+    given = os.environ.get(VARIABLE, "")
     if given.isdigit() and int(given):
         return int(given)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -27,7 +30,7 @@ def _mark() -> None:
 
 @cache
 def _pool(process: int, threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, "tcsim-engine", initializer=_mark)
+    return ThreadPoolExecutor(threads, NAME, initializer=_mark)
 
 
 def share(loop: Callable[[int, int], None], size: int, least: int = 1) -> None:

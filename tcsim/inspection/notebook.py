@@ -15,6 +15,7 @@ from tcsim.diagnosis.error_map import ErrorMap
 from tcsim.diagnosis.report import Diagnosis
 from tcsim.explanation.report import Explanation
 from tcsim.inspection import object_reports as reports
+from tcsim.inspection.counters_view import counters_report
 from tcsim.inspection.html_page import MOST_ELEMENTS, instruction_page, tile_page
 from tcsim.inspection.product_page import has_picture, product_page
 from tcsim.inspection.report import Facts, Report, table
@@ -30,6 +31,7 @@ from tcsim.memory.tensor_memory import TensorMemory
 from tcsim.memory.tmem_matrix import TmemLayout
 from tcsim.model.instruction import Instruction
 from tcsim.numbers.formats import Format
+from tcsim.ptx.counters.counters import Counters
 from tcsim.ptx.hazards.hazard import Hazard
 from tcsim.ptx.kernel import Kernel, Module, Run
 from tcsim.tma.map import TensorMap
@@ -138,6 +140,7 @@ def tmem_html(layout: TmemLayout) -> str:
 
 _REPORTS: dict[type, Callable[[Any], Report]] = {
     BankConflicts: reports.conflicts_report,
+    Counters: counters_report,
     Diagnosis: reports.named_diagnosis,
     ErrorMap: reports.errors_report,
     Explanation: reports.explanation_report,

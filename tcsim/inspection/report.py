@@ -49,6 +49,15 @@ class Picture:
 
 
 @dataclass(frozen=True)
+class Drawing:
+    """What only a page draws; elsewhere it is lines of text."""
+
+    html: str  # made here: nothing in it is another's, unless escaped
+    lines: tuple[str, ...] = ()
+    title: str = ""
+
+
+@dataclass(frozen=True)
 class Table:
     """Rows of cells. A `grid`, whose columns are alike, puts those that fit side by side and the others below."""
 
@@ -66,7 +75,7 @@ class Report:
     """A title and what stands below it."""
 
     title: str
-    parts: tuple[Facts | Lines | Picture | Table, ...]
+    parts: tuple[Facts | Lines | Picture | Drawing | Table, ...]
 
 
 class Line(NamedTuple):
@@ -101,7 +110,7 @@ def text_lines(report: Report, width: int = WIDTH) -> Iterator[Line]:
             yield Line(part.title, "heading")
         if isinstance(part, Facts):
             yield from _facts(part, width)
-        elif isinstance(part, Picture):
+        elif isinstance(part, (Picture, Drawing)):
             yield from map(Line, part.lines)
         elif isinstance(part, Lines):
             yield from (
@@ -187,7 +196,7 @@ def markdown_lines(report: Report) -> Iterator[str]:
     for part in report.parts:
         if part.title:
             yield from (f"## {_escaped(part.title)}", "")
-        if isinstance(part, (Lines, Picture)):
+        if isinstance(part, (Lines, Picture, Drawing)):
             yield from ("```text", *part.lines, "```")
         else:
             head, rows = (part.head, part.rows) if isinstance(part, Table) else (("", ""), part.pairs)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from tcsim.core.texts import markup
 from tcsim.inspection.page_file import filled
-from tcsim.inspection.report import Facts, Lines, Mark, Picture, Report, Table
+from tcsim.inspection.report import Drawing, Facts, Lines, Mark, Picture, Report, Table
 
 
 def report_page(report: Report) -> str:
@@ -31,7 +31,7 @@ def report_html(report: Report) -> str:
     return "".join((f"<h2>{markup(part.title)}</h2>" if part.title else "") + _part(part) for part in report.parts)
 
 
-def _part(part: Facts | Lines | Picture | Table) -> str:
+def _part(part: Facts | Lines | Picture | Drawing | Table) -> str:
     if isinstance(part, Facts):
         lines = "".join(
             f'<tr{_marked(part.marks, place)}><th scope="row">{markup(name)}</th><td>{markup(text)}</td></tr>'
@@ -40,6 +40,8 @@ def _part(part: Facts | Lines | Picture | Table) -> str:
         return f'<table class="facts">{lines}</table>'
     if isinstance(part, Picture):
         return f'<div class="picture"><pre class="lines">{markup(chr(10).join(part.lines))}</pre></div>'
+    if isinstance(part, Drawing):
+        return f'<div class="drawing">{part.html}</div>'
     if isinstance(part, Lines):
         kind = f"lines {part.style}" + " wrap" * part.wrap
         lines = markup(chr(10).join(part.lines))

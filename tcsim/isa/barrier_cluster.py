@@ -1,6 +1,6 @@
 """barrier.cluster: the barrier of a cluster, which warps have arrived, when a phase ends, and what .arrive and .wait do to it.
 
-Sources: PTX ISA 9.4, section barrier.cluster; ptxas 13.5.37 (targets, versions, SASS). The order of memory accesses is said in
+Sources: PTX ISA, section barrier.cluster; ptxas 13.5.37 (targets, versions, SASS). The order of memory accesses is said in
 words (`orders`), not modelled.
 """
 
@@ -16,6 +16,7 @@ from tcsim.arithmetic.steps import Lowering
 from tcsim.core.errors import OperandError
 from tcsim.core.evidence import RECORDED, Evidence
 from tcsim.core.targets import Arch, since
+from tcsim.core.versions import PTX_MANUAL
 from tcsim.model.effects import Array, BarrierOp, Effects, Memories, Order, Semantics, View
 from tcsim.model.family import Family
 from tcsim.model.form import Form
@@ -252,7 +253,7 @@ def lowering(row: ClusterBarrierRow, arch: Arch) -> Lowering:
     return Lowering("native", (), ((_OPCODES[row.operation], 1),))
 
 
-_MANUAL = Evidence("literature", "PTX ISA 9.4, section barrier.cluster")
+_MANUAL = Evidence("literature", f"{PTX_MANUAL}, section barrier.cluster")
 
 
 def evidence(row: ClusterBarrierRow, arch: Arch) -> Evidence:

@@ -1,6 +1,6 @@
 """barrier.cta (bar.sync, bar.arrive, bar.red) and bar.warp.sync: who waits for whom, and what a reduction gives.
 
-Sources: PTX ISA 9.4, sections bar/barrier and bar.warp.sync; ptxas 13.5.37 (targets, versions, SASS). A CTA has 16 barriers.
+Sources: PTX ISA, sections bar/barrier and bar.warp.sync; ptxas 13.5.37 (targets, versions, SASS). A CTA has 16 barriers.
 Warps arrive as a whole: a barrier counts threads, a warp for its full 32.
 """
 
@@ -19,6 +19,7 @@ from tcsim.core.arguments import integer
 from tcsim.core.errors import OperandError
 from tcsim.core.evidence import RECORDED, Evidence
 from tcsim.core.targets import Arch, since
+from tcsim.core.versions import PTX_MANUAL
 from tcsim.model.effects import Array, BarrierOp, Effects, Order, View
 from tcsim.model.family import Family
 from tcsim.model.form import Form
@@ -243,7 +244,7 @@ def warp_lowering(row: Row, arch: Arch) -> Lowering:
     return Lowering("native", (), (), "WARPSYNC where lanes may have come apart, nothing elsewhere")
 
 
-_MANUAL = Evidence("literature", "PTX ISA 9.4, sections bar, barrier and bar.warp.sync")
+_MANUAL = Evidence("literature", f"{PTX_MANUAL}, sections bar, barrier and bar.warp.sync")
 
 
 def evidence(row: Row, arch: Arch) -> Evidence:

@@ -1,6 +1,6 @@
 """clusterlaunchcontrol: asking for the work of a cluster that has not started, and reading the answer's 128 bits.
 
-Sources: PTX ISA 9.4, sections clusterlaunchcontrol.try_cancel and .query_cancel; ptxas 13.5.37 (targets, version, SASS). The manual
+Sources: PTX ISA, sections clusterlaunchcontrol.try_cancel and .query_cancel; ptxas 13.5.37 (targets, version, SASS). The manual
 calls the answer opaque; but ptxas reads it with ordinary instructions, the same on every arch from sm_100 on: bit 64 says whether
 a cluster was cancelled, bits 0 to 31, 32 to 47 and 48 to 63 are x, y and z of its first block. Whether a cluster is left to cancel
 is for the scheduler to say: here the caller does.
@@ -23,6 +23,7 @@ from tcsim.core.addresses import Bytes, byte_memory, integer_addresses, require_
 from tcsim.core.errors import OperandError
 from tcsim.core.evidence import Evidence
 from tcsim.core.targets import Arch, since, suffixed_since
+from tcsim.core.versions import PTX_MANUAL
 from tcsim.isa.copies import barrier_access, completion, in_each, space_of
 from tcsim.isa.mbarrier.semantics import signalled
 from tcsim.memory.mbarrier import MBarrier
@@ -254,11 +255,11 @@ def lowering(row: CancelRow, arch: Arch) -> Lowering:
 
 
 _ASK = Evidence(
-    "literature", "PTX ISA 9.4, section clusterlaunchcontrol.try_cancel; the bits of the answer are query_cancel's"
+    "literature", f"{PTX_MANUAL}, section clusterlaunchcontrol.try_cancel; the bits of the answer are query_cancel's"
 )
 _READ = Evidence(
     "literature",
-    "the machine code of clusterlaunchcontrol.query_cancel, ptxas 13.5; PTX ISA 9.4, section clusterlaunchcontrol, calls the answer opaque",
+    f"the machine code of clusterlaunchcontrol.query_cancel, ptxas 13.5; {PTX_MANUAL}, section clusterlaunchcontrol, calls the answer opaque",
 )
 
 

@@ -28,7 +28,7 @@ WAITS = {"N=0": 0, "N=1": 1, "N=7": 7}
 CACHE_POLICY = Operand("cache_policy", type=".b64")
 PENDING_GROUPS = Operand("groups", kind="immediate")
 MAP_SPACES: tuple[Space, ...] = ("param", "const", "global")
-"""Where copies find tensor maps (PTX ISA 9.4, section Tensor-map). From local and shared memory an H200 faults. The fence that acquires a map is
+"""Where copies find tensor maps (PTX ISA, section Tensor-map). From local and shared memory an H200 faults. The fence that acquires a map is
 for global memory alone in the manual; on an H200 it changes nothing for a parameter."""
 MAP_BOUNDARY = 64
 """Of which a tensor map's address is a multiple (CUDA Driver API 13, cuTensorMapEncodeTiled). An H200 faults, in prefetch.tensormap and in the fence too; tensormap.replace

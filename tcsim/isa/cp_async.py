@@ -21,7 +21,7 @@ from tcsim.core.arguments import broadcast
 from tcsim.core.errors import OperandError
 from tcsim.core.evidence import RECORDED, Evidence
 from tcsim.core.targets import Arch, since
-from tcsim.core.versions import latest
+from tcsim.core.versions import PTX_MANUAL, latest
 from tcsim.isa.copies import CACHE_POLICY, PENDING_GROUPS, WAITS, CopyGroup, CopyInstruction, CopyRow
 from tcsim.isa.mbarrier.semantics import barrier_operand, signalled
 from tcsim.memory.mbarrier import MBarrier
@@ -256,7 +256,7 @@ def lowering(row: CopyRow, arch: Arch) -> Lowering:
     return Lowering("native", (), found, "" if found else "DEPBAR.LE")
 
 
-_MANUAL = Evidence("literature", "PTX ISA 9.4, sections cp.async and cp.async.mbarrier.arrive")
+_MANUAL = Evidence("literature", f"{PTX_MANUAL}, sections cp.async and cp.async.mbarrier.arrive")
 
 
 def evidence(row: CopyRow, arch: Arch) -> Evidence:

@@ -1,6 +1,6 @@
 """createpolicy: the 64 bits of a cache policy, made of eviction priorities and of a fraction, or a range, of the addresses.
 
-Sources: PTX ISA 9.4, section createpolicy (what it is for; the bits are not documented). What the bits are is what the machine code
+Sources: PTX ISA, section createpolicy (what it is for; the bits are not documented). What the bits are is what the machine code
 of ptxas 13.5.37 computes, the same on every arch from sm_80 on; it holds nothing but ordinary instructions.
 """
 
@@ -19,6 +19,7 @@ from tcsim.core.arguments import broadcast
 from tcsim.core.errors import OperandError
 from tcsim.core.evidence import RECORDED, Evidence
 from tcsim.core.targets import Arch, since
+from tcsim.core.versions import PTX_MANUAL
 from tcsim.model.effects import Array, Effects, Outcome, View
 from tcsim.model.family import Family
 from tcsim.model.form import Form
@@ -181,7 +182,7 @@ def lowering(row: PolicyRow, arch: Arch) -> Lowering:
 
 
 _CODE = Evidence(
-    "literature", "the machine code of createpolicy, ptxas 13.5; PTX ISA 9.4 does not say what the bits are"
+    "literature", f"the machine code of createpolicy, ptxas 13.5; {PTX_MANUAL} does not say what the bits are"
 )
 
 

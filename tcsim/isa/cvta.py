@@ -1,6 +1,6 @@
 """cvta.param: generic addresses of a kernel's parameters, and back.
 
-Sources: PTX ISA 9.4, section cvta; ptxas 13.5.37 (targets, versions, SASS): a window's beginning, which the driver writes to the
+Sources: PTX ISA, section cvta; ptxas 13.5.37 (targets, versions, SASS): a window's beginning, which the driver writes to the
 constant bank, is added or subtracted. The other state spaces are ordinary PTX, which is not part of the catalog.
 """
 
@@ -18,6 +18,7 @@ from tcsim.arithmetic.steps import Lowering
 from tcsim.core.errors import OperandError
 from tcsim.core.evidence import RECORDED, Evidence
 from tcsim.core.targets import Arch, since
+from tcsim.core.versions import PTX_MANUAL
 from tcsim.model.effects import Array
 from tcsim.model.family import Family
 from tcsim.model.form import Form
@@ -82,7 +83,7 @@ def lowering(row: Row, arch: Arch) -> Lowering:
 def evidence(row: Row, arch: Arch) -> Evidence:
     """A recording, or the manual's word and what the machine code does."""
     return RECORDED.get(arch.name) or Evidence(
-        "literature", "PTX ISA 9.4, section cvta, and the machine code of ptxas 13.5"
+        "literature", f"{PTX_MANUAL}, section cvta, and the machine code of ptxas 13.5"
     )
 
 

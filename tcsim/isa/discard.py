@@ -1,6 +1,6 @@
 """discard and applypriority: 128 bytes of global memory that the L2 cache need not keep, or not keep longer than others.
 
-Sources: PTX ISA 9.4, sections discard and applypriority; ptxas 13.5.37 (targets, version, SASS). discard writes values that are not
+Sources: PTX ISA, sections discard and applypriority; ptxas 13.5.37 (targets, version, SASS). discard writes values that are not
 determined; applypriority changes no byte.
 """
 
@@ -17,6 +17,7 @@ from tcsim.arithmetic.steps import Lowering
 from tcsim.core.addresses import byte_memory, byte_places, integer_addresses, require_alignment, require_inside
 from tcsim.core.evidence import RECORDED, Evidence
 from tcsim.core.targets import Arch, since
+from tcsim.core.versions import PTX_MANUAL
 from tcsim.model.effects import Access, Array, Effects, Outcome, View
 from tcsim.model.family import Family
 from tcsim.model.form import Form
@@ -129,7 +130,7 @@ def lowering(row: Row, arch: Arch) -> Lowering:
 
 def evidence(row: Row, arch: Arch) -> Evidence:
     """A recording, or the manual's word."""
-    return RECORDED.get(arch.name) or Evidence("literature", f"PTX ISA 9.4, section {row.family}")
+    return RECORDED.get(arch.name) or Evidence("literature", f"{PTX_MANUAL}, section {row.family}")
 
 
 FAMILY = Family(DISCARD, rows, lowering, evidence, Discard)

@@ -1,6 +1,6 @@
 """elect.sync: which lane of a warp is elected, what the manual promises of it, and what is only taken to be so.
 
-Sources: PTX ISA 9.4, section elect.sync: one thread of the member mask, the same one for the same mask every time. It does not
+Sources: PTX ISA, section elect.sync: one thread of the member mask, the same one for the same mask every time. It does not
 say which one. Here it is the lowest member: CuTe's stand-in for archs without the instruction takes lane 0 of a full warp
 (`elect_one_sync`). `allowed` says what the manual's word alone leaves open. ptxas 13.5.37: targets, version, SASS (ELECT, which
 is not given the mask).
@@ -19,6 +19,7 @@ from tcsim.arithmetic.steps import Lowering
 from tcsim.core.errors import OperandError
 from tcsim.core.evidence import RECORDED, Evidence
 from tcsim.core.targets import Arch, since
+from tcsim.core.versions import PTX_MANUAL
 from tcsim.model.effects import Array
 from tcsim.model.family import Family
 from tcsim.model.form import Form
@@ -120,7 +121,7 @@ def lowering(row: Row, arch: Arch) -> Lowering:
 
 _LOWEST = Evidence(
     "inferred",
-    "CuTe's elect_one_sync, which takes lane 0 where there is no elect.sync: PTX ISA 9.4 promises one member of the mask, always "
+    f"CuTe's elect_one_sync, which takes lane 0 where there is no elect.sync: {PTX_MANUAL} promises one member of the mask, always "
     "the same, and does not say which",
 )
 

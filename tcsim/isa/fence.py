@@ -1,6 +1,6 @@
 """fence and membar.proxy: instructions that order memory accesses and change nothing. What each orders, in words.
 
-Sources: PTX ISA 9.4, section membar / fence; ptxas 13.5.37 and 12.9.86 (targets, versions, SASS). What is here for the groups of
+Sources: PTX ISA, section membar / fence; ptxas 13.5.37 and 12.9.86 (targets, versions, SASS). What is here for the groups of
 wgmma and for griddepcontrol too: the row, the class and the evidence of an instruction that orders.
 """
 
@@ -15,6 +15,7 @@ from tcsim.arithmetic.steps import Lowering
 from tcsim.core.errors import OperandError
 from tcsim.core.evidence import Evidence
 from tcsim.core.targets import Arch, since
+from tcsim.core.versions import PTX_MANUAL
 from tcsim.isa.copies import MAP_BOUNDARY, MAP_SPACES, object_at
 from tcsim.model.effects import Array, Effects, Order, Semantics, View
 from tcsim.model.family import Family
@@ -87,8 +88,8 @@ def manual(section: str) -> Callable[[OrderRow, Arch], Evidence]:
 
     def evidence(row: OrderRow, arch: Arch) -> Evidence:
         if not row.documented:
-            return Evidence("inferred", f"PTX ISA 9.4, section {section}: the spellings beside it")
-        return Evidence("literature", f"PTX ISA 9.4, section {section}")
+            return Evidence("inferred", f"{PTX_MANUAL}, section {section}: the spellings beside it")
+        return Evidence("literature", f"{PTX_MANUAL}, section {section}")
 
     return evidence
 
@@ -187,15 +188,20 @@ def _proxies() -> Iterator[OrderRow]:
         yield _row(
             f"fence.proxy.alias.{half}.sys", "9.4", _HOPPER, orders, False, kind=_PROXY, sem=half, proxies=aliases
         )
-    restricted: tuple[tuple[Semantics, str, str, bool], ...] = (
-        ("acquire", "shared::cluster", "8.6", True),
-        ("release", "shared::cta", "8.6", True),
-        ("release", "shared::cluster::read", "9.4", False),
+    orders = "earlier reads of a memory through other virtual addresses before later writes, in the whole system"
+    name = "fence.alias.sync_restrict::read.release.sys"
+    yield _row(name, "9.5", _HOPPER, orders, False, kind=_PROXY, sem="release", proxies=aliases)
+    restricted: tuple[tuple[Semantics, str, str, bool, Scope], ...] = (
+        ("acquire", "shared::cluster", "8.6", True, "cluster"),
+        ("release", "shared::cta", "8.6", True, "cluster"),
+        ("release", "shared::cluster::read", "9.4", False, "cluster"),
+        ("release", "shared::cluster::read", "9.4", False, "cta"),
     )
-    for half, space, version, known in restricted:
-        orders = f"only {space.replace('::', ' ')}: accesses {_ORDINARY}, and {_ASYNC}: the {half} half, in the cluster"
-        name = f"fence.proxy.async::generic.{half}.sync_restrict::{space}.cluster"
-        row = partial(_row, sem=half, scope="cluster", spaces=shared)
+    for half, space, version, known, scope in restricted:
+        whose = _SCOPES[scope]
+        orders = f"only {space.replace('::', ' ')}: accesses {_ORDINARY}, and {_ASYNC}: the {half} half, in {whose}"
+        name = f"fence.proxy.async::generic.{half}.sync_restrict::{space}.{scope}"
+        row = partial(_row, sem=half, scope=scope, spaces=shared)
         yield row(name, version, _HOPPER, orders, known, kind=_PROXY, proxies=both)
         if known:
             orders = _ONE_WAY[half].format(f"the cluster, only of {space.replace('::', ' ')}")

@@ -1,6 +1,6 @@
 """getctarank: the rank of the block that an address of shared memory within a cluster belongs to.
 
-Sources: PTX ISA 9.4, section getctarank; ptxas 13.5.37 (targets, version, SASS): the machine code takes the byte that mapa sets.
+Sources: PTX ISA, section getctarank; ptxas 13.5.37 (targets, version, SASS): the machine code takes the byte that mapa sets.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from tcsim.arithmetic.steps import Lowering
 from tcsim.core.errors import OperandError
 from tcsim.core.evidence import RECORDED, Evidence
 from tcsim.core.targets import Arch, since
+from tcsim.core.versions import PTX_MANUAL
 from tcsim.isa.mapa import AddressRow, rank_of
 from tcsim.model.effects import Array
 from tcsim.model.family import Family
@@ -81,7 +82,7 @@ def lowering(row: AddressRow, arch: Arch) -> Lowering:
 
 
 _CODE = Evidence(
-    "literature", "the machine code of getctarank, ptxas 13.5; PTX ISA 9.4 does not say where a rank stands"
+    "literature", f"the machine code of getctarank, ptxas 13.5; {PTX_MANUAL} does not say where a rank stands"
 )
 
 

@@ -1,6 +1,6 @@
 """griddepcontrol: what its two spellings order between a grid and its dependents, in words.
 
-Sources: PTX ISA 9.4, section griddepcontrol; ptxas 13.5.37 (targets, version, SASS). Nothing here changes a state that is modelled.
+Sources: PTX ISA, section griddepcontrol; ptxas 13.5.37 (targets, version, SASS). Nothing here changes a state that is modelled.
 """
 
 from __future__ import annotations

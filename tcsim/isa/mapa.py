@@ -1,6 +1,6 @@
 """mapa: addresses of shared memory within a cluster, the byte that says whose block it is, and the instruction that sets it.
 
-Sources: PTX ISA 9.4, section mapa (what it is for); ptxas 13.5.37 (targets, version, SASS). That the rank is the highest byte of
+Sources: PTX ISA, section mapa (what it is for); ptxas 13.5.37 (targets, version, SASS). That the rank is the highest byte of
 the 32 bits of a shared address, and of the lower 32 bits of a generic one, is what the machine code of mapa does on every arch
 from sm_90 on (one PRMT). A block's own addresses hold its own rank: ptxas adds SR_CgaCtaId, shifted by 24, to the place of a
 shared variable.
@@ -21,6 +21,7 @@ from tcsim.core.arguments import broadcast
 from tcsim.core.errors import OperandError
 from tcsim.core.evidence import RECORDED, Evidence
 from tcsim.core.targets import Arch, since
+from tcsim.core.versions import PTX_MANUAL
 from tcsim.isa.mbarrier.semantics import CLUSTER_BLOCKS
 from tcsim.model.effects import Array
 from tcsim.model.family import Family
@@ -133,7 +134,7 @@ def lowering(row: AddressRow, arch: Arch) -> Lowering:
 
 _CODE = Evidence(
     "literature",
-    "the machine code of mapa, ptxas 13.5; PTX ISA 9.4, section mapa, does not say what an address consists of",
+    f"the machine code of mapa, ptxas 13.5; {PTX_MANUAL}, section mapa, does not say what an address consists of",
 )
 
 

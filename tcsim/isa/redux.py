@@ -1,6 +1,6 @@
 """redux.sync: the sum, the minimum, the maximum or the bits of one word of each lane of a member mask, in every member.
 
-Sources: PTX ISA 9.4, section redux.sync; ptxas 13.5.37 (targets, versions, SASS). Integers are exact in any order. Of f32: a NaN
+Sources: PTX ISA, section redux.sync; ptxas 13.5.37 (targets, versions, SASS). Integers are exact in any order. Of f32: a NaN
 counts only if all are NaN, or with .NaN; -0 is below +0; subnormal numbers are kept. Nothing of f32 is measured.
 """
 
@@ -19,6 +19,7 @@ from tcsim.core.arguments import broadcast
 from tcsim.core.errors import OperandError
 from tcsim.core.evidence import RECORDED, Evidence
 from tcsim.core.targets import TARGETS, Arch, since
+from tcsim.core.versions import PTX_MANUAL
 from tcsim.model.effects import Array
 from tcsim.model.family import Family
 from tcsim.model.form import Form
@@ -144,7 +145,7 @@ def lowering(row: ReductionRow, arch: Arch) -> Lowering:
     return Lowering("native", (), (("CREDUX" * coupled + "REDUX" * (not coupled) + word + kind, 1),))
 
 
-_MANUAL = Evidence("literature", "PTX ISA 9.4, section redux.sync")
+_MANUAL = Evidence("literature", f"{PTX_MANUAL}, section redux.sync")
 
 
 def evidence(row: ReductionRow, arch: Arch) -> Evidence:

@@ -1,6 +1,6 @@
 """setmaxnreg: registers that warpgroups give back and take while a kernel runs, and the pool of a block that they come from.
 
-Sources: PTX ISA 9.4, section setmaxnreg; ptxas 13.5.37 (targets, versions, SASS). The instruction is a hint: a kernel that was
+Sources: PTX ISA, section setmaxnreg; ptxas 13.5.37 (targets, versions, SASS). The instruction is a hint: a kernel that was
 compiled without a known number of registers keeps what it has (ptxas says so, note C7508), which is not modelled.
 """
 
@@ -16,6 +16,7 @@ from tcsim.arithmetic.steps import Lowering
 from tcsim.core.errors import OperandError
 from tcsim.core.evidence import RECORDED, Evidence
 from tcsim.core.targets import Arch, suffixed_since
+from tcsim.core.versions import PTX_MANUAL
 from tcsim.model.effects import Array, Effects, Resource, View
 from tcsim.model.family import Family
 from tcsim.model.form import Form
@@ -168,7 +169,7 @@ def lowering(row: PoolRow, arch: Arch) -> Lowering:
     return Lowering("native", (), ((OPCODES[row.arithmetic], 1),))
 
 
-_MANUAL = Evidence("literature", "PTX ISA 9.4, section setmaxnreg")
+_MANUAL = Evidence("literature", f"{PTX_MANUAL}, section setmaxnreg")
 
 
 def evidence(row: PoolRow, arch: Arch) -> Evidence:

@@ -1,6 +1,6 @@
 """spcompress and spdecompress of sm_107a: structured sparsity, made and undone in the registers of one thread.
 
-Sources: PTX ISA 9.4, sections spcompress and spdecompress (grammar, sizes and conditions of validity); ptxas 13.5.37.
+Sources: PTX ISA, sections spcompress and spdecompress (grammar, sizes and conditions of validity); ptxas 13.5.37.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from tcsim.core.arguments import broadcast
 from tcsim.core.errors import OperandError
 from tcsim.core.evidence import Evidence
 from tcsim.core.targets import Arch
+from tcsim.core.versions import PTX_MANUAL
 from tcsim.isa.tcgen05.targets import SM_107A, known
 from tcsim.layouts.compression import Selection, compress, decompress, elements
 from tcsim.model.effects import Array
@@ -183,7 +184,7 @@ def lowering(row: CompressionRow, arch: Arch) -> Lowering:
 
 def evidence(row: CompressionRow, arch: Arch) -> Evidence:
     """The manual."""
-    return known(arch, Evidence("literature", f"PTX ISA 9.4, section sp{row.operation}"))
+    return known(arch, Evidence("literature", f"{PTX_MANUAL}, section sp{row.operation}"))
 
 
 FAMILY = Family(

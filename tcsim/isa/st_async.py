@@ -1,6 +1,6 @@
 """st.async and red.async: values of registers stored or reduced in another block's shared memory, whose barrier gets the bytes.
 
-Sources: PTX ISA 9.4, sections st.async, red.async; atom (what inc and dec give); ptxas 13.5.37 (targets, versions, SASS). `smem` is
+Sources: PTX ISA, sections st.async, red.async; atom (what inc and dec give); ptxas 13.5.37 (targets, versions, SASS). `smem` is
 the shared memory of the block that is written, as it is when the barrier's phase has ended. The other forms of the two, which
 release a store to global memory and have no barrier, are not here.
 """
@@ -29,6 +29,7 @@ from tcsim.core.arguments import broadcast
 from tcsim.core.errors import OperandError
 from tcsim.core.evidence import RECORDED, Evidence
 from tcsim.core.targets import Arch, since
+from tcsim.core.versions import PTX_MANUAL
 from tcsim.isa.copies import barrier_access, space_of
 from tcsim.isa.mbarrier.semantics import signalled
 from tcsim.memory.mbarrier import MBarrier
@@ -294,7 +295,7 @@ def lowering(row: RemoteRow, arch: Arch) -> Lowering:
     return Lowering("native", (), ((f"REDAS.{row.reduction.operation.upper()}{_KINDS.get(row.type, '')}", 1),))
 
 
-_MANUAL = {name: Evidence("literature", f"PTX ISA 9.4, section {name}") for name in (STORE, REDUCE)}
+_MANUAL = {name: Evidence("literature", f"{PTX_MANUAL}, section {name}") for name in (STORE, REDUCE)}
 
 
 def evidence(row: RemoteRow, arch: Arch) -> Evidence:

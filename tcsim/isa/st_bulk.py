@@ -1,6 +1,6 @@
 """st.bulk: zeros in a range of a block's own shared memory.
 
-Sources: PTX ISA 9.4, section st.bulk (sizes, the value); ptxas 13.5.37 (targets, versions), whose machine code (UMEMSETS.64: 8
+Sources: PTX ISA, section st.bulk (sizes, the value); ptxas 13.5.37 (targets, versions), whose machine code (UMEMSETS.64: 8
 bytes at a time, the size divided by 8) says how an address is aligned.
 """
 
@@ -18,6 +18,7 @@ from tcsim.core.addresses import Bytes, byte_memory, integer_addresses, require_
 from tcsim.core.errors import OperandError
 from tcsim.core.evidence import Evidence
 from tcsim.core.targets import Arch, since
+from tcsim.core.versions import PTX_MANUAL
 from tcsim.isa.copies import space_of
 from tcsim.model.effects import Access, Array, Effects, Memories, Outcome, View, Write, completed
 from tcsim.model.family import Family
@@ -105,7 +106,7 @@ def lowering(row: Row, arch: Arch) -> Lowering:
     return Lowering("native", (), (("UMEMSETS.64", 1),))
 
 
-_MANUAL = Evidence("literature", "PTX ISA 9.4, section st.bulk")
+_MANUAL = Evidence("literature", f"{PTX_MANUAL}, section st.bulk")
 
 
 def evidence(row: Row, arch: Arch) -> Evidence:

@@ -1,6 +1,6 @@
-"""tensormap.replace, tensormap.cp_fenceproxy, prefetch.tensormap: what they do to the 128 bytes of a CUtensorMap.
+"""tensormap.replace, .query and .cp_fenceproxy, prefetch.tensormap: what they do to the 128 bytes of a CUtensorMap.
 
-Sources: PTX ISA 9.4, sections tensormap.replace, tensormap.cp_fenceproxy, prefetch; ptxas 13.5.37 (targets, versions, SASS). One
+Sources: PTX ISA, sections tensormap.replace, tensormap.cp_fenceproxy, prefetch; ptxas 13.5.37 (targets, versions, SASS). One
 spelling has several forms: immediates that not every target takes, and an ordinal that no map has.
 """
 
@@ -32,7 +32,7 @@ from tcsim.tma.types import NotModelledError, TensorMapError
 
 @dataclass(frozen=True, kw_only=True)
 class TensorMapRow(Row):
-    """A spelling of tensormap; its operation is "replace", "copy" or "prefetch"."""
+    """A spelling of tensormap; its operation is "replace", "query", "copy" or "prefetch"."""
 
     field: str = ""  # of the map, as PTX names it; empty: the instruction changes no field
     unsettled: tuple[str, ...] = ()  # fields of the map that some assemblers set, too, and others leave alone
@@ -231,6 +231,35 @@ class TensorMapCopy(Instruction):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
+class TensorMapQuery(Instruction):
+    """tensormap.query: one bit of a map as a predicate."""
+
+    row: TensorMapRow
+
+    def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
+        """The word of each lane's map that holds the bit is read."""
+        word, bit = divmod(_FIELDS[self.row.field].mask.bit_length() - 1, 32)
+        address = operands["tensor_map"].astype(np.int64) + 4 * word
+        at = Access(space_of(form["tensor_map"]), address, 4, operand="tensor_map")
+        found = np.ascontiguousarray(view.read(at)).view("<u4")[..., 0] >> np.uint32(bit) & np.uint32(1)
+        return Effects(Outcome(registers={"large": found != 0}), (at,))
+
+    def execute(self, tensor_map: Any) -> npt.NDArray[np.bool_]:
+        """The predicate (...) of maps uint8 (..., 128).
+
+        Raises OperandError for another dtype or shape.
+
+        >>> query = tcsim.instruction("tensormap.query.alloc_class_large.global.b1024", arch="sm_90")
+        >>> bool(query.execute(np.zeros(128, np.uint8))), bool(query.execute(np.full(128, 0xFF, np.uint8)))
+        (False, True)
+        """
+        data, form = _map_bytes(tensor_map, self._call), self.forms[0]
+        view = Memories({space_of(form["tensor_map"]): data}, self._call)
+        found = self.effects(form, {"tensor_map": np.zeros(1, np.int64)}, view).now.registers["large"]
+        return np.asarray(found[..., 0], np.bool_)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class TensorMapPrefetch(Instruction):
     """prefetch.tensormap: a hint."""
 
@@ -312,6 +341,13 @@ def _rows() -> Iterator[TensorMapRow]:
                 operation="replace", forms=tuple(replace(form, operands=(address, *form.operands)) for form in forms),
                 field=field, unsettled=unsettled, why_unsettled=why,
             )  # fmt: skip
+    large = Operand("large", "destination", "predicate", type=".pred")
+    for text, space in _SPACES.items():  # in shared memory too ptxas 13.5.37 takes 64 bits of address alone
+        address = Operand("tensor_map", "source", "address", type=".b64", space=space, within=("global", "shared::cta"))
+        yield TensorMapRow(
+            f"tensormap.query.alloc_class_large{text}.b1024", NAME, arithmetic="query", operation="query",
+            forms=(_form(large, address, since="9.5"),), field="large_allocation",
+        )  # fmt: skip
     for text, space in _PREFETCHED.items():
         address = Operand(
             "tensor_map", "source", "address", space=space, proxy="tensormap", within=MAP_SPACES, boundary=MAP_BOUNDARY
@@ -328,7 +364,7 @@ def rows() -> tuple[TensorMapRow, ...]:
 
 
 def lowering(row: TensorMapRow, arch: Arch) -> Lowering:
-    """Replacements and copies are ordinary loads, masks and stores; a prefetch is one cache control."""
+    """Replacements, queries and copies are ordinary loads, masks and stores; a prefetch is one cache control."""
     if row.operation == "prefetch":
         return Lowering("native", (), (("UTMACCTL.PF", 1),))
     return Lowering("emulated", (), (), "ordinary loads, masks and stores on the 128 bytes: tcsim.tma.bits")
@@ -340,10 +376,16 @@ _MANUAL = Evidence("literature", "PTX ISA, sections tensormap.cp_fenceproxy and 
 
 def evidence(row: TensorMapRow, arch: Arch) -> Evidence:
     """A recording, the machine code, or the manual."""
-    return RECORDED.get(arch.name, _MACHINE_CODE if row.operation == "replace" else _MANUAL)
+    return RECORDED.get(arch.name, _MACHINE_CODE if row.field else _MANUAL)
 
 
-_CLASSES = {"replace": TensorMapUpdate, "copy": TensorMapCopy, "prefetch": TensorMapPrefetch}
+_CLASSES = {"replace": TensorMapUpdate, "query": TensorMapQuery, "copy": TensorMapCopy, "prefetch": TensorMapPrefetch}
 FAMILY = Family(
-    NAME, rows, lowering, evidence, _CLASSES, "none: it edits or moves the 128 bytes of a tensor map", ("prefetch",)
+    NAME,
+    rows,
+    lowering,
+    evidence,
+    _CLASSES,
+    "none: it edits, reads or moves the 128 bytes of a tensor map",
+    ("prefetch",),
 )

@@ -1,6 +1,6 @@
 """wgmma.fence, wgmma.commit_group and wgmma.wait_group: what they order between registers, groups and later accesses, in words.
 
-Sources: PTX ISA 9.4, sections wgmma.fence, wgmma.commit_group, wgmma.wait_group; ptxas 13.5.37 (targets, versions, SASS). Nothing
+Sources: PTX ISA, sections wgmma.fence, wgmma.commit_group, wgmma.wait_group; ptxas 13.5.37 (targets, versions, SASS). Nothing
 here changes a state that is modelled.
 """
 

@@ -41,16 +41,26 @@ def read(path: str | os.PathLike[str], ptx: bytes) -> Job:
 
     Raises OperandError, which names the key, for anything that is wrong in it, and FileNotFoundError if there is none.
     """
+    table = _table(path)
+    if (array := _DYNAMIC.search(ptx)) and not table.has("dynamic_smem"):
+        valid = f"the bytes of {array[1].decode()}, whose size the PTX leaves to the launch; 0 if the kernel does not use it"
+        raise table.wrong("dynamic_smem", valid, " is missing")
+    return _job(table, Path(path).parent, ptx)
+
+
+def arch_of(path: str | os.PathLike[str]) -> str | None:
+    """The arch that a launch file says, if it does. Raises as `read`."""
+    table = _table(path)
+    return table.text("arch") if table.has("arch") else None
+
+
+def _table(path: str | os.PathLike[str]) -> Table:
     name = shortened(Path(path).name, 100).strip("'")
     with open_file(path) as file:
         data = file.read(LARGEST_FILE + 1)
     if len(data) > LARGEST_FILE:
         raise OperandError(f"{name} has more than {LARGEST_FILE} bytes; valid: numbers in .npy files beside it")
-    table = Table(parsed_toml(data, name), "", name)
-    if (array := _DYNAMIC.search(ptx)) and not table.has("dynamic_smem"):
-        valid = f"the bytes of {array[1].decode()}, whose size the PTX leaves to the launch; 0 if the kernel does not use it"
-        raise table.wrong("dynamic_smem", valid, " is missing")
-    return _job(table, Path(path).parent, ptx)
+    return Table(parsed_toml(data, name), "", name)
 
 
 def _job(table: Table, folder: Path, ptx: bytes) -> Job:

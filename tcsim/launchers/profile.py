@@ -11,25 +11,22 @@ from typing import Any
 from tcsim.core.array_files import open_file
 from tcsim.core.errors import OperandError, shortened
 from tcsim.core.texts import LARGEST, parsed_json
+from tcsim.inspection.counters_view import SHOWN, bound_line, costliest
+from tcsim.inspection.counters_view import facts as facts_of
 from tcsim.inspection.report import Facts, Lines, Mark, Report, Table, table
 from tcsim.launchers.launched import extents
 from tcsim.layouts.banks import BANKS, INACTIVE, WARP_LANES, WORD_BYTES
 from tcsim.ptx import Run
 from tcsim.ptx.counters import rules
+from tcsim.ptx.counters.assembled import assembled
 from tcsim.ptx.counters.counters import Counters
 from tcsim.ptx.counters.machine import Machine, machine
 
 SCHEMA = 1
 """Of `Profile.as_dict`: raised when a key goes or changes its meaning."""
+_KNOWN = {"exact": "exact", "approximate": "approx."}
 ASSEMBLERS = "tcsim.machine"
 """The entry points that assemble PTX (`hwkernels.device.lined`)."""
-SHOWN = 12
-"""Lines that a report shows; all are in its JSON."""
-_COLUMNS = (
-    ("shared", rules.SHARED_WAVES), ("ideal", rules.IDEAL), ("sectors", rules.ACTUAL_SECTORS), ("least", rules.IDEAL_SECTORS),
-    ("tensor", rules.TENSOR_CYCLES),
-)  # fmt: skip
-_SHORT = {"exact": "", "approximate": "~"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,14 +59,10 @@ class Profile:
         counts = dict.fromkeys(counters.lines, 0) | done
         acted = {line: counters.tally.acted.get(line, 0) for line, guarded in counters.lines.items() if guarded}
         warps = prod(self.grid) * -(-prod(self.block) // WARP_LANES)
-        known = replace(counters, shape=replace(counters.shape, registers=registers))
-        run = replace(self.run, counters=known)
-        return replace(
-            self,
-            run=run,
-            machine=machine(listing, self.run.kernel, counts, warps, acted, counters.tally.parted),
-            takes=takes,
-        )
+        found = machine(listing, self.run.kernel, counts, warps, acted, counters.tally.parted)
+        tally, joined = assembled(counters.tally, found.instructions)
+        known = replace(counters, tally=tally, joined=joined, shape=replace(counters.shape, registers=registers))
+        return replace(self, run=replace(self.run, counters=known), machine=found, takes=takes)
 
     @property
     def counters(self) -> Counters:
@@ -97,29 +90,21 @@ class Profile:
     @property
     def time(self) -> str:
         """The bound in a line."""
-        bound = self.counters.bound
-        if bound is None:
-            return f"no unit of {self.run.arch} was measured"
-        shares = ", ".join(f"{unit} {100 * share:.0f} %" for unit, share in bound.shares.items() if share >= 0.005)
-        return f"at least {bound.microseconds:.1f} us on an {bound.gpu}: bound by {bound.unit}" + f" ({shares})" * bool(
-            shares
-        )
+        return bound_line(self.counters)
 
     def report(self) -> Report:
         """What a reader is shown."""
         counters = self.counters
         facts = [
             ("launch", f"grid {extents(self.grid)}, block {extents(self.block)}"),
-            ("time", self.time),
-            *([("occupancy", f"{counters.occupancy}")] if counters.occupancy is not None else []),
-            *((name, f"{value:,.1f}".removesuffix(".0")) for name, value in counters.derived.items()),
+            *facts_of(counters),
         ]
         if not self.run.completed:
             facts.insert(0, ("completed", f"no: {self.run.cause}"))
         parts: list[Any] = [Facts(tuple(facts))]
         if counters.advice:
             parts.append(Lines(tuple(self._advice()), "Where it costs more than it must, the worst first", wrap=True))
-        parts += [self._lines(), *self._banks()]
+        parts += [costliest(counters, self.line), *self._banks()]
         if self.machine is not None:
             facts = [("executed", f"{self.machine.executed:,} by warps"), ("takes", self.takes)]
             mix = table(
@@ -128,8 +113,8 @@ class Profile:
                 right=(1,),
             )
             parts += [Facts(tuple(facts), "Machine instructions"), mix]
-        rows = [(name, f"{value:,}", counters.exactness(name)) for name, value in counters.items()]
-        parts.append(table(("counter", "value", "known"), rows, "Counters", right=(1,), whole=(0,)))
+        rows = [(name, f"{value:,}", _KNOWN[counters.exactness(name)]) for name, value in counters.items()]
+        parts.append(table(("counter", "value", "known"), rows, "Counters", right=(1,), whole=(0, 1, 2)))
         parts += [
             Lines(tuple(f"{name}: {', '.join(own)}" for name, own in counters.unknown.items()), "Not known, because of")
         ] * bool(counters.unknown)
@@ -142,18 +127,6 @@ class Profile:
             found.append(f"{place}: {own.reason}" + (f" -> {own.change}" if own.change else ""))
             found += [f"    {self.line(own.line)}"] * bool(own.line)
         return found
-
-    def _lines(self) -> Table:
-        costly = [row for row in self.counters.by_line() if any(name in row[2] for _, name in _COLUMNS)]
-        kept = costly[:SHOWN]
-        used = [(head, name) for head, name in _COLUMNS if any(name in own for _, _, own in kept)]
-        rows = [
-            (line, *(f"{own[name]:,}" if name in own else "" for _, name in used), self.line(line)[:40])
-            for line, _, own in kept
-        ]
-        return table(
-            ("line", *(head for head, _ in used), "PTX"), rows, "The costliest lines", right=tuple(range(len(used) + 1))
-        )
 
     def _banks(self) -> list[Table]:
         """Of the worst shared access: which lanes meet in which bank."""
@@ -210,7 +183,7 @@ def compared(now: Mapping[str, Any], path: str) -> Report:
         raise OperandError(f"profile: {path!r} is no answer of tcsim profile --json: {shortened(str(error))}") from None
     return Report(
         f"{now['kernel']}: before and after",
-        (table(("counter", "before", "after", "change"), rows, right=(1, 2, 3), whole=(0,)),),
+        (table(("counter", "before", "after", "change"), rows, right=(1, 2, 3), whole=(1, 2, 3)),),
     )
 
 

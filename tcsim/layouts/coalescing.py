@@ -100,20 +100,21 @@ def tag_passes(rows: Rows, width: int) -> Rows:
 
 def data_passes(rows: Rows, width: int) -> Rows:
     """Passes through L1's data of a load: of each pass through the tags the most different words of one bank, by phase of 128 bytes."""
-    return _passes([_bank_keys(rows, rows, width)], width, alike=True)
+    return _passes([_bank_keys(rows, rows, width, tag_pass(rows))], width, alike=True)
 
 
 def copy_passes(source: Rows, destination: Rows, width: int) -> Rows:
     """The same of cp.async.ca: equal words take turns, in the line that is read and in the shared memory that is written."""
-    return _passes([_bank_keys(source, own, width) for own in (source, destination)], width, alike=False)
+    passes = tag_pass(source)
+    return _passes([_bank_keys(source, own, width, passes) for own in (source, destination)], width, alike=False)
 
 
-def _bank_keys(source: Rows, of: Rows, width: int) -> tuple[Rows, Rows]:
+def _bank_keys(source: Rows, of: Rows, width: int, passes: Rows) -> tuple[Rows, Rows]:
     """Of each lane its phase and pass through the tags, of each of its words the number: (warps, 32), (warps, 32, words)."""
     each = max(1, width // WORD_BYTES)
     words = of[..., None] // WORD_BYTES + np.arange(each)
     phase = np.arange(WARP_LANES) // (WARP_LANES // each)
-    return np.where(source == INACTIVE, INACTIVE, tag_pass(source) * each + phase), words
+    return np.where(source == INACTIVE, INACTIVE, passes * each + phase), words
 
 
 def _passes(keys: list[tuple[Rows, Rows]], width: int, alike: bool) -> Rows:
@@ -136,27 +137,49 @@ def _passes(keys: list[tuple[Rows, Rows]], width: int, alike: bool) -> Rows:
     return np.asarray(reduce(np.maximum, found).sum(1))
 
 
-def rounds(rows: Rows) -> Rows:
-    """Of each lane the round in which an atomic executes it: how many earlier lanes have its address, (warps, 32); INACTIVE for none.
+def atomic_pass(rows: Rows, width: int, unit: int = LINE_BYTES) -> Rows:
+    """Of each lane in which pass through the tags an atomic executes it: (warps, 32), INACTIVE for lanes that take no part.
 
-    >>> rounds(np.array([[8] * 3 + [4] + [INACTIVE] * 28]))[0, :5].tolist()
-    [0, 1, 2, 0, -1]
+    A pass takes one unit (a line; half a line of compare and swap) of each set, that of the first lane left. Of this unit it takes the lanes that no
+    earlier lane of the set, whatever its line, holds up: one that waits for the same place of its line. So equal addresses take turns, too.
+
+    >>> lanes = np.arange(32)
+    >>> atomic_pass(np.stack([lanes * 4, lanes % 2 * 4, lanes * 128]), 4).max(1).tolist()
+    [0, 15, 7]
     """
-    order = np.argsort(rows, axis=1, kind="stable")
-    ordered = np.take_along_axis(rows, order, 1)
-    lanes = np.arange(WARP_LANES)
-    start = lanes * np.ones((len(rows), 1), np.int64)
-    start[:, 1:][ordered[:, 1:] == ordered[:, :-1]] = 0
-    found = np.empty_like(start)
-    np.put_along_axis(found, order, lanes - np.maximum.accumulate(start, axis=1), 1)
-    return np.where(rows == INACTIVE, INACTIVE, found)
+    line, place = rows // LINE_BYTES, rows % LINE_BYTES // width
+    sets = np.where(rows == INACTIVE, INACTIVE, _SET[line % len(_SET)])
+    queue, earlier = sets * LINE_BYTES + place, np.tri(WARP_LANES, k=-1, dtype=bool)
+    behind = (queue[:, :, None] == queue[:, None, :]) & earlier
+    beside = sets[:, :, None] == sets[:, None, :]
+    own, left = np.full_like(rows, INACTIVE), rows != INACTIVE
+    for turn in range(WARP_LANES):
+        if not left.any():
+            break
+        first = (beside & left[:, None, :]).argmax(2)  # of each lane the first one of its set
+        served = (
+            left & (rows // unit == np.take_along_axis(rows, first, 1) // unit) & ~(behind & left[:, None, :]).any(2)
+        )
+        own[served] = turn
+        left &= ~served
+    return own
 
 
-def by_round(rows: Rows, width: int, unit: int) -> Rows:
-    """Different units of `unit` bytes that an atomic touches, each round by itself."""
-    place, number = units(rows, width, unit), np.repeat(rounds(rows), max(1, width // unit), axis=1)
+def by_pass(rows: Rows, width: int, unit: int, piece: int) -> Rows:
+    """Different pieces of `piece` bytes that an atomic touches, each pass by itself; unit: as for `atomic_pass`."""
+    place, number = units(rows, width, piece), np.repeat(atomic_pass(rows, width, unit), max(1, width // piece), axis=1)
     low = place[place != INACTIVE].min(initial=_FAR)
     return distinct(np.where(place == INACTIVE, INACTIVE, (place - low) * WARP_LANES + number))
+
+
+def atomic_passes(rows: Rows, width: int, unit: int = LINE_BYTES) -> Rows:
+    """Passes of an atomic through the tags."""
+    return atomic_pass(rows, width, unit).max(1, initial=INACTIVE) + 1
+
+
+def atomic_data_passes(rows: Rows, width: int, unit: int = LINE_BYTES) -> Rows:
+    """Passes of an atomic that gives back values through L1's data: of each pass through the tags the most lanes of one bank, by phase of 128 bytes."""
+    return _passes([_bank_keys(rows, rows, width, atomic_pass(rows, width, unit))], width, alike=False)
 
 
 def bypassing_sectors(source: Rows, destination: Rows, width: int = 16) -> Rows:
@@ -169,6 +192,44 @@ def bypassing_sectors(source: Rows, destination: Rows, width: int = 16) -> Rows:
     low = int(line[taking].min(initial=_FAR)) if taking.any() else 0
     span = int(place.max()) + 1 if place.size else 1
     return distinct(np.where(taking, (line - low) * span + place, INACTIVE))
+
+
+def bulk_pieces(starts: Rows, lengths: Rows, shared: int) -> tuple[Rows, Rows]:
+    """Where the pieces of a copy of TMA begin and end in global memory: its rows, cut where a line of shared memory ends.
+
+    shared: the address of the first byte there; rows follow each other.
+
+    >>> [own.tolist() for own in bulk_pieces(np.array([48]), np.array([256]), 96)]
+    [[48, 80, 208], [80, 208, 304]]
+    """
+    before = shared + np.cumsum(lengths) - lengths
+    lines = (before + lengths - 1) // LINE_BYTES - before // LINE_BYTES + 1
+    row = np.repeat(np.arange(len(starts)), lines)
+    number = np.arange(len(row)) - (np.cumsum(lines) - lines)[row]
+    cut = (before // LINE_BYTES * LINE_BYTES)[row] + LINE_BYTES * number - before[row]
+    return starts[row] + np.maximum(cut, 0), starts[row] + np.minimum(cut + LINE_BYTES, lengths[row])
+
+
+def bulk_sectors(starts: Rows, ends: Rows) -> Rows:
+    """Sectors of each piece.
+
+    >>> bulk_sectors(np.array([16, 0]), np.array([144, 16])).tolist()
+    [5, 1]
+    """
+    return np.asarray(-(-ends // SECTOR_BYTES) - starts // SECTOR_BYTES)
+
+
+def bulk_requests(starts: Rows, ends: Rows, loads: bool) -> Rows:
+    """Requests of each piece to L2: one for each line. A load asks for the sectors at its ends by themselves where it does not want all of them.
+
+    >>> bulk_requests(np.array([16, 0]), np.array([144, 16]), True).tolist()
+    [3, 1]
+    """
+    if not loads:
+        return np.asarray((ends - 1) // LINE_BYTES - starts // LINE_BYTES + 1)
+    first, last = -(-starts // SECTOR_BYTES) * SECTOR_BYTES, ends // SECTOR_BYTES * SECTOR_BYTES
+    parts = np.where(last < first, 1, (first > starts).astype(np.int64) + (last < ends))
+    return np.asarray(parts + np.where(last > first, (last - 1) // LINE_BYTES - first // LINE_BYTES + 1, 0))
 
 
 def lane_rows(threads: npt.NDArray[Any], addresses: npt.NDArray[Any]) -> tuple[Rows, Rows]:

@@ -1,6 +1,6 @@
 """Structured sparsity in registers: which two of four elements stay, and where each goes back to.
 
-Source: PTX ISA 9.4, sections spcompress and spdecompress. Two things it leaves to the hardware: which of equal elements stay
+Source: PTX ISA, sections spcompress and spdecompress. Two things it leaves to the hardware: which of equal elements stay
 (here those of lower index), and metadata that name no element of the group (here an error).
 """
 

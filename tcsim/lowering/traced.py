@@ -218,6 +218,8 @@ def _ufunc(ufunc: np.ufunc, inputs: Sequence[Any]) -> Traced:
         return inputs[0] * inputs[0]
     if name == "nextafter":
         return _neighbour(*inputs)
+    if name == "ldexp":
+        return _scaled(*inputs)
     if name == "positive":
         return inputs[0]
     kinds = tuple(dtype_of(own) for own in inputs)
@@ -267,6 +269,20 @@ def _neighbour(value: Traced, toward: Any) -> Traced:
     return _where(_nan(value) | (value == toward), value, _where(value == 0, tiny, next_bits))
 
 
+def _scaled(value: Any, power: Any) -> Any:
+    """Times a power of two: the largest factors first are those beyond what one number holds, so that only the last product rounds."""
+    if dtype_of(value) != np.float64:
+        raise Untraceable("ldexp of other numbers than f64")
+    rest, factors = traced(power, np.int64), []
+    for _ in range(3):
+        part: Any = np.clip(rest, -1022, 1022)
+        rest = rest - part
+        factors.append((part + 1023 << 52).view(np.float64))
+    for factor in reversed(factors):
+        value = value * factor
+    return value
+
+
 def _count(value: Traced) -> Traced:
     size: Any = np.abs(value) if value.dtype.kind == "i" else value
     return each("popcount", value.dtype, size.nodes).astype(np.uint8)
@@ -285,6 +301,9 @@ def _where(condition: Any, one: Any, other: Any) -> Traced:
 
 
 def _clip(value: Any, low: Any, high: Any) -> Traced:
+    if dtype_of(value).kind == "f":
+        value = _where(_nan(value) | (value > low), value, value.dtype.type(low))
+        return _where(_nan(value) | (value < high), value, value.dtype.type(high))
     found: Traced = np.minimum(np.maximum(value, low), high)
     return found
 

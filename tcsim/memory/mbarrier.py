@@ -1,6 +1,6 @@
 """mbarrier: the barrier in shared memory that counts arrivals and bytes, phase by phase.
 
-Source: PTX ISA 9.4, sections Parallel Synchronization and Communication Instructions: mbarrier (counts, phases, ranges,
+Source: PTX ISA, sections Parallel Synchronization and Communication Instructions: mbarrier (counts, phases, ranges,
 layouts), compared with what mbarriers of an NVIDIA H200 do (conformance/recordings/sm_90). The bits of the 64-bit object are in `tcsim.memory.mbarrier_bits`, the instructions that act on it in
 `tcsim.isa.mbarrier.semantics`.
 """

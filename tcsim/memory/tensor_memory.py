@@ -1,6 +1,6 @@
 """Tensor Memory: the cells that tcgen05 instructions work on, who owns them, which of them hold something.
 
-Source: PTX ISA 9.4, sections Tensor Memory and Tensor Memory Allocation and Management Instructions. The guard rails that ptxas
+Source: PTX ISA, sections Tensor Memory and Tensor Memory Allocation and Management Instructions. The guard rails that ptxas
 can compile in (`-g-tensor-memory-access-check`) trap on the same uses: unallocated columns, columns out of bounds, an
 address that no alloc returned, an alloc after the permit was given up.
 """

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from tcsim.core.display import Shown
 from tcsim.core.errors import OperandError
 from tcsim.core.evidence import Evidence
+from tcsim.core.versions import PTX_MANUAL
 from tcsim.layouts.layout import Layout
 
 LANES = 128
@@ -23,7 +24,7 @@ MANUAL = Evidence("literature", "PTX ISA, sections of tcgen05.mma, read as CUTLA
 DRAWN = Evidence("literature", "PTX ISA, figures only, as public programs restate them")
 LOOKUP = Evidence(
     "inferred",
-    "PTX ISA 9.4, Decompression of B, with the layout that Triton's test on sm_107 and a public simulator use alike",
+    f"{PTX_MANUAL}, Decompression of B, with the layout that Triton's test on sm_107 and a public simulator use alike",
 )
 
 Ints = npt.NDArray[np.int64]
@@ -164,6 +165,16 @@ class TmemLayout(Shown):
             place[run.cta[:, None], run.lane[:, None], columns] = first + np.arange(columns.size).reshape(columns.shape)
             first += columns.size
         return place[self.cells[:3]]
+
+    @cached_property
+    def element(self) -> Ints:
+        """Of each word of all runs, which element it holds, in the order of `cells`; of one element a word."""
+        return np.argsort(self.word, axis=None)
+
+    @cached_property
+    def in_order(self) -> bool:
+        """Whether the words of all runs hold the elements in their order."""
+        return np.array_equal(self.word.reshape(-1), np.arange(self.word.size))
 
     @cached_property
     def holds(self) -> Ints:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.core.chunks import ELEMENTS, chunks
+from tcsim.core.versions import PTX_MANUAL
 from tcsim.lowering.traced import Traced, entries
 from tcsim.numbers.codec import decode
 from tcsim.numbers.formats import FORMATS, INFINITY, NAN, SUBNORMAL, Format
@@ -22,7 +23,7 @@ from tcsim.numbers.rounding import U64, Rounding, bit_length, round_to_code
 
 Codes = npt.NDArray[Any]
 
-_PTX = "PTX ISA 9.4, sections Alternate Floating-Point Data Formats and Fixed-point Data format"
+_PTX = f"{PTX_MANUAL}, sections Alternate Floating-Point Data Formats and Fixed-point Data format"
 
 OTHER_FORMATS: MappingProxyType[str, Format] = MappingProxyType(
     {
@@ -208,8 +209,8 @@ def _dithered(
 def _to_integer(values: _Values, conversion: Conversion) -> U64:
     """Round to a multiple of the target's unit, then clamp to its range. float64 is exact here."""
     target = conversion.target
-    magnitude = np.ldexp(values.significand.astype(np.float64), values.exponent + target.fraction_bits)
-    magnitude[values.kind == INFINITY] = np.inf
+    finite = np.ldexp(values.significand.astype(np.float64), values.exponent + target.fraction_bits)
+    magnitude = np.where(values.kind == INFINITY, np.inf, finite)
     number = np.where(values.sign == 1, -magnitude, magnitude)
     rounded = _TO_INTEGRAL[conversion.rounding](number)
     low = -(1 << (target.bits - 1)) if target.signed else 0

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from tcsim.core.display import Shown
 from tcsim.core.errors import FormatError, listing, nearest, shortened
+from tcsim.core.versions import PTX_MANUAL
 from tcsim.lowering.traced import asarray
 from tcsim.numbers.names import meant
 
@@ -195,9 +196,7 @@ def _float(name: str, exponent_bits: int, fraction_bits: int, bias: int, **rest:
 
 _PTX = "PTX ISA, section Fundamental Types and Alternate Floating-Point Data Formats"
 _OCP8 = "OCP 8-bit Floating Point Specification 1.0"
-_RUBIN = (
-    "PTX ISA 9.4, sections Matrix fragments and Matrix Shape of tcgen05: S1Z4M11, -2047 to 2047; the split by its name"
-)
+_RUBIN = f"{PTX_MANUAL}, sections Matrix fragments and Matrix Shape of tcgen05: S1Z4M11, -2047 to 2047; the split by its name"
 _MX = "OCP Microscaling Formats Specification 1.0"
 
 _ROWS = (

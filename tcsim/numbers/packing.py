@@ -3,6 +3,8 @@
 An element sits in a field of its register: as wide as its code for 4, 8, 16, 32 and 64 bits and for b1; fp6 and fp4
 operands of f8f6f4 instructions sit in a byte, fp6 in its bits 5:0 and fp4 in its bits 5:2 (PTX ISA, section Packing of
 sub-byte data for mma; for tcgen05 the same). Registers are little-endian: slot 0 is the lowest bits.
+
+The padding of such a byte is zero in what `pack` makes. What mma.sync makes of other padding: `field_format`.
 """
 
 from __future__ import annotations
@@ -12,12 +14,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.numbers.formats import Format
+from tcsim.numbers.formats import FORMATS, Format
 
 
 def field_shift(format: Format, element_bits: int) -> int:
     """How far above the bottom of its field a code sits: 2 for fp4 in a byte, else 0."""
     return 2 if format.bits == 4 and element_bits == 8 else 0
+
+
+def field_format(format: Format, element_bits: int) -> Format:
+    """The format of all bits of a field that mma.sync multiplies: of fp4 in a byte, e2m3 of its six low bits.
+
+    The two agree where the padding is zero. Source: nine results of an RTX PRO 6000 with random padding (docs/block-scaling.md).
+
+    >>> field_format(FORMATS["e2m1"], 8).name, field_format(FORMATS["e2m1"], 4).name, field_format(FORMATS["e3m2"], 8).name
+    ('e2m3', 'e2m1', 'e3m2')
+    """
+    return FORMATS["e2m3"] if format.name == "e2m1" and element_bits == 8 else format
 
 
 def unpack(registers: npt.NDArray[np.uint32], format: Format, element_bits: int) -> npt.NDArray[Any]:

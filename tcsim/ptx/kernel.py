@@ -124,11 +124,14 @@ class Module(Shown):
         return tuple(name for name, own in self.syntax.functions.items() if own.entry and own.defined)
 
     def kernel(self, name: str | None = None) -> Kernel:
-        """An entry by name, or the only one.
+        """An entry by name, or the only one. Of a C++ function its plain name will do, if only one has it.
 
         Raises LaunchError if there is none of that name, or, without a name, if there is not exactly one.
         """
         names = self.kernels
+        if isinstance(name, str) and name not in names:
+            plain = [own for own in names if own.startswith(f"_Z{len(name)}{name}")]
+            name = plain[0] if len(plain) == 1 else name
         if name is None and len(names) == 1:
             name = names[0]
         if name is None:
@@ -324,8 +327,8 @@ class Kernel(Shown):
         checks = asked.check and asked.observe is None
         ledger = Ledger() if checks and starts_others(program) else None
         everyone = Races(program.narrowest_global) if checks and asked.races else None
-        if ledger is not None or everyone is not None:
-            own = replace(own, processes=1)  # what all blocks touch is put down in one place
+        if ledger is not None or everyone is not None or (asked.observe is not None and not own.processes):
+            own = replace(own, processes=1)  # what all blocks touch, or an observer sees, is put down in one place
         before = asked.after.touched if asked.after else None
         watcher = asked.observe or (
             partial(Checker, races=everyone, ledger=ledger, before=before) if asked.check else None

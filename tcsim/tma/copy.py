@@ -131,16 +131,22 @@ def one_tensor_side(
     return tensor_side(tmap, direction, corner, offsets, rows4, op, WALK, call)
 
 
-def tiles(tmap: TensorFields, direction: Direction, corners: Integers) -> tuple[Pieces, int, Integers] | None:
-    """Of copies of tiles (copies, dimensions) that lie wholly inside the tensor: the pieces of one at its beginning, its rows, and how far each is from there."""
+def tiles(tmap: TensorFields, corners: Integers) -> tuple[int, list[tuple[Integers, Pieces]]] | None:
+    """Of loads of tiles (copies, dimensions): the rows of a tile, and the pieces (copies, pieces) of those wholly inside the tensor, then of the others."""
     if tmap.im2col_mode or tmap.slice_bytes or corners.shape[-1] != tmap.rank:
         return None
-    tile = _tile(tmap, direction)
-    if not tile.apart or (corners[:, 0] % tile.step).any() or (corners < 0).any() or (corners > tile.last).any():
+    tile = _tile(tmap, "load")
+    if not tile.apart or (corners[:, 0] % tile.step).any():
         return None
-    offsets = corners[:, 0].astype(np.int64) // tmap.unit.indices * tmap.unit.global_bytes
-    offsets = offsets + corners[:, 1:].astype(np.int64) @ np.array(tmap.global_strides, np.int64)
-    return tile.tensor, tile.rows, offsets
+    outside = ((corners < 0) | (corners > tile.last)).any(1)
+    whole, edge, found = np.flatnonzero(~outside), np.flatnonzero(outside), []
+    if len(whole):
+        offsets = corners[whole, 0].astype(np.int64) // tmap.unit.indices * tmap.unit.global_bytes
+        offsets = offsets + corners[whole, 1:].astype(np.int64) @ np.array(tmap.global_strides, np.int64)
+        found.append((whole, Pieces(tile.tensor.address + offsets[:, None], tile.tensor.size)))
+    if len(edge):
+        found.append((edge, tensor_side(tmap, "load", corners[edge])[0]))
+    return tile.rows, found
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ def element_place(instruction: Scaled, operand: str, row: int, column: int) -> t
 
 
 def code_of(instruction: Scaled, operand: str, registers: Sequence[Codes], row: int, column: int) -> int:
-    """The code of an element in registers [lane][register]; fp4 in a byte sits in bits 5:2, fp6 in bits 5:0."""
+    """The code of an element in registers [lane][register]; of fp6 and fp4 in a byte its bits 5:0."""
     lane, register, bit = element_place(instruction, operand, row, column)
     word = registers[lane][register] >> bit
     if operand == "c":
@@ -97,9 +97,7 @@ def code_of(instruction: Scaled, operand: str, registers: Sequence[Codes], row: 
     name = instruction.a if operand == "a" else instruction.b
     if instruction.stored_bits == 4:
         return word & 0xF
-    if name == "e2m1":
-        return word >> 2 & 0xF
-    return word & (0x3F if name in ("e3m2", "e2m3") else 0xFF)
+    return word & (0x3F if name in ("e3m2", "e2m3", "e2m1") else 0xFF)
 
 
 def group_of_word(words: Codes, row: int, group: int) -> int:
@@ -204,8 +202,13 @@ def _special(scales: Sequence[Number], factors: Sequence[tuple[Number, Number]],
 
 def execute(mnemonic: str, registers: dict[str, Sequence[Codes]], words: dict[str, Codes], selectors: dict[str, int],
             places: Sequence[tuple[int, int]]) -> list[int]:  # fmt: skip
-    """Some elements (m, n) of D, from registers [lane][register] of a, b and c and a word a lane of the others."""
+    """Some elements (m, n) of D, from registers [lane][register] of a, b and c and a word a lane of the others.
+
+    An e2m1 in a byte is read as e2m3: an RTX PRO 6000 does so (docs/block-scaling.md).
+    """
     instruction = parse(mnemonic)
+    if instruction.stored_bits == 8:
+        mnemonic = mnemonic.replace("e2m1", "e2m3")
     results = []
     for m, n in places:
         a = [code_of(instruction, "a", registers["a"], m, k) for k in range(instruction.kept)]

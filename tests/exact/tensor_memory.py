@@ -1,6 +1,6 @@
 """A slow model of Tensor Memory and the instructions on it: dictionaries, loops and Python numbers, from the manual's words.
 
-Cells are `{(cta, lane, column): word}`; a cell that is not there was never written. Sources: PTX ISA 9.4, sections Tensor Memory
+Cells are `{(cta, lane, column): word}`; a cell that is not there was never written. Sources: PTX ISA, sections Tensor Memory
 Allocation and Management Instructions, Data Movement Shape (figures), Tensor Memory and Register Load/Store Instructions,
 Tensor Memory Data Movement Instructions, spcompress, spdecompress.
 """

@@ -152,8 +152,13 @@ RAW = [
 @examples(30)
 @given(data=st.data())
 def test_any_register_bits(mnemonic: str, arch: str, data: st.DataObject) -> None:
-    """Registers of any bits, those of eight lanes drawn and repeated over the warp; several elements of each result."""
+    """Registers of any bits, those of eight lanes drawn and repeated over the warp; several elements of each result.
+
+    A byte that holds an e2m1 is read as e2m3: the slow model computes that instruction.
+    """
     instruction = tcsim.instruction(mnemonic, arch=arch)
+    mnemonic = mnemonic.replace("e2m1", "e2m3")
+    read = tcsim.instruction(mnemonic, arch=arch)
     registers = {}
     for name in "abc":
         operand = instruction.operands[name]
@@ -161,7 +166,7 @@ def test_any_register_bits(mnemonic: str, arch: str, data: st.DataObject) -> Non
         drawn = np.frombuffer(data.draw(st.binary(min_size=size, max_size=size), label=name), np.uint32)
         registers[name] = np.resize(drawn.reshape(8, operand.registers), (32, operand.registers))
     codes = {
-        name: instruction.matrix(name, array).reshape(-1, *instruction.operands[name].shape)
+        name: read.matrix(name, array).reshape(-1, *instruction.operands[name].shape)
         for name, array in registers.items()
     }
     fast = instruction.matrix("d", instruction.execute(**registers)).reshape(-1, *instruction.operands["d"].shape)

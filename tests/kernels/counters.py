@@ -1,12 +1,14 @@
-"""`python -m tests.kernels.counters`: the counters of the recorded launches beside what an H200 counted under Nsight Compute; writes docs/measurements/counters.json.
+"""`python -m tests.kernels.counters [--machine]`: the counters of the recorded launches beside what an H200 counted under Nsight Compute.
 
-tests/data/counters/launches.json.xz has them: the machine code is ptxas 13.0.88's of the recorded PTX.
+Writes docs/measurements/counters.json; with --machine the part with machine code, too. tests/data/counters/launches.json.xz has what was counted: of
+the machine code that ptxas 13.0.88 makes of the recorded PTX, which --machine needs (pip install nvidia-cuda-nvcc==13.0.88).
 """
 
 from __future__ import annotations
 
 import json
 import lzma
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -14,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from tcsim.launchers.job import execute
+from tcsim.launchers.profile import Profile
 from tcsim.launchers.recording import from_fields
 from tcsim.ptx.counters.counters import Counters
 from tests.kernels.corpora import recording
@@ -22,7 +25,9 @@ from tests.kernels.corpora.pack import ROOT
 RECORDED = ROOT / "tests" / "data" / "counters" / "launches.json.xz"
 RESULTS = ROOT / "docs" / "measurements" / "counters.json"
 SHARED = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_"
-NOT_COMPARED = ("gpu__time_duration.sum", "smsp__inst_executed.sum")
+EXECUTED = "smsp__inst_executed.sum"
+NOT_COMPARED = ("gpu__time_duration.sum", EXECUTED)
+ASSEMBLER = "13.0.88"
 ASYNCHRONOUS = ("cp.async", "wgmma", "mbarrier")
 
 
@@ -37,21 +42,30 @@ def launches() -> Iterator[tuple[str, recording.Fields]]:
     for path in sorted(recording.GIVEN.glob("*.npz")):
         with np.load(path) as own:
             yield path.stem, {key: own[key] if own[key].ndim else own[key].item() for key in own.files}
-    yield from recording.read().items()
-    yield from recording.read(recording.LAUNCHERS).items()
+    for kept in (recording.KEPT, recording.WIDE, recording.LAUNCHERS):
+        yield from recording.read(kept).items()
 
 
-def counted(fields: recording.Fields, name: str) -> Counters:
-    """The model's counters of a launch."""
+def profiled(fields: recording.Fields, name: str) -> Profile:
+    """A launch, counted."""
     job = replace(from_fields(fields, name).job("sm_90"), check=False, counters=True)
-    found = execute(job).run.counters
-    assert found is not None, name
-    return found
+    return Profile(name, execute(job).run, job.grid, job.block)
 
 
-def differences(name: str, fields: recording.Fields, wanted: Mapping[str, int]) -> dict[str, tuple[int, int]]:
+def assembled(own: Profile) -> Profile:
+    """The same with machine code. Raises LookupError where the assembler of the recording is missing."""
+    from hwkernels.device.lined import lined
+    from hwkernels.device.toolchain import find_toolchains
+
+    found = next((tool for tool in find_toolchains() if tool.version == ASSEMBLER), None)
+    if found is None:
+        raise LookupError(f"no ptxas {ASSEMBLER}; pip install nvidia-cuda-nvcc=={ASSEMBLER}")
+    made = lined(own.run.text, own.run.kernel, own.run.arch, found)
+    return own.executed(made.listing, made.registers)
+
+
+def differences(own: Counters, wanted: Mapping[str, int]) -> dict[str, tuple[int, int]]:
     """By counter that differs: what the GPU counted, and what the model does."""
-    own = counted(fields, name)
     values = {key: own.get(key, 0) for key in wanted if key not in NOT_COMPARED}
     return {key: (wanted[key], value) for key, value in values.items() if value != wanted[key]}
 
@@ -75,17 +89,26 @@ def summary(found: Mapping[str, Mapping[str, tuple[int, int]]], asynchronous: Ma
     return {"launches": len(found), "counters": rows}
 
 
-def results() -> dict[str, Any]:
-    """Compare all."""
+def results(machine: bool = False) -> dict[str, Any]:
+    """Compare all; machine: with machine code, and how many machine instructions are executed."""
     wanted = measured()
     found, asynchronous = dict[str, dict[str, tuple[int, int]]](), dict[str, bool]()
+    errors = []
     for name, fields in launches():
-        text = fields["ptx"]
-        text = text if isinstance(text, str) else bytes(text).decode()
-        asynchronous[name] = any(word in text for word in ASYNCHRONOUS)
-        found[name] = differences(name, fields, wanted[name])
-    return summary(found, asynchronous)
+        own = profiled(fields, name)
+        asynchronous[name] = any(word in own.run.text for word in ASYNCHRONOUS)
+        if machine:
+            own = assembled(own)
+            assert own.machine is not None
+            errors.append(abs(own.machine.executed / wanted[name][EXECUTED] - 1))
+        found[name] = differences(own.counters, wanted[name])
+    instructions = {"equal": errors.count(0), "within 1 %": sum(own <= 0.01 for own in errors), "mean error": round(float(np.mean(errors)), 4)} if machine else {}  # fmt: skip
+    return summary(found, asynchronous) | ({"instructions": instructions} if machine else {})
 
 
 if __name__ == "__main__":
-    RESULTS.write_text(json.dumps(results(), indent=1) + "\n", encoding="utf-8")
+    made = json.loads(RESULTS.read_text(encoding="utf-8"))
+    made |= results()
+    if sys.argv[1:] == ["--machine"]:
+        made["machine"] = results(machine=True)
+    RESULTS.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")

@@ -12,9 +12,11 @@ import numpy as np
 import tcsim
 
 VERSIONS = {
+    "apache-tvm": "0.27.0.post1",
     "gfloat": "0.5.2",
     "ml_dtypes": "0.6.0",
     "mmasim": "2.1.1",
+    "nvidia-cuda-cccl": "13.3.5.0.6",
     "nvidia-cutlass-dsl": "4.8.1",
     "triton": "3.7.1",
 }

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from hwkernels.device.toolchain import find_toolchains
 from tcsim.core.targets import TARGETS
-from tcsim.core.versions import earliest
+from tcsim.core.versions import PTX_ISA, earliest
 from tests.support import tables
 
 INVENTORY = tables.TABLES / "ordinary_inventory.csv"
@@ -201,7 +201,7 @@ def _multimem() -> Iterator[Candidate]:
 
 
 _LETTERS = {
-    **dict.fromkeys(("b8", "b16", "u16", "s16"), "h"), **dict.fromkeys(("b32", "u32", "s32"), "r"), **dict.fromkeys(("b64", "u64", "s64"), "d"),
+    **dict.fromkeys(("b8", "u8", "s8", "b16", "u16", "s16"), "h"), **dict.fromkeys(("b32", "u32", "s32"), "r"), **dict.fromkeys(("b64", "u64", "s64"), "d"),
     "f32": "f", "f64": "g",
 }  # fmt: skip
 
@@ -249,7 +249,9 @@ def inventory() -> Iterator[tuple[Candidate, tuple[str, ...], str]]:
 
 def _inventory(tried: Iterable[Candidate]) -> Iterator[tuple[Candidate, tuple[str, ...], str]]:
     tried = list(tried)
-    targets = {target: accepted(tried, target, "8.8" if TARGETS[target].number < 75 else "9.4") for target in TARGETS}
+    targets = {
+        target: accepted(tried, target, "8.8" if TARGETS[target].number < 75 else PTX_ISA[-1]) for target in TARGETS
+    }
     versions: dict[Candidate, str] = {}
     for version in VERSIONS:
         for target, found in targets.items():

@@ -48,6 +48,18 @@ _LISTS = {
         bfc914d1 bfc9e94e 4096ed43 3fc9008d bfc3c4cc bfc8fcbb 3fba84e7 c096cc1b 3fc90467 c0976ea4 bfc90d5b bfc909f0
         4096cd31 40b74219 c09d25c0 3fdf5bf2 bfc846ca c0c007a5 3fc910ca 40a90d84 408b2fe9 4096deed c033ff34 3fc92c18
     """,
+    "sin.2pi": """
+        3f0000fa 3f6cf7f2 bf7ffa5a 3eb08ce7 3efffcc4 beb357a2 3f820f68 3f837fdd 3f6aacb2 3eff4bb4 beff5d36 beffffb5
+        be786edc 3f7fb608 3efed44a 3990c6f7 3f7fdcd5 be83362c bf7ffb6e bc870ccd 3f000024 beffff28 bf800044 3a653304
+        bf848555 beffd923 bf81b6ad 3f003fa9 3d652d25 befc7ebf 3f0004d5 bc8d746b bf120000 3f8bd699 bf3f23d8 3f8008e2
+        bed21447 bf7504f7 3f004e18 bf000708 befff0bd bf0a0e71 bf8e4685 bf801251 3f897669 beffffec 3eff923f 3f350180
+    """,
+    "cos.2pi": """
+        bf3ffb99 bf4578b5 bf3ff138 be800765 3f3fe89b 3e61761e 3f3fab1d be801d05 bf1e5035 be800791 3e7fe18d be818d37
+        3efa966b bf52ce7a 3e7f9d31 3f3ff843 3e8023cb bf3ff645 bf3ffb9d be8124a7 be801e75 3e8074bf bf3fde6e 3e8a53c7
+        be800328 be808a6e 3f402a7c 3e7fec83 be7942af be7fe7a6 3e6d7bc9 bf400045 3e7ff16a bf40cf37 be7ffcd0 be7ff876
+        3f4001a7 3f6954e1 bf48161b 3e8e31e1 be7efffe bf748000 3e800098 3f573ea4 3f3137f4 3f40183c bee52ddc 3e8011fa
+    """,
     "tanh": """
         405f4aa6 4057da34 406129df 406056ad 403d8144 403d2304 407ba5bf 405e3c5d 4028f316 403d8147 403d8146 405f4aa4
         406fff87 4059b37f 4038ffe6 4053b05c 406fff85 4061ef9e 4028f316 4061ef9c 4059b37c 402c7f17 406e4527 4059b37e

@@ -47,8 +47,11 @@ _WIDE_CORNERS = np.array(
 )  # fmt: skip
 WIDE_CORNERS = np.concatenate([_WIDE_CORNERS, _WIDE_CORNERS | np.uint64(1 << 63)])
 
-_DOMAINS = {"ex2": (-150.0, 132.0), "sin": (-40.0, 40.0), "cos": (-40.0, 40.0), "tanh": (-9.0, 9.0)}
-_REVOLUTION = 6.283185307179586
+_DOMAINS = {
+    "ex2": (-150.0, 132.0), "sin": (-40.0, 40.0), "cos": (-40.0, 40.0), "sin.2pi": (-6.5, 6.5), "cos.2pi": (-6.5, 6.5),
+    "tanh": (-9.0, 9.0),
+}  # fmt: skip
+_REVOLUTIONS = {"sin": 6.283185307179586, "cos": 6.283185307179586, "sin.2pi": 1.0, "cos.2pi": 1.0}
 
 
 def classes(instruction: SpecialFunction) -> list[str]:
@@ -73,8 +76,13 @@ def samples(instruction: SpecialFunction, name: str) -> int:
             return int(len(_paired(instruction)) ** 2)
         return len(WIDE_CORNERS if instruction.row.type == "f64" else CORNERS)
     if name == "close":
-        return len(_close(instruction.row.family))
+        return len(_close(_function(instruction)))
     return SAMPLES[name]
+
+
+def _function(instruction: SpecialFunction) -> str:
+    """The family; of sin and cos whose operand is in revolutions, with .2pi."""
+    return instruction.row.family + instruction.row.modifiers.get("period", "")
 
 
 def _close(family: str) -> tuple[int, ...]:
@@ -97,7 +105,7 @@ def inputs(instruction: SpecialFunction, name: str, seed: int, samples: int) -> 
         return {"a": _every_half(instruction.registers["a"].elements, samples)}
     wide = instruction.row.type == "f64"
     make = _wide if wide else _single
-    return {own: make(instruction.row.family, name, stream, index, place) for place, own in enumerate(names)}
+    return {own: make(_function(instruction), name, stream, index, place) for place, own in enumerate(names)}
 
 
 def _every_half(elements: int, samples: int) -> npt.NDArray[Any]:
@@ -146,9 +154,9 @@ def _single(family: str, name: str, stream: Stream, index: npt.NDArray[np.int64]
 def _edges(family: str, index: npt.NDArray[np.int64], words: Words) -> Words:
     """The last and the first two inputs of every segment, and one within: 128 to a binade, in sixteen binades."""
     segment, place, binade = index >> 1 & 127, index & 1, index >> 8 & 15
-    if family in ("sin", "cos"):  # 64 to a quarter; the multiplication before the unit moves them a little
+    if family in _REVOLUTIONS:  # 64 to a quarter; a multiplication before the unit moves them a little
         turns = (binade - 8) / 4 + segment / 512 + place / 2**14
-        return (turns * _REVOLUTION).astype(np.float32).view(np.uint32) + (words & np.uint32(3))
+        return (turns * _REVOLUTIONS[family]).astype(np.float32).view(np.uint32) + (words & np.uint32(3))
     if family == "ex2":  # 64 to a whole number, negative ones too
         value = (binade - 8) * 3 + segment / 64
         return (

@@ -13,6 +13,7 @@ from conformance.isa.cvt.mutants import words
 from conformance.testbench import Array, Inputs, Mutant
 from tcsim.arithmetic import mufu
 from tcsim.arithmetic.mufu import Argument, Codes, Function, Integers, Special, Unit, square
+from tcsim.isa.special.rows import REVOLUTIONS
 from tcsim.isa.special.semantics import SpecialFunction
 from tcsim.isa.special.steps import Choose, CorrectlyRounded, Mufu, Ordinary, RefineRoot, Step, Steps
 from tcsim.numbers.rounding import Rounding
@@ -410,10 +411,12 @@ MUTANTS: tuple[Mutant, ...] = (
            steps_with(_first_condition_ignored)),
     Mutant("result not scaled back", "the result of a scaled input stays as it is", scaled_back, steps_with(_last_condition_ignored)),
     Mutant("factor 1", "k of rcp is always 1", has(Choose), each(Choose, lambda step: Choose("k", ()))),
-    Mutant("2 pi to nearest", "the product with 1 / (2 pi) is rounded to nearest", both(asks("sin", "cos"), wide),
+    Mutant("2 pi to nearest", "the product with 1 / (2 pi) is rounded to nearest", both(asks("sin", "cos"), wide, has(Ordinary)),
            each(Ordinary, lambda step: replace(step, rounding="rne"))),
-    Mutant("2 pi less", "1 / (2 pi) is one unit in the last place less", both(asks("sin", "cos"), wide),
+    Mutant("2 pi less", "1 / (2 pi) is one unit in the last place less", both(asks("sin", "cos"), wide, has(Ordinary)),
            each(Ordinary, lambda step: replace(step, b=float(np.uint32(0x3E22F982).view(np.float32))))),
+    Mutant("radians", "an operand in revolutions is taken for one in radians", lambda item: "period" in item.row.modifiers,
+           steps_with(lambda steps: (Ordinary("x", "multiply", "a", REVOLUTIONS, rounding="rz"), *(replace(step, a="x") for step in steps if isinstance(step, Mufu))))),
     Mutant("products flush", "the products around the unit take subnormal numbers for zeros",
            both(asks(), wide, lambda item: "ftz" not in item.row.mnemonic and len(item.row.steps) > 1,
                 lambda item: _function(item) not in ("sin", "cos", "lg2")),

@@ -16,7 +16,7 @@ from tcsim.arithmetic.reduction import Reduction
 from tcsim.arithmetic.steps import Lowering
 from tcsim.core.evidence import RECORDED, Evidence
 from tcsim.core.targets import TARGETS, Arch, since, suffixed_since
-from tcsim.core.versions import latest
+from tcsim.core.versions import PTX_MANUAL, latest
 from tcsim.isa.copies import CACHE_POLICY, PENDING_GROUPS, WAITS, CopyRow
 from tcsim.isa.cp_async_bulk.semantics import CLASSES
 from tcsim.model.family import Family
@@ -154,9 +154,13 @@ def _others() -> Iterator[CopyRow]:
     """Groups and caches."""
     name = f"{COPY}.commit_group"
     yield _row(COPY, name, "8.0", _HOPPER, "commit_group", (), "commit", opcode="UTMACMDFLUSH", group="bulk")
-    for word, reads in (("wait_group", False), ("wait_group.read", True)):
+    for word, reads, version in (
+        ("wait_group", False, "8.0"),
+        ("wait_group.read", True, "8.0"),
+        ("wait_group.sync_restrict::proxy::async", False, "9.5"),
+    ):
         facts: dict[str, Any] = {"group": "bulk", "reads_only": reads}
-        yield _row(COPY, f"{COPY}.{word}", "8.0", _HOPPER, word, (PENDING_GROUPS,), "wait", WAITS, **facts)
+        yield _row(COPY, f"{COPY}.{word}", version, _HOPPER, word, (PENDING_GROUPS,), "wait", WAITS, **facts)
     operands = (_address("source", "source", "global"), _SIZE)
     stem = f"{COPY}.prefetch.L2.global"
     for word, version, targets, more, opcode in (
@@ -238,10 +242,10 @@ def lowering(row: CopyRow, arch: Arch) -> Lowering:
     return Lowering("native", (), ((opcode, 1),) if opcode else (), "" if opcode else "DEPBAR.LE")
 
 
-_COPIES = Evidence("literature", "PTX ISA 9.4, sections cp.async.bulk")
-_REDUCTIONS = Evidence("literature", "PTX ISA 9.4, section cp.reduce.async.bulk")
+_COPIES = Evidence("literature", f"{PTX_MANUAL}, sections cp.async.bulk")
+_REDUCTIONS = Evidence("literature", f"{PTX_MANUAL}, section cp.reduce.async.bulk")
 _NAN = Evidence(
-    "inferred", "PTX ISA 9.4, section cp.reduce.async.bulk; what a NaN becomes, from what an NVIDIA H200 gave"
+    "inferred", f"{PTX_MANUAL}, section cp.reduce.async.bulk; what a NaN becomes, from what an NVIDIA H200 gave"
 )
 
 

@@ -306,7 +306,7 @@ class Prefetch(CopyInstruction):
         """The memory as it was, once address and size are found to be valid.
 
         Raises OperandError for a size that is not a multiple of 16, MisalignedAddressError unless the address is a multiple of 16
-        (of applypriority, of 128: PTX ISA 9.4, section applypriority.async.bulk), OutsideMemoryError.
+        (of applypriority, of 128: PTX ISA, section applypriority.async.bulk), OutsideMemoryError.
         """
         image, places = byte_memory(memory, self._call, "memory"), self._integers("source", source)
         if size < 0 or size % BULK_BYTES:

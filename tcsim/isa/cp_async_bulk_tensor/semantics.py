@@ -122,8 +122,8 @@ class TensorCopy(Instruction):
         if _of_different_blocks(view, len(described)) and (described == described[0]).all():
             tmap, base = _described(described[0].tobytes())
             joint = self.joint(self.check_map(tmap), base, form, operands)
-            if joint is not None:
-                return Effects(reads=(maps,), pending=(joint,))
+            if joint:
+                return Effects(reads=(maps,), pending=joint)
         for lane, data in enumerate(described):
             tmap, base = _described(data.tobytes())
             own = {name: np.asarray(operands[name])[lane] for name in operands if name != "tensor_map"}
@@ -145,9 +145,9 @@ class TensorCopy(Instruction):
         """What one lane's copy does, of a map that `check_map` gave and the tensor's address."""
         raise NotImplementedError
 
-    def joint(self, tmap: TensorMap, base: int, form: Form, operands: Mapping[str, Array]) -> Pending | None:
-        """The copies of all lanes, each of another block, as one piece of work; None where they differ in more than their places."""
-        return None
+    def joint(self, tmap: TensorMap, base: int, form: Form, operands: Mapping[str, Array]) -> tuple[Pending, ...]:
+        """The copies of all lanes, each of another block, as few pieces of work; none where they differ in more than their places."""
+        return ()
 
     def _executed(
         self, tensor_map: Any, memory: Any, coordinates: Any, smem: Any, address: Any, offsets: Any = None
@@ -288,37 +288,51 @@ class TensorLoad(TensorCopy):
 
         return (Pending(_some(source), (target,), fetch, finish, threads=np.array([lane]), tells=(signal,)),)
 
-    def joint(self, tmap: TensorMap, base: int, form: Form, operands: Mapping[str, Array]) -> Pending | None:
-        """Of tiles wholly inside the tensor that begin alike in shared memory."""
+    def joint(self, tmap: TensorMap, base: int, form: Form, operands: Mapping[str, Array]) -> tuple[Pending, ...]:
+        """Of tiles that begin alike in shared memory: those wholly inside the tensor, and those at its edges where zeros fill what is outside."""
         row, address = self.row, operands["address"].astype(np.int64)
         masks = operands["cta_mask"] if "cta_mask" in form else np.zeros(1, np.int64)
         start = int(address[0]) % WINDOW
         alike = (address % WINDOW % SWIZZLE_PERIOD == start % SWIZZLE_PERIOD).all() and (masks == masks[0]).all()
         if row.rows4 or "offsets" in form or (row.pair and "cta_mask" in form) or not alike:
-            return None
-        found = tiles(tmap, "load", operands["coordinates"].astype(np.int64).astype(np.int32))
-        if found is None:
-            return None
+            return ()
+        found = tiles(tmap, operands["coordinates"].astype(np.int64).astype(np.int32))
+        if found is None or (tmap.oob_fill != "NONE" and any(pieces.inside is not None for _, pieces in found[1])):
+            return ()
         check_start(start, f"{tmap}.{self._verb}")
-        pieces, height, offsets = found
-        runs, lanes, ranks = shared_runs(tmap, height, start, False), np.arange(len(address)), None
+        runs, ranks = shared_runs(tmap, found[0], start, False), None
         if "cta_mask" in form:
             ranks = ranks_of(int(masks[0]), int(form["cta_mask"].type.removeprefix(".b")), self._call)
-        each = len(pieces.address), len(runs.address)
-        places = (pieces.address + base + offsets[:, None]).reshape(-1)
-        source = Access("global", places, pieces.size, proxy="async", thread=np.repeat(lanes, each[0]))
-        places = (runs.address - start + address[:, None]).reshape(-1)
-        there = Access(space_of(form["address"]), places, runs.size, proxy="async", thread=np.repeat(lanes, each[1]))
-        target = in_each(there, ranks)
-        signal = completion(barrier_access(form["barrier"], operands["barrier"], lanes), self._bytes(tmap, 0), ranks)
 
-        def finish(data: Bytes) -> Outcome:
-            boxes: Array = converted(tmap, data).reshape(len(lanes), -1, runs.piece)
-            boxes = (boxes if runs.order is None else boxes[:, runs.order]).reshape(-1, runs.size)
-            boxes = boxes if ranks is None else np.tile(boxes, (len(ranks), 1))
-            return Outcome(writes=(Write(target, boxes),), signals=(signal,))
+        def of(lanes: Array, pieces: Pieces) -> Pending:
+            inside = None if pieces.inside is None else pieces.inside.reshape(-1, pieces.size)
+            some, (rows, window) = narrowed(Pieces(pieces.address.reshape(-1), pieces.size, inside))
+            thread = np.repeat(lanes, pieces.address.shape[1])[rows]
+            source = Access("global", some.address + base, some.size, some.inside, "async", thread=thread)
+            places = (runs.address - start + address[lanes, None]).reshape(-1)
+            thread = np.repeat(lanes, len(runs.address))
+            there = Access(space_of(form["address"]), places, runs.size, proxy="async", thread=thread)
+            target = in_each(there, ranks)
+            signal = completion(
+                barrier_access(form["barrier"], operands["barrier"][lanes], lanes), self._bytes(tmap, 0), ranks
+            )
 
-        return Pending((source,), (target,), lambda view: view.read(source), finish, threads=lanes, tells=(signal,))
+            def fetch(view: View) -> Bytes:
+                return view.read(source) if len(rows) else np.zeros((0, some.size), np.uint8)
+
+            def finish(data: Bytes) -> Outcome:
+                box = kept = converted(tmap, data)
+                if inside is not None:
+                    box = np.zeros(inside.shape, np.uint8)
+                    box[rows, window] = kept
+                boxes: Array = box.reshape(len(lanes), -1, runs.piece)
+                boxes = (boxes if runs.order is None else boxes[:, runs.order]).reshape(-1, runs.size)
+                boxes = boxes if ranks is None else np.tile(boxes, (len(ranks), 1))
+                return Outcome(writes=(Write(target, boxes),), signals=(signal,))
+
+            return Pending(_some(source), (target,), fetch, finish, threads=lanes, tells=(signal,))
+
+        return tuple(of(*each) for each in found[1])
 
     def execute(
         self, tensor_map: TensorMap, memory: Any, coordinates: Any, smem: Any, address: Any = 0, offsets: Any = None

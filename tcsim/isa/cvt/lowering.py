@@ -1,6 +1,6 @@
 """cvt: what each conversion becomes on each arch, and how that is known.
 
-Sources: PTX ISA 9.4, sections cvt and cvt.pack; ptxas 12.9 and 13.5 with nvdisasm (which machine instruction
+Sources: PTX ISA, sections cvt and cvt.pack; ptxas 12.9 and 13.5 with nvdisasm (which machine instruction
 converts); cuda_fp8.hpp and cuda_fp4.hpp of CUDA 13.5 (NaN, ue8m0 and ue5m3, as NVIDIA's host code emulates them).
 """
 
@@ -10,8 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from tcsim.core.evidence import RECORDED, Evidence
+from tcsim.core.evidence import RECORDED, RTX_PRO_6000, Evidence
 from tcsim.core.targets import Arch
+from tcsim.core.versions import PTX_MANUAL
 from tcsim.isa.cvt.rows import NAME, CvtRow, rows
 from tcsim.isa.cvt.semantics import ConversionLowering, Convert, ConvertEach
 from tcsim.model.family import Family
@@ -176,20 +177,30 @@ def lowering(row: CvtRow, arch: Arch) -> ConversionLowering:
 # --- evidence -------------------------------------------------------------------------------------------------------
 
 _MEASURED = RECORDED["sm_90"]
-_MANUAL = Evidence("literature", "PTX ISA 9.4, section cvt, and the machine code that ptxas emits (nvdisasm)")
+_MANUAL = Evidence("literature", f"{PTX_MANUAL}, section cvt, and the machine code that ptxas emits (nvdisasm)")
 _STOCHASTIC = Evidence(
     "literature",
-    "PTX ISA 9.4; the order of the random bits as FlashInfer (flashinfer/mamba/conversion.cuh) and torchao "
+    f"{PTX_MANUAL}; the order of the random bits as FlashInfer (flashinfer/mamba/conversion.cuh) and torchao "
     "(nvidia_rs_bit_probe) found it on a B200",
 )
 _SIX_BITS = Evidence("inferred", "random bits of the fp6 formats in the order found for fp8 on a B200")
 _UNREAD = Evidence("inferred", "as sm_80: nvdisasm does not show what ptxas emits for this spelling")
+
+_ON_RTX_PRO_6000 = {
+    *(f"cvt.rn.satfinite.{relu}e2m1x2.f32" for relu in ("", "relu.")),
+    *(f"cvt.rn.satfinite.{type}x2.f32" for type in ("e3m2", "e2m3", "e4m3", "e5m2")),
+    *(f"cvt.rn.f16x2.{type}x2" for type in ("e2m1", "e3m2", "e2m3", "e4m3", "e5m2")),
+    *(f"cvt.{rounding}.satfinite.ue8m0x2.f32" for rounding in ("rz", "rp")),
+    "cvt.rn.bf16x2.ue8m0x2",
+}
 
 
 def evidence(row: CvtRow, arch: Arch) -> Evidence:
     """How we know what `lowering` says."""
     if arch.name == "sm_90":
         return _MEASURED
+    if arch.name == "sm_120" and row.mnemonic in _ON_RTX_PRO_6000:
+        return RTX_PRO_6000
     if row.random:
         return _SIX_BITS if row.conversion.target.bits == 6 else _STOCHASTIC
     if arch.number <= 75 and row.conversion.saturate and row.arithmetic == "packed converter":

@@ -1,6 +1,6 @@
 """Rows of cvt: every spelling that the assembler accepts of the conversions that feed or follow tensor cores.
 
-Sources: PTX ISA 9.4, sections cvt and cvt.pack (grammar, operands); ptxas 12.9 and 13.5 (which targets accept which
+Sources: PTX ISA, sections cvt and cvt.pack (grammar, operands); ptxas 12.9 and 13.5 (which targets accept which
 spelling, and which register types the operands may have).
 """
 

@@ -13,8 +13,9 @@ from itertools import product
 from types import MappingProxyType
 
 from tcsim.arithmetic.steps import Lowering
-from tcsim.core.evidence import RECORDED, Evidence
+from tcsim.core.evidence import RECORDED, RTX_PRO_6000, Evidence
 from tcsim.core.targets import Arch, since, suffixed_since
+from tcsim.core.versions import PTX_MANUAL
 from tcsim.isa.matrix import fragments
 from tcsim.isa.matrix.fragments import StackedLayout
 from tcsim.memory.shared import ROW_FORMATS, RowFormat
@@ -94,7 +95,7 @@ _CUTLASS = Evidence("literature", "PTX ISA, section ldmatrix; CUTLASS, copy_trai
 _STORED = Evidence("literature", "PTX ISA, section stmatrix; CUTLASS, copy_traits_sm100: SM100_U8x4_STSM_T")
 _S4 = Evidence(
     "literature",
-    "vLLM issue 49529 (PTX ISA 9.4, and one LDSM on every target) and pull request 50096 (a probe of every element)",
+    f"vLLM issue 49529 ({PTX_MANUAL}, and one LDSM on every target) and pull request 50096 (a probe of every element)",
 )
 _NAMELESS = "one LDSM, 0x783b with 0x9000 (x1), 0x9100 (x2) or 0x9200 (x4): nvdisasm 13.5 leaves it out of its listing"
 
@@ -167,6 +168,20 @@ def lowering(row: MatrixRow, arch: Arch) -> Lowering:
     return Lowering("native", (), ((row.opcode, 1),) if row.opcode else (), row.note)
 
 
+_ON_RTX_PRO_6000 = {
+    f"ldmatrix.sync.aligned.{name}"
+    for name in (
+        "m8n8.x4.shared.b16", "m8n8.x4.trans.shared.b16",
+        "m8n16.x4.shared.b8x16.b4x16_p64", "m8n16.x2.shared.b8x16.b4x16_p64",
+        "m8n16.x4.shared.b8x16.b6x16_p32", "m8n16.x1.shared.b8x16.b6x16_p32",
+        "m16n16.x1.trans.shared.b8", "m16n16.x2.trans.shared.b8",
+        "m16n16.x2.trans.shared.b8x16.b4x16_p64", "m16n16.x1.trans.shared.b8x16.b6x16_p32",
+    )
+}  # fmt: skip
+
+
 def evidence(row: MatrixRow, arch: Arch) -> Evidence:
-    """A recording, or what the manual and the libraries built on it say."""
+    """A recording, results of others, or what the manual and the libraries built on it say."""
+    if arch.name == "sm_120" and row.mnemonic in _ON_RTX_PRO_6000:
+        return RTX_PRO_6000
     return RECORDED.get(arch.name, row.known)

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from tcsim.arithmetic.steps import Lowering
 from tcsim.core.evidence import RECORDED, Evidence
 from tcsim.core.targets import TARGETS, Arch, since
-from tcsim.core.versions import latest
+from tcsim.core.versions import PTX_MANUAL, latest
 from tcsim.isa.mbarrier.semantics import CLASSES, BarrierRow, barrier_operand
 from tcsim.model.family import Family
 from tcsim.model.form import Form
@@ -99,10 +99,10 @@ def _arrivals(stem: str, operation: str, sink_version: str) -> Iterator[_Group]:
         _form("sink", sink_version, _AMPERE, _SINK, _HERE, _COUNT, documented=False),
     )
     yield _Group(f"{stem}.noComplete", operation, forms, _BLOCK, _RELEASE[:2], no_complete=True)
-    cluster = (_Order(".release.cluster", "8.0", True),)
+    orders = (*_RELEASE, *_RELAXED)
     for word, operand in (("", _COUNT), (".expect_tx", _BYTES)):
         forms = (_form("", "9.4", _RUBIN, _SINK, _HERE, operand, _CTAS),)
-        yield _Group(f"{stem}{word}", operation, forms, (_CLUSTER,), cluster, suffix=_MULTICAST)
+        yield _Group(f"{stem}{word}", operation, forms, (_CLUSTER,), orders, suffix=_MULTICAST)
 
 
 def _waits(operation: str, version: str, parity_version: str, targets: tuple[str, ...]) -> Iterator[_Group]:
@@ -137,7 +137,7 @@ def _groups() -> Iterator[_Group]:
         form = _form("", "8.0", _HOPPER, _HERE, _BYTES)
         yield _Group(f"mbarrier.{name}", name, (form,), (*_BLOCK, _CLUSTER), (_NONE, *_RELAXED_TX))
         form = _form("", "9.4", _RUBIN, _HERE, _BYTES, _CTAS)
-        yield _Group(f"mbarrier.{name}", name, (form,), (_CLUSTER,), _RELAXED_TX[1:], suffix=_MULTICAST)
+        yield _Group(f"mbarrier.{name}", name, (form,), (_CLUSTER,), (_NONE, *_RELAXED_TX), suffix=_MULTICAST)
     yield from _arrivals("mbarrier.arrive", "arrive", "7.1")
     yield from _arrivals("mbarrier.arrive_drop", "arrive_drop", "7.0")
     yield _Group("mbarrier.pending_count", "pending_count", (_form("", "7.0", _AMPERE, _PENDING, _OLD_STATE),), ("",))
@@ -263,7 +263,7 @@ def lowering(row: BarrierRow, arch: Arch) -> Lowering:
     return Lowering("native", (), found, "" if found else notes[row.operation])
 
 
-_MANUAL = Evidence("literature", "PTX ISA 9.4, sections mbarrier")
+_MANUAL = Evidence("literature", f"{PTX_MANUAL}, sections mbarrier")
 
 
 def evidence(row: BarrierRow, arch: Arch) -> Evidence:

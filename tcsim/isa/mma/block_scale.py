@@ -12,7 +12,7 @@ from functools import cache
 from types import MappingProxyType
 
 from tcsim.arithmetic.steps import Lowering
-from tcsim.core.evidence import Evidence
+from tcsim.core.evidence import RTX_PRO_6000, Evidence
 from tcsim.core.targets import Arch, suffixed_since
 from tcsim.isa.mma.lowering import Rule, as_relative, lower, native
 from tcsim.isa.mma.operands import F8F6F4, METADATA, pairs, selector, warp_operands
@@ -133,21 +133,40 @@ def lowering(row: ScaledRow, arch: Arch) -> Lowering:
 _MMA_SIM = Evidence(
     "literature", "MMA-Sim, arXiv 2511.10909: a bit-accurate model its authors checked on about 10**6 random cases"
 )
-_SPARSE = Evidence("inferred", "the dense unit of sm_120 over the kept products: no model and no result of it is known")
+_SPARSE = Evidence(
+    "inferred", "the dense unit of sm_120 over the kept products: no model of it is known, and results of e4m3 alone"
+)
 _NO_FP6 = Evidence("inferred", "as e2m1: of e3m2 and e2m3 MMA-Sim's paper says nothing, though its code takes them")
 _FP6 = {"e3m2", "e2m3"}
+_DENSE_ON_RTX_PRO_6000 = {
+    ("mxf8f6f4", "e4m3", "e4m3", "ue8m0", 1),
+    ("mxf8f6f4", "e2m1", "e3m2", "ue8m0", 1),
+    ("mxf8f6f4", "e5m2", "e2m3", "ue8m0", 1),
+    ("mxf4", "e2m1", "e2m1", "ue8m0", 2),
+    ("mxf4nvf4", "e2m1", "e2m1", "ue8m0", 2),
+    ("mxf4nvf4", "e2m1", "e2m1", "ue4m3", 4),
+}
+"""Kind, formats of A, B and the scales, scales of a row: with or without .scale_vec it is one machine instruction."""
+_SPARSE_ON_RTX_PRO_6000 = {("mxf8f6f4", "e4m3", "e4m3", "ue8m0", 1)}
+
+
+def _what(row: ScaledRow) -> tuple[str, str, str, str, int]:
+    a, b = (row.operands[name].format.name for name in "ab")
+    return row.arithmetic, a, b, row.scale_a.format.name, row.scale_a.layout.blocks
 
 
 def evidence(row: ScaledRow, arch: Arch) -> Evidence:
     """How what `lowering` says of a dense row is known."""
     if arch.name != "sm_120":
         return as_relative(arch)
+    if _what(row) in _DENSE_ON_RTX_PRO_6000:
+        return RTX_PRO_6000
     return _NO_FP6 if _FP6 & {row.operands[name].format.name for name in "ab"} else _MMA_SIM
 
 
 def sparse_evidence(row: ScaledRow, arch: Arch) -> Evidence:
-    """Of a sparse row, nothing but its dense relatives."""
-    return _SPARSE
+    """Of a sparse row its dense relatives, but for one."""
+    return RTX_PRO_6000 if arch.name == "sm_120" and _what(row) in _SPARSE_ON_RTX_PRO_6000 else _SPARSE
 
 
 DENSE_FAMILY = Family(DENSE, dense_rows, lowering, evidence, ScaledMatrixMultiply)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from typing import Any, ClassVar
@@ -18,9 +18,11 @@ from tcsim.engines.contract import Matrices, Stored, Words, Work
 from tcsim.engines.places import Places
 from tcsim.model.fragment_codes import codes_of, places_of, registers_of
 from tcsim.model.instruction import Instruction
+from tcsim.model.operand import Fragment
 from tcsim.model.row import check_registers
 from tcsim.numbers.codec import as_codes
 from tcsim.numbers.formats import Format
+from tcsim.numbers.packing import field_format
 
 Array = npt.NDArray[Any]
 
@@ -72,12 +74,12 @@ class MatrixProduct(Instruction):
     # --- taking operands
 
     def _fragments(self, call: str, **given: Any) -> list[Array]:
-        """The matrices that registers of operands hold, by name."""
+        """The matrices that are multiplied of registers of operands, by name: codes of `_fields`."""
         arrays = {name: np.asarray(registers) for name, registers in given.items()}
         for name, registers in arrays.items():
             check_registers(registers, self.operands[name], call)
         broadcast([registers.shape[:-2] for registers in arrays.values()], call)
-        return [self.matrix(name, registers) for name, registers in arrays.items()]
+        return [codes_of(self._fields[name], registers, call) for name, registers in arrays.items()]
 
     def _codes(self, call: str, **given: Any) -> list[Array]:
         """The codes of operands by name, of the right shapes."""
@@ -105,9 +107,21 @@ class MatrixProduct(Instruction):
         return Work(self.lowering.steps, formats, self.operands["d"].format, k, kept, scale, self.blocks)
 
     @cached_property
+    def _fields(self) -> dict[str, Fragment]:
+        """The operands with the formats of their fields in registers, padding included."""
+        formats = {name: field_format(own.format, own.layout.element_bits) for name, own in self.operands.items()}
+        return {name: replace(own, format=formats[name]) for name, own in self.operands.items()}
+
+    @cached_property
+    def _work_of_fields(self) -> Work:
+        """The same of operands in registers."""
+        a, b, c = (self._fields[name].format for name in "abc")
+        return replace(self.work, formats=(a, b, c))
+
+    @cached_property
     def _places(self) -> tuple[Places, Places, Places, Places] | None:
         """Where the elements of a, b, c and d lie in registers; None where engines are not told."""
-        found = [places_of(self.operands[name].layout, self.operands[name].format) for name in "abcd"]
+        found = [places_of(self._fields[name].layout, self._fields[name].format) for name in "abcd"]
         a, b, c, d = found
         if a is None or b is None or c is None or d is None or self.operands["d"].layout.copies > 1:
             return None
@@ -120,28 +134,36 @@ class MatrixProduct(Instruction):
             check_registers(registers, self.operands[name], call)
         batch = broadcast([registers.shape[:-2] for registers in arrays.values()], call)
         if self._places is None:
-            return self.registers("d", self._product(self._fragments(call, **given), call))
+            return self.registers("d", self._product(self._fragments(call, **given), call, work=self._work_of_fields))
         a, b, c = (as_words(registers, batch) for registers in arrays.values())
         d = self.operands["d"]
 
         def matrices() -> Matrices:
-            return matrices_of([self.matrix(name, registers) for name, registers in arrays.items()], batch)
+            return matrices_of(self._fragments(call, **given), batch)
 
         def packed(codes: Array) -> Words:
             return self.registers("d", codes).reshape(-1, d.lanes * d.registers)
 
-        found = execute(self.work, Stored((prod(batch), *d.shape), (a, b, c), self._places, matrices, packed))
+        found = execute(
+            self._work_of_fields, Stored((prod(batch), *d.shape), (a, b, c), self._places, matrices, packed)
+        )
         return found.reshape(*batch, d.lanes, d.registers)
 
     def _product(
-        self, arrays: Sequence[Array], call: str, columns: Array | None = None, order: Sequence[int] = (0,)
+        self,
+        arrays: Sequence[Array],
+        call: str,
+        columns: Array | None = None,
+        order: Sequence[int] = (0,),
+        work: Work | None = None,
     ) -> Array:
         """The result matrices of a batch of a, b, c, and scale_a and scale_b if there are scales; leading dimensions broadcast.
 
         `columns`, of a sparse A: the row of B that each kept element meets. `order`: of the instructions, where A and B are of several.
+        `work`: if not that of matrices of codes.
         """
         batch = broadcast([x.shape[:-2] for x in (*arrays, *(() if columns is None else (columns,)))], call)
-        d = multiply(self.work, matrices_of(arrays, batch, columns), order)
+        d = multiply(work or self.work, matrices_of(arrays, batch, columns), order)
         return d.reshape(*batch, *self.operands["d"].shape)
 
 

@@ -100,7 +100,7 @@ class ScaledMatrixMultiply(MatrixMultiply):
         codes = self._fragments(call, a=a, b=b, c=c)
         codes.append(self._scales_in("a", scale_a, byte_id_a, thread_id_a, call))
         codes.append(self._scales_in("b", scale_b, byte_id_b, thread_id_b, call))
-        return self.registers("d", self._product(codes, call))
+        return self.registers("d", self._product(codes, call, work=self._work_of_fields))
 
     def matmul(self, a: Any, b: Any, c: Any, scale_a: Any = None, scale_b: Any = None) -> Array:
         """Codes in, codes out: a (..., M, K), b (..., K, N), c and the result (..., M, N).

@@ -52,7 +52,7 @@ class ScaledSparseMatrixMultiply(ScaledMatrixMultiply, SparseMatrixMultiply):
         codes.append(self._scales_in("a", scale_a, byte_id_a, thread_id_a, call))
         codes.append(self._scales_in("b", scale_b, byte_id_b, thread_id_b, call))
         positions = self.sparsity.positions_of(self._groups_in(metadata, selector, call))
-        return self.registers("d", self._kept(codes, positions, call))
+        return self.registers("d", self._kept(codes, positions, call, self._work_of_fields))
 
     def matmul(  # type: ignore[override]
         self, a: Any, b: Any, c: Any, scale_a: Any = None, scale_b: Any = None, metadata: Any = None

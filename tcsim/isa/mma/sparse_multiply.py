@@ -49,7 +49,7 @@ class SparseMatrixMultiply(MatrixMultiply, SparseOperand):
         call = f"{self!r}.execute"
         codes = self._fragments(call, a=a, b=b, c=c)
         groups = self._groups_in(metadata, selector, call, any_group=self.takes_any_group)
-        return self.registers("d", self._kept(codes, self.sparsity.positions_of(groups), call))
+        return self.registers("d", self._kept(codes, self.sparsity.positions_of(groups), call, self._work_of_fields))
 
     def matmul(self, a: Any, b: Any, c: Any, metadata: Any = None) -> npt.NDArray[Any]:
         """Codes in, codes out: a (..., M, K / 2) kept elements, metadata (..., M, K / 2) their positions in their groups.

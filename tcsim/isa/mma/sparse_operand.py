@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.core.errors import OperandError
+from tcsim.engines.contract import Work
 from tcsim.isa.mma.product import Array, MatrixProduct
 from tcsim.layouts.sparsity import Indices, Sparsity
 from tcsim.model.row import Row
@@ -130,6 +131,6 @@ class SparseOperand(MatrixProduct):
         with _quoting(call):
             return self.sparsity.groups_for(given)
 
-    def _kept(self, arrays: Sequence[Array], positions: Indices, call: str) -> Array:
+    def _kept(self, arrays: Sequence[Array], positions: Indices, call: str, work: Work | None = None) -> Array:
         """The result matrices of a batch of a, b, c, and scale_a and scale_b if there are scales."""
-        return self._product(arrays, call, self.sparsity.columns(positions))
+        return self._product(arrays, call, self.sparsity.columns(positions), work=work)

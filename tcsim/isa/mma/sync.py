@@ -13,7 +13,7 @@ from itertools import product
 from types import MappingProxyType
 
 from tcsim.arithmetic.steps import Lowering
-from tcsim.core.evidence import RECORDED, Evidence
+from tcsim.core.evidence import RECORDED, RTX_PRO_6000, Evidence
 from tcsim.core.targets import Arch, since, suffixed_since
 from tcsim.isa.mma import fragments
 from tcsim.isa.mma.lowering import (
@@ -33,7 +33,7 @@ from tcsim.isa.mma.lowering import (
     widened_to_int8,
 )
 from tcsim.isa.mma.multiply import MatrixMultiply
-from tcsim.isa.mma.operands import FP8, declared, new_pairs, pairs, warp_operands
+from tcsim.isa.mma.operands import F8F6F4, FP8, declared, new_pairs, pairs, warp_operands
 from tcsim.model.family import Family
 from tcsim.model.operand import Fragment
 from tcsim.model.row import Row
@@ -218,6 +218,12 @@ _PUBLISHED = (
     _Published("sm_100", "B200", _FP8_ROWS["f16"] + _FP8_ROWS["f32"]),
 )
 
+# kind::f8f6f4 ran; with fp8 alone the kind may be left out: the same QMMA
+_ON_RTX_PRO_6000 = (
+    *(f"kind::f8f6f4.m16n8k32.row.col.f32.{a}.{b}.f32" for a, b in product(F8F6F4, ("e4m3", "e2m1"))),
+    *(f"m16n8k32.row.col.f32.{a}.e4m3.f32" for a in FP8),
+)
+
 
 @dataclass(frozen=True)
 class _Known:
@@ -251,11 +257,12 @@ _KNOWN = (
 @cache
 def _published() -> dict[tuple[str, str], Evidence]:
     """Evidence by arch and mnemonic."""
-    return {
+    found = {
         (item.arch, f"mma.sync.aligned.{name}"): Evidence("published", _TACO.format(item.gpu, item.how))
         for item in _PUBLISHED
         for name in item.rows
     }
+    return found | {("sm_120", f"mma.sync.aligned.{name}"): RTX_PRO_6000 for name in _ON_RTX_PRO_6000}
 
 
 def evidence(row: Row, arch: Arch) -> Evidence:

@@ -11,6 +11,7 @@ from tcsim.arithmetic.reduction import Reduction
 from tcsim.arithmetic.steps import Lowering
 from tcsim.core.evidence import Evidence
 from tcsim.core.targets import TARGETS, Arch, since
+from tcsim.core.versions import PTX_MANUAL
 from tcsim.model.form import Form
 from tcsim.model.operand import Operand, Scope
 from tcsim.model.row import Row, present
@@ -187,7 +188,7 @@ def _reductions() -> Iterator[MultimemRow]:
 
 def async_store_rows() -> tuple[MultimemRow, ...]:
     """Every multimem.st.async."""
-    types = ("b8", "b16", "u16", "s16", "b32", "u32", "s32", "f32", "b64", "u64", "s64", "f64")
+    types = ("b8", "u8", "s8", "b16", "u16", "s16", "b32", "u32", "s32", "f32", "b64", "u64", "s64", "f64")
     return tuple(
         _row(
             STORE_ASYNC,
@@ -268,7 +269,7 @@ def lowering(row: MultimemRow, arch: Arch) -> Lowering:
     return Lowering("native", (), (), "one access to the multicast object")
 
 
-_MANUAL = Evidence("literature", "PTX ISA 9.4, section multimem")
+_MANUAL = Evidence("literature", f"{PTX_MANUAL}, section multimem")
 
 
 def evidence(row: MultimemRow, arch: Arch) -> Evidence:

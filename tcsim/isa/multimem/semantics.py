@@ -1,6 +1,6 @@
 """multimem: one address that means the memory of several devices, all of which are read, written or combined at once.
 
-Sources: PTX ISA 9.4, sections multimem, multimem.cp.async.bulk, multimem.cp.reduce.async.bulk; ptxas 13.5.37 (targets, versions, SASS). A
+Sources: PTX ISA, sections multimem, multimem.cp.async.bulk, multimem.cp.reduce.async.bulk; ptxas 13.5.37 (targets, versions, SASS). A
 multicast object is `replicas`, uint8 (..., replicas, bytes): the memory that each device contributes. What the manual leaves open is
 decided so: a sum of floats takes the replicas in their order, in the type of the elements or that of .acc, fp8 in f16; a sum in
 another type is rounded to nearest even at the end, to fp8 with saturation. None of it is measured: a multicast object needs

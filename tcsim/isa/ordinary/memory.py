@@ -98,7 +98,7 @@ _WIDE = (since("8.8", 100, "v8", _WORDS), since("8.8", 100, "v4", _DOUBLE))
 
 
 def _rules(orders: str, ways: str) -> tuple[Rule, ...]:
-    """What combines in ld and st: orders with a scope, and caching policies (PTX ISA 9.4, sections ld and st)."""
+    """What combines in ld and st: orders with a scope, and caching policies (PTX ISA, sections ld and st)."""
     private = "local const param param::entry param::func"
     elsewhere = f"{SHARED} {private}"
     return (
@@ -153,10 +153,13 @@ ROWS = (
     Ordinary(
         stem="prefetch",
         grammar=grammar(
-            some("global local const param"), one("L1 L2 L2::evict_last L2::evict_normal tensormap"),
+            some("global local const param"), one("L1 L2 L1::32B L2::evict_last L2::evict_normal tensormap"), some("valid_addr"),
             operands=(1,),
-            rules=(apart("local", "L2::evict_last L2::evict_normal"), need("tensormap", "const param"), apart("global local", "tensormap")),
-            since=(since("7.4", 80, "L2::evict_last L2::evict_normal"), since("8.0", 90, "tensormap")),
+            rules=(
+                apart("local", "L2::evict_last L2::evict_normal"), need("tensormap", "const param"), apart("global local", "tensormap"),
+                need("valid_addr", "L1::32B"), need("L1::32B", "valid_addr"), apart("local const param", "L1::32B"),
+            ),
+            since=(since("7.4", 80, "L2::evict_last L2::evict_normal"), since("8.0", 90, "tensormap"), since("9.4", 90, "L1::32B")),
         ),
         emit=nothing,
         writes=False,

@@ -6,6 +6,7 @@ DIMENSIONED = ("tid", "ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "clu
 VARYING = frozenset(
     (
         "clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi", "smid", "nsmid", "warpid", "nwarpid", "gridid",
+        "locality_domain_id", "locality_domain_supplemental_sm",
         *(f"pm{index}" for index in range(8)), *(f"pm{index}_64" for index in range(8)),
         *(f"envreg{index}" for index in range(32) if index not in (1, 2)),
     )
@@ -22,12 +23,14 @@ SPECIAL_REGISTERS = VARYING.union(
         "reserved_smem_offset_end", "reserved_smem_offset_cap", "reserved_smem_offset_0", "reserved_smem_offset_1",
     ),
 )  # fmt: skip
-"""Special registers, without the percent sign (PTX ISA 9.4, section Special Registers)."""
+"""Special registers, without the percent sign (PTX ISA, section Special Registers)."""
 _SINCE = {
     "aggr_smem_size": "8.1",
     "clock_hi": "5.0",
     "current_graph_exec": "8.0",
     "dynamic_smem_size": "4.1",
+    "locality_domain_id": "9.5",
+    "locality_domain_supplemental_sm": "9.5",
     "total_smem_size": "4.1",
 }
 _SINCE_PREFIX = {"cluster": "7.8", "ncluster": "7.8", "is_explicit": "7.8", "reserved_smem": "7.6"}

@@ -74,7 +74,7 @@ def grammar(
 ) -> Grammar:  # fmt: skip
     """The syntax of one instruction: modifiers in the manual's order, how many operands it takes, which combine, from which version on.
 
-    Sources: PTX ISA 9.4, the section of each instruction; which combine, the targets and the lowest versions are those of ptxas 13.5.37.
+    Sources: PTX ISA, the section of each instruction; which combine, the targets and the lowest versions are those of ptxas 13.5.37.
     """
     return Grammar(slots, rules, (*_COMMON, *since), named, operands, _FURTHER, vectors)
 

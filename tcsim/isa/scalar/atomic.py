@@ -1,6 +1,6 @@
 """Atomics and reductions of PTX (atom, red): what they make of the old value, for each state space.
 
-Sources: PTX ISA 9.4, sections atom and red; the lists of types, spaces and targets are those that ptxas 13.5.37 accepts.
+Sources: PTX ISA, sections atom and red; the lists of types, spaces and targets are those that ptxas 13.5.37 accepts.
 """
 
 from __future__ import annotations

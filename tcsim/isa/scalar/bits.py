@@ -1,6 +1,6 @@
 """Instructions of PTX on bits: logic, shifts, fields, permutations, counts.
 
-Sources: PTX ISA 9.4, sections Logic and Shift Instructions, Integer Arithmetic Instructions (bfe to bmsk), prmt.
+Sources: PTX ISA, sections Logic and Shift Instructions, Integer Arithmetic Instructions (bfe to bmsk), prmt.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Plain conversions of PTX: cvt between integers, f64, f32, f16 and bf16. The narrow formats are in `tcsim.isa.cvt`.
 
-Sources: PTX ISA 9.4, section cvt. A float that does not fit an integer is clamped; NaN gives 0,
+Sources: PTX ISA, section cvt. A float that does not fit an integer is clamped; NaN gives 0,
 or the highest bit alone where the integer has 64 bits or the float is an f64 (measured on an H200).
 """
 

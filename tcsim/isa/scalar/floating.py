@@ -1,6 +1,6 @@
 """Floating-point instructions of PTX: f32, f64, f16, bf16 and their packed pairs.
 
-Sources: PTX ISA 9.4, sections Floating Point Instructions, Half Precision Floating Point Instructions, Mixed Precision Floating
+Sources: PTX ISA, sections Floating Point Instructions, Half Precision Floating Point Instructions, Mixed Precision Floating
 Point Instructions. Special functions are in `tcsim.isa.scalar.special`.
 """
 

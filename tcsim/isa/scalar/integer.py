@@ -1,6 +1,6 @@
 """Integer arithmetic of PTX.
 
-Sources: PTX ISA 9.4, sections Integer Arithmetic Instructions, Extended-Precision Integer Arithmetic Instructions. Division by zero is not defined there.
+Sources: PTX ISA, sections Integer Arithmetic Instructions, Extended-Precision Integer Arithmetic Instructions. Division by zero is not defined there.
 """
 
 from __future__ import annotations

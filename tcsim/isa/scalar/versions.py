@@ -14,7 +14,7 @@ _SINCE = (
     since("6.5", 60, "abs", _HALF), since("6.5", 75, "pack"), since("7.0", 75, "tanh"), since("7.0", 75, "ex2", _HALF),
     since("7.0", 80, "relu"), since("7.0", 80, "fma abs neg", _BRAIN), since("7.0", 80, _EXTREMES, f"{_HALF} {_BRAIN} NaN"),
     since("7.0", 80, "cvt", "bf16"), since("7.6", 70, "bmsk szext"), since("7.8", 86, "xorsign"),
-    since("7.8", 90, "add sub mul set setp ex2 tanh", _BRAIN), since("8.0", 90, "u16x2 s16x2"), since("8.0", 90, "relu", "s32"),
+    since("9.5", 75, "sin cos", "2pi"), since("7.8", 90, "add sub mul set setp ex2 tanh", _BRAIN), since("8.0", 90, "u16x2 s16x2"), since("8.0", 90, "relu", "s32"),
     since("7.1", 80, "cvt", "f32.bf16"), since("7.8", 90, "cvt", "bf16", "u8 u16 u32 u64 s8 s16 s32 s64 f16 f64 bf16.bf16"),
     since("7.8", 90, "cvt", "ftz", "f32.bf16"), since("6.5", 60, "set", "u16.f16 s16.f16 u32.f16 s32.f16 u32.f16x2 s32.f16x2"),
     since("8.6", 100, "add sub fma", "f32.f16 f32.bf16"), since("8.1", 90, "oob"), since("8.6", 100, "f32x2"), since("8.8", 100, _EXTREMES, "/3"),

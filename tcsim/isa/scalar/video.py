@@ -1,6 +1,6 @@
 """Video instructions: absolute differences of the parts of a word, as CUDA's `__vabsdiffu4`, `__vsadu2` and their like compile to.
 
-Source: PTX ISA 9.4, section Video Instructions. Of the many there the tables have those that compilers emit for sm_70 and later;
+Source: PTX ISA, section Video Instructions. Of the many there the tables have those that compilers emit for sm_70 and later;
 operands with a selector (`%r1.b3210`) are not known.
 """
 

@@ -1,6 +1,6 @@
 """Rows of the special functions: every spelling that the assembler accepts, and the steps that each is.
 
-Sources: PTX ISA 9.4, sections ex2, lg2, rcp, rsqrt, sqrt, sin, cos, tanh, div and their half precision variants; ptxas 12.9 and
+Sources: PTX ISA, sections ex2, lg2, rcp, rsqrt, sqrt, sin, cos, tanh, div and their half precision variants; ptxas 12.9 and
 13.5 (which targets accept which spelling, and what it emits).
 """
 
@@ -62,7 +62,14 @@ class SpecialRow(Row):
 
 
 def _row(
-    name: str, mode: str, ftz: str, type: str, steps: Steps, first: str = "sm_70", version: str = "6.0"
+    name: str,
+    mode: str,
+    ftz: str,
+    type: str,
+    steps: Steps,
+    first: str = "sm_70",
+    version: str = "6.0",
+    period: str = "",
 ) -> SpecialRow:
     elements = 2 if type.endswith("x2") else 1
     format = FORMATS[type.removesuffix("x2")]
@@ -73,11 +80,11 @@ def _row(
     sources = ("a", "b") if name == "div" else ("a",)
     operands = (register("d", "destination"), *map(register, sources))
     documented = not (type == "f64" and ftz and mode != "approx")
-    mnemonic = ".".join(word for word in (name, mode, ftz, type) if word)
+    mnemonic = ".".join(word for word in (name, mode, ftz, period, type) if word)
     form = Form(operands, since(first), version, together="thread", documented=documented)
     return SpecialRow(
         mnemonic, name, arithmetic=mode, forms=(form,), type=type, steps=steps, documented=documented,
-        modifiers=present(rounding=f".{mode}", ftz=f".{ftz}" if ftz else ""),
+        modifiers=present(rounding=f".{mode}", ftz=f".{ftz}" if ftz else "", period=f".{period}" if period else ""),
     )  # fmt: skip
 
 
@@ -109,6 +116,8 @@ def _approximations() -> Iterator[SpecialRow]:
         yield _row(name, "approx", "", "f32", steps)
         bare: Steps = steps if name in ("sin", "cos") else (Mufu(name),)
         yield _row(name, "approx", "ftz", "f32", bare)
+    for name in ("sin", "cos"):
+        yield _row(name, "approx", "ftz", "f32", (Mufu(name),), "sm_75", "9.5", "2pi")
     yield _row("tanh", "approx", "", "f32", (Mufu("tanh"),), "sm_75", "7.0")
     for name, (format, first, version), two in product(
         ("ex2", "tanh"), (("f16", "sm_75", "7.0"), ("bf16", "sm_90", "7.8")), ("", "x2")

@@ -18,6 +18,7 @@ from tcsim.core.arguments import broadcast
 from tcsim.core.errors import OperandError, listing
 from tcsim.core.evidence import RECORDED, Evidence
 from tcsim.core.targets import Arch
+from tcsim.core.versions import PTX_MANUAL
 from tcsim.isa.cvt.registers import Packed
 from tcsim.isa.special.rows import FUNCTIONS, SpecialRow, rows
 from tcsim.isa.special.steps import Steps, run
@@ -128,7 +129,7 @@ def lowering(row: SpecialRow, arch: Arch) -> SpecialLowering:
     return SpecialLowering(kind, row.steps, tuple(opcodes.items()))
 
 
-_IEEE = Evidence("literature", "PTX ISA 9.4: rounded as IEEE 754 says; ptxas's subroutine was not measured")
+_IEEE = Evidence("literature", f"{PTX_MANUAL}: rounded as IEEE 754 says; ptxas's subroutine was not measured")
 
 
 def evidence(row: SpecialRow, arch: Arch) -> Evidence:

@@ -21,7 +21,7 @@ Words = npt.NDArray[np.uint32]
 Ints = npt.NDArray[np.int64]
 WORD_BYTES = 4
 COLUMNS = {"sm_107": MOST_COLUMNS}
-"""Archs with more columns than 512 (PTX ISA 9.4, table 58)."""
+"""Archs with more columns than 512 (PTX ISA, table 58)."""
 
 
 def columns_of(arch: Arch) -> int:
@@ -84,7 +84,11 @@ class Cells:
     def elements(self, data: Sequence[Bytes]) -> Words:
         """The elements (..., CTAs that repeat, copies, rows, columns) in the bytes of the accesses."""
         flat = [np.ascontiguousarray(own).view("<u4").reshape(*own.shape[:-2], -1) for own in data]
-        words = (flat[0] if len(flat) == 1 else np.concatenate(flat, axis=-1)).take(self.layout.word, axis=-1)
+        joined = flat[0] if len(flat) == 1 else np.concatenate(flat, axis=-1)
+        place = self.layout.word
+        words = (
+            joined.reshape(*joined.shape[:-1], *place.shape) if self.layout.in_order else joined.take(place, axis=-1)
+        )
         bits = self.layout.element_bits
         if bits == WORD_BITS:
             return np.asarray(words, np.uint32)
@@ -93,8 +97,9 @@ class Cells:
 
     def writes(self, words: Words, kept: npt.NDArray[np.bool_] | None) -> tuple[Write, ...]:
         """The writes that leave a matrix (..., rows, columns) whose elements fill words, but for lanes (CTA, lane) that stay."""
-        flat = np.empty((*words.shape[:-2], self.layout.word.size), np.uint32)
-        flat[..., self.layout.word[0, 0]] = words
+        flat = words.reshape(*words.shape[:-2], -1)
+        if not self.layout.in_order:
+            flat = flat.take(self.layout.element, axis=-1)
         found, first = [], 0
         for run, access in zip(self.layout.runs, self.accesses, strict=True):
             last = first + run.columns * len(run.lane)

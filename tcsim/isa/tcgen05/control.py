@@ -1,6 +1,6 @@
 """tcgen05.alloc, dealloc, relinquish_alloc_permit, commit, fence and wait: who owns Tensor Memory, and when work is done.
 
-Sources: PTX ISA 9.4, sections Tensor Memory Allocation and Management Instructions, TensorCore 5th Generation Specialized
+Sources: PTX ISA, sections Tensor Memory Allocation and Management Instructions, TensorCore 5th Generation Specialized
 Synchronization Operations, and Async Synchronization Operations; ptxas 13.5.37 (targets, versions, SASS). The model runs
 instructions one after another, so that everything is complete when the next one begins: fence and wait change nothing in it.
 An alloc or dealloc is a short routine around one or two instructions on the SM's allocation mask.
@@ -24,6 +24,7 @@ from tcsim.core.addresses import integer_addresses, require_alignment, require_i
 from tcsim.core.errors import OperandError, listing
 from tcsim.core.evidence import Evidence
 from tcsim.core.targets import Arch
+from tcsim.core.versions import PTX_MANUAL
 from tcsim.isa.tcgen05.cells import WORD_BYTES, TensorMemoryView, columns_of
 from tcsim.isa.tcgen05.shared_matrices import shared_bytes
 from tcsim.isa.tcgen05.targets import FAMILY_TARGETS, SM_107, known
@@ -356,7 +357,7 @@ def allocation_evidence(row: AllocationRow, arch: Arch) -> Evidence:
     """The rules are the manual's; which columns an alloc finds is not."""
     if row.operation == "alloc":
         return Evidence("inferred", "the opcode FIND_AND_SET.ALIGN: the lowest free columns aligned to their number")
-    section = "PTX ISA 9.4, section tcgen05.alloc, tcgen05.dealloc, tcgen05.relinquish_alloc_permit"
+    section = f"{PTX_MANUAL}, section tcgen05.alloc, tcgen05.dealloc, tcgen05.relinquish_alloc_permit"
     return known(arch, Evidence("literature", section))
 
 
@@ -400,7 +401,7 @@ def commit_lowering(row: CommitRow, arch: Arch) -> Lowering:
 
 def manual_evidence(row: Row, arch: Arch) -> Evidence:
     """The manual."""
-    return known(arch, Evidence("literature", f"PTX ISA 9.4, section {row.family}"))
+    return known(arch, Evidence("literature", f"{PTX_MANUAL}, section {row.family}"))
 
 
 def fence_rows() -> tuple[Row, ...]:

@@ -1,6 +1,6 @@
 """tcgen05.cp and tcgen05.shift: from shared memory to Tensor Memory, and Tensor Memory moved down by a row.
 
-Sources: PTX ISA 9.4, section Tensor Memory Data Movement Instructions; ptxas 13.5.37 (targets, versions, SASS). The
+Sources: PTX ISA, section Tensor Memory Data Movement Instructions; ptxas 13.5.37 (targets, versions, SASS). The
 manual leaves three things open, which are inferred:
 - Which half of the data each warp of a pair receives: see `ROW_MAPS`.
 - Where the four rows of `.4x256b` go. ptxas and the manual's list of ordered pairs (shift before cp.4x256b) make it the copy
@@ -26,6 +26,7 @@ from tcsim.core.arguments import broadcast
 from tcsim.core.errors import OperandError
 from tcsim.core.evidence import Evidence
 from tcsim.core.targets import Arch
+from tcsim.core.versions import PTX_MANUAL
 from tcsim.descriptors.addresses import check_descriptors
 from tcsim.descriptors.forms import form_of
 from tcsim.descriptors.matrix import descriptor_values
@@ -273,9 +274,9 @@ class ShiftTensorMemory(Instruction):
 COPY, SHIFT = "tcgen05.cp", "tcgen05.shift"
 
 
-_MANUAL = Evidence("literature", "PTX ISA 9.4, section tcgen05.cp; CUTLASS, copy_sm100")
+_MANUAL = Evidence("literature", f"{PTX_MANUAL}, section tcgen05.cp; CUTLASS, copy_sm100")
 _PAIRS = Evidence(
-    "literature", "PTX ISA 9.4, section tcgen05.cp; CUTLASS, copy_sm100, comments of the UTCCP operations"
+    "literature", f"{PTX_MANUAL}, section tcgen05.cp; CUTLASS, copy_sm100, comments of the UTCCP operations"
 )
 _REFRESH = Evidence(
     "inferred", "probes by others on a GB200: lanes 32 apart, as a branch of Triton found; the manual is silent"

@@ -1,6 +1,6 @@
 """Fragments of tcgen05.ld and tcgen05.st: which register of which lane is which cell of Tensor Memory.
 
-Sources: PTX ISA 9.4, section Data Movement Shape (figures 186 to 190); CUTLASS's copy_traits_sm100 and the atoms of its CuTe
+Sources: PTX ISA, section Data Movement Shape (figures 186 to 190); CUTLASS's copy_traits_sm100 and the atoms of its CuTe
 DSL say the same, `.pack::16b` included. That `.16x32bx2` is two accesses, lanes 0-15 and lanes 16-31 of the warp, is also
 what ptxas makes of it: LDTM.16dp32bit_t0_t15 and LDTM.16dp32bit_t16_t31.
 

@@ -1,6 +1,6 @@
 """What `.red` of tcgen05.ld makes of the words of a lane: their smallest or largest.
 
-Source: PTX ISA 9.4, section tcgen05.ld (`.abs`, `.NaN`), and for what it leaves open sections min and max: -0 is below +0,
+Source: PTX ISA, section tcgen05.ld (`.abs`, `.NaN`), and for what it leaves open sections min and max: -0 is below +0,
 a NaN loses against a number, subnormals stay, and of nothing but NaNs the result is the canonical NaN.
 """
 

@@ -1,6 +1,6 @@
 """tcgen05.ld, .ld.red, .ld.spcompress and .st: the rows the assembler accepts, their fragments and machine code.
 
-Sources: PTX ISA 9.4, section Tensor Memory and Register Load/Store Instructions; ptxas 13.5.37 (targets, versions, SASS).
+Sources: PTX ISA, section Tensor Memory and Register Load/Store Instructions; ptxas 13.5.37 (targets, versions, SASS).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from types import MappingProxyType
 from tcsim.arithmetic.steps import Lowering
 from tcsim.core.evidence import Evidence
 from tcsim.core.targets import Arch
+from tcsim.core.versions import PTX_MANUAL
 from tcsim.isa.matrix.fragments import B16
 from tcsim.isa.tcgen05.fragments import B32, SHAPES, Shape, reduced
 from tcsim.isa.tcgen05.ld_red import Extreme, Reduction, Type
@@ -45,14 +46,14 @@ TYPES = tuple(
 )
 """(type, `.abs`, `.NaN`) of `.red`."""
 
-_SHAPES = "PTX ISA 9.4, section Data Movement Shape; CUTLASS, copy_traits_sm100"
+_SHAPES = f"{PTX_MANUAL}, section Data Movement Shape; CUTLASS, copy_traits_sm100"
 _EVIDENCE = {
     "plain": Evidence("literature", _SHAPES),
     "pack": Evidence("literature", _SHAPES),
     "unpack": Evidence("inferred", "tcgen05.st without unpacking: the upper halves of the cells as EXPAND16BIT reads"),
     "integer": Evidence("literature", f"{_SHAPES}; section tcgen05.ld"),
     "float": Evidence("inferred", "min.f32 and max.f32: order of zeros, NaN and subnormals; section tcgen05.ld says the rest"),
-    "compress": Evidence("literature", "PTX ISA 9.4, sections tcgen05.ld and spcompress (figure 43: the order of what stays)"),
+    "compress": Evidence("literature", f"{PTX_MANUAL}, sections tcgen05.ld and spcompress (figure 43: the order of what stays)"),
 }  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """How .decompress::lut::b makes B out of three-bit indices and tables of eight numbers.
 
 Eight columns of B share a table. A column's indices of 128 k fill 48 bytes, low bits first; an instruction takes those of one
-half. Source: PTX ISA 9.4, section Decompression of B of tcgen05.mma; the order of bits by Triton's test of it on sm_107.
+half. Source: PTX ISA, section Decompression of B of tcgen05.mma; the order of bits by Triton's test of it on sm_107.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """tcgen05.ld and tcgen05.st: between Tensor Memory and the registers of a warp, and which lanes a warp may touch.
 
-Source: PTX ISA 9.4, section Tensor Memory and Register Load/Store Instructions.
+Source: PTX ISA, section Tensor Memory and Register Load/Store Instructions.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from tcsim.core.arguments import broadcast
 from tcsim.core.errors import OperandError
 from tcsim.core.evidence import Evidence
 from tcsim.core.targets import Arch
+from tcsim.core.versions import PTX_MANUAL
 from tcsim.descriptors.instruction import InstructionDescriptor
 from tcsim.isa.tcgen05.cells import TensorMemoryView, columns_of
 from tcsim.isa.tcgen05.mma_lowering import steps_of
@@ -201,14 +202,14 @@ def evidence(row: MultiplyRow, arch: Arch) -> Evidence:
         )
     if row.lookup:
         steps.append(
-            "three-bit indices and tables of eight as the PTX ISA 9.4, Triton's test on sm_107 and a simulator have them"
+            f"three-bit indices and tables of eight as the {PTX_MANUAL}, Triton's test on sm_107 and a simulator have them"
         )
     if any(FORMATS[name].sign_magnitude for name in row.kind.ab_formats):
         steps.append(
-            "a sign and eleven bits of magnitude, by the name and the range that the PTX ISA 9.4 gives; sums wrap"
+            f"a sign and eleven bits of magnitude, by the name and the range that the {PTX_MANUAL} gives; sums wrap"
         )
     if row.sparse and row.kind.unpaired_on(arch):
-        steps.append("2:4 sparsity with the metadata of 8-bit kinds, as the PTX ISA 9.4 says of sm_107")
+        steps.append(f"2:4 sparsity with the metadata of 8-bit kinds, as the {PTX_MANUAL} says of sm_107")
     if steps:
         return Evidence("inferred", f"{'; '.join(steps)}: from {base}")
     return known(arch, Evidence("literature", base))

@@ -16,7 +16,7 @@ from tcsim.ptx.compile.ordinary import reads_tiles
 from tcsim.ptx.machine.arrays import LANES, Array, distinct
 from tcsim.ptx.machine.batch import Batch
 from tcsim.ptx.machine.block import Block
-from tcsim.ptx.machine.faults import Unbatchable
+from tcsim.ptx.machine.faults import Stuck, Unbatchable
 from tcsim.ptx.machine.flights import Flight
 
 _RANDOM = np.random.default_rng()
@@ -132,10 +132,10 @@ class Digest:
             at = int(np.argmax(left))
             segment = memory.segment(int(addresses[at]))
             if segment is None:
-                raise Unbatchable("an access where nothing is mapped")
+                raise Stuck("an access where nothing is mapped")
             inside = left & (addresses >= np.uint64(segment.address)) & (addresses < np.uint64(segment.end))
             if not inside[at]:
-                raise Unbatchable("an access where nothing is mapped")
+                raise Stuck("an access where nothing is mapped")
             first = self._first.setdefault(segment.address, np.full(self.count, _NOWHERE))
             own, whose = addresses[inside].astype(np.int64), of[inside]
             fresh = first[whose] == _NOWHERE
@@ -197,9 +197,12 @@ class Digest:
             return
         lanes = flight.asked if pending.threads is None else flight.asked[pending.threads]
         of = self.of(block, lanes)
-        copies = len(lanes) if np.ndim(of) else 1
-        each = data.size // copies
-        octets = np.resize(_WEIGHTS.first(-(-each // 8)).view(np.uint8)[:each], data.shape)
+        copies, size = len(lanes) if np.ndim(of) else 1, data.shape[-1]
+        threads = [own.thread for own in pending.reads if own.thread is not None]
+        thread = np.concatenate(threads) if threads else np.zeros(len(data), np.int64)
+        place = np.arange(len(data)) - np.searchsorted(thread, thread)  # of each row, which of its copy it is
+        most = int(place.max(initial=-1)) + 1
+        octets = _WEIGHTS.first(-(-most * size // 8)).view(np.uint8)[: most * size].reshape(most, size)[place]
         for write in pending.finish(octets).writes:
             rows = write.data.reshape(copies, -1)
             words = np.pad(rows, ((0, 0), (0, -rows.shape[1] % 8))).view(np.uint64)

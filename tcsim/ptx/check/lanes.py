@@ -1,6 +1,6 @@
 """What the lanes of a warp know of each other: since sm_70 each goes its own way until bar.warp.sync, a barrier or an mbarrier orders them.
 
-bar.warp.sync orders memory among the lanes that execute it (PTX ISA 9.4, bar.warp.sync). shfl, vote, match, redux, elect and instructions that
+bar.warp.sync orders memory among the lanes that execute it (PTX ISA, bar.warp.sync). shfl, vote, match, redux, elect and instructions that
 are .sync.aligned bring lanes together, and the manual says nothing of memory there: what only they order is told apart ("joined").
 
 Times are the clock of the warp (`tcsim.ptx.check.clocks`). Where lanes cannot be told apart, a lane knows more here than it does: that hides a

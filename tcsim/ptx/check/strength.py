@@ -14,7 +14,7 @@ _SCOPES: tuple[Scope, ...] = "cta", "cluster", "gpu", "sys"
 def order_of(opcode: str) -> tuple[bool, bool, bool, bool]:
     """Of an ordinary access: whether it is not weak, whether it can be part of an acquire, whether it acquires itself, and whether it releases.
 
-    A reduction gives no value, so that nothing is acquired with it (PTX ISA 9.4, Memory Consistency Model, special cases).
+    A reduction gives no value, so that nothing is acquired with it (PTX ISA, Memory Consistency Model, special cases).
     """
     stem, *words = opcode.split(".")
     strong = stem in ("atom", "red") or not _STRONG.isdisjoint(words)
@@ -24,7 +24,7 @@ def order_of(opcode: str) -> tuple[bool, bool, bool, bool]:
 
 @cache
 def scope_of(opcode: str) -> Scope:
-    """The scope of a strong access, or of a membar: the whole GPU if it names none (PTX ISA 9.4, Scope, atom, membar).
+    """The scope of a strong access, or of a membar: the whole GPU if it names none (PTX ISA, Scope, atom, membar).
 
     >>> scope_of("ld.acquire.cta.shared::cta.u32"), scope_of("atom.shared::cta.add.u32")
     ('cta', 'gpu')

@@ -25,7 +25,7 @@ PIPELINED = frozenset(
     (f"tcgen05.{first}", f"tcgen05.{second}")
     for first, second in (("mma", "mma"), ("cp", "mma"), ("shift", "mma"), ("shift", "cp"), ("mma", "shift"))
 )
-"""Families of tcgen05 of which the second is executed after the first (PTX ISA 9.4, Pipelined tcgen05 Instructions)."""
+"""Families of tcgen05 of which the second is executed after the first (PTX ISA, Pipelined tcgen05 Instructions)."""
 
 
 class Words:

@@ -92,6 +92,7 @@ class Compiled:
     shared_names: list[tuple[int, int, int, str]] = field(
         repr=False, default_factory=list
     )  # of static shared variables: where, bytes, bytes of an element, name
+    waits: bool = False  # whether a loop asks one place again and again, and so may wait for other threads
     tells_order: bool = False  # whether atomics tell or leave what may depend on the order of threads
     competes: bool = False  # whether blocks may see in which order they come: by atomics outside of shared memory
     carried: Mapping[int, tuple[int, int]] = field(
@@ -105,6 +106,7 @@ class Compiled:
     )  # of blocks that were cut again: the first piece, or 0
     plain: bool = False  # whether it tells nobody of single instructions, so that several may be executed at once
     done: dict[int, float] = field(repr=False, default_factory=dict)  # of blocks: instructions times threads so far
+    seconds: float = 0.0  # that a cluster of the last launch took
 
     def add(self, sources: Sequence[BasicBlock], code: CodeType | None = None) -> None:
         """Make functions of blocks, which are numbered on from those that there are. code: their source, compiled."""

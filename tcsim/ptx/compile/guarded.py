@@ -1,6 +1,6 @@
 """Predicates on instructions that lanes execute as one: the others branch around, and may meet them at another instruction.
 
-`@p shfl.sync ...; @!p shfl.sync ...;` with one mask is one exchange of all its lanes (PTX ISA 9.4, shfl.sync: a thread waits until the
+`@p shfl.sync ...; @!p shfl.sync ...;` with one mask is one exchange of all its lanes (PTX ISA, shfl.sync: a thread waits until the
 members have executed it with the same qualifiers and the same mask).
 """
 

@@ -1,6 +1,6 @@
 """Registers that an instruction writes after it, where another one of the thread waits for them: tcgen05.ld and wgmma.
 
-"A true register dependency": a read of the registers needs no tcgen05.wait::ld (PTX ISA 9.4, tcgen05 Memory Consistency Model,
+"A true register dependency": a read of the registers needs no tcgen05.wait::ld (PTX ISA, tcgen05 Memory Consistency Model,
 canonical synchronization patterns). An accumulator of wgmma that is touched before a wait is undefined by the manual; ptxas
 adds the wait, or runs the wgmma of the function one after the other (its notes C7510 to C7520), and an H200 gives what the
 program's order says. Either orders nothing but these registers.

@@ -170,6 +170,7 @@ def link(
         {addresses[name]: block for name, block in context.enters.items() if name in addresses},
         context.local_bytes,
         names,
+        waits=any(writer.waits for writer in writers),
         tells_order=any(writer.tells_order for writer in writers),
         competes=any(writer.competes for writer in writers),
         carried=context.carried,

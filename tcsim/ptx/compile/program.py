@@ -184,6 +184,7 @@ class Compiler:
     def _turns(self, item: Instruction) -> Iterator[Line]:
         """What is told of the loops that an instruction ends."""
         index = self.writer.index
+        self.writer.waits |= index in self.spins.polling
         if index in self.spins.waiting:
             yield machine("B.turned()")
         if index in self.spins.visible:

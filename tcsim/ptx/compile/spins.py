@@ -39,7 +39,9 @@ class Spins:
         loops = [loop for loop in self._loops() if bisect_left(tells, loop[0]) < bisect_right(tells, loop[1])]
         self.waiting = frozenset(end for start, end in loops if self._waits(start, end))
         """Branches back of loops that may wait, for what loads, calls and barriers tell."""
-        self.visible = frozenset(end for start, end in loops if self._polling(start, end) and self._seen(start, end))
+        self.polling = frozenset(end for start, end in loops if self._polling(start, end))
+        """Branches back of loops that ask one place each time."""
+        self.visible = frozenset(end for start, end in loops if end in self.polling and self._seen(start, end))
         """Branches back of loops that wait of which it can be seen how often they turned."""
         self.told = frozenset(
             index

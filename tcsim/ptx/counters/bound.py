@@ -28,7 +28,7 @@ class Bound:
         return vars(self) | {"shares": dict(self.shares)}
 
 
-_L2 = (rules.L2_SECTORS, 32), (rules.TMA_BYTES, 1), (rules.STORED_BYTES, 1)
+_L2 = ((rules.L2_SECTORS, 32),)
 
 
 def units(chip: Chip) -> dict[str, tuple[tuple[str, float], ...]]:
@@ -68,6 +68,8 @@ def bound_of(
     for unit, parts in units(chip).items():
         each = sum((by_block[name] * cycles for name, cycles in parts if name in by_block), np.zeros(blocks))
         needs[unit] = each.sum() / chip.multiprocessors if unit == "L2" else busiest(each, chip)
+    if totals.get(rules.DATA, 0) > totals.get(rules.SHARED_WAVES, 0):  # one pipe serves both
+        needs["L1 data"] = needs.pop("shared memory")
     cycles = chip.start + max(needs.values())
     found = {unit: float(own / cycles) for unit, own in sorted(needs.items(), key=lambda item: -item[1]) if own}
     worst = max(needs, key=lambda unit: needs[unit])

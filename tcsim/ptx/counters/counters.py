@@ -53,6 +53,7 @@ class Counters(Shown, Mapping[str, int]):
     lines: Mapping[int, bool] = field(
         default_factory=dict
     )  # of the PTX that have an instruction: whether with a predicate
+    joined: frozenset[str] = frozenset()  # counters of accesses that ptxas joined, of which one stands for all
 
     @cached_property
     def unknown(self) -> Mapping[str, tuple[str, ...]]:
@@ -93,7 +94,7 @@ class Counters(Shown, Mapping[str, int]):
         if name.startswith(_COLD):
             return "approximate"
         every = {OPERATIONS[operation] for own in self.tally.operations.values() for operation in own}
-        lower = any(name in own.more for own in every) or name in rules.UNSURE
+        lower = any(name in own.more for own in every) or name in rules.UNSURE or name in self.joined
         return "exact" if self.arch == "sm_90" and self.rule_status(name) == "exact" and not lower else "approximate"
 
     def rule_status(self, name: str) -> str:

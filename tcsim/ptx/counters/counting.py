@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ import numpy as np
 
 from tcsim import catalog
 from tcsim.layouts.banks import INACTIVE, WARP_LANES
-from tcsim.layouts.coalescing import LINE_BYTES, SECTOR_BYTES, Rows, lane_rows
+from tcsim.layouts.coalescing import SECTOR_BYTES, Rows, bulk_pieces, bulk_requests, bulk_sectors, lane_rows
 from tcsim.memory.windows import SHARED_WINDOW
 from tcsim.model.effects import Access, Effects
 from tcsim.model.statement import Immediate, Sink, Vector, registers_in
@@ -42,6 +42,8 @@ _PIPES = {
 _BESIDE = {"wgmma": "wgmma", "wgmma.sp": "wgmma", "tensormap": "tensormap"}
 """Families of which it is only kept that they were executed."""
 _MATRIX = {"ldmatrix": "ldmatrix", "stmatrix": "stmatrix"}
+_FIELDS = {"global_address": (0, 1), "global_dim": (0, 1), "global_stride": (1, 2), "": (1, 0)}
+"""Loads and stores of shared memory that ptxas makes of tensormap.replace, by field, where these are not one each; of none: the copy of a map."""
 
 
 @cache
@@ -126,7 +128,13 @@ def each_item(program: Compiled, place: int, arch: str) -> Iterator[tuple[Instru
     """The instructions of a basic block, each with what a warp that executes it adds, by counter."""
     for item in {id(item): item for item in program.lines[place] if item is not None}.values():
         shared_a = len(item.operands) > 1 and not isinstance(item.operands[1], Vector)
-        yield item, ((rules.INSTRUCTIONS, 1), *copies(item.opcode), *tensor(item.opcode, arch, shared_a))
+        yield item, _added(item.opcode, arch, shared_a)
+
+
+@cache
+def _added(opcode: str, arch: str, shared_a: bool) -> tuple[tuple[str, float], ...]:
+    """What a warp that executes an instruction adds, by counter."""
+    return (rules.INSTRUCTIONS, 1), *copies(opcode), *tensor(opcode, arch, shared_a)
 
 
 def expanded(tally: Tally, program: Compiled, arch: str) -> Tally:
@@ -167,7 +175,8 @@ class Counting:
     def _ones(self, block: Block, item: Instruction) -> bool:
         """Whether an atomic adds one and nobody reads what was there."""
         last = item.operands[-1]
-        if "add" not in item.opcode.split(".") or not isinstance(last, Immediate) or last.value != 1:
+        words = item.opcode.split(".")
+        if "add" not in words or "shared::cluster" in words or not isinstance(last, Immediate) or last.value != 1:
             return False
         if item.opcode.startswith("red") or isinstance(item.operands[0], Sink):
             return True
@@ -186,7 +195,7 @@ class Counting:
         own = self.executed.get((id(block), place))
         if own is None:
             own = self.executed[id(block), place] = [block, 0, *np.zeros((2, threads.batch), np.int64)]
-        if np.count_nonzero(mask) == threads.count:
+        if mask.all():
             own[1] += 1
             return
         own[2] += mask.reshape(threads.batch, -1, WARP_LANES).any(2).sum(1)
@@ -208,10 +217,10 @@ class Counting:
             own[0] += int(warps.sum())
             own[1] += int(threads.sum()) + whole * block.threads.count
             if place not in self.tally.each:
-                total = Counter[str]()
+                total = self.tally.each[place] = defaultdict(float)
                 for _, added in each_item(block.program, place, self.arch):
-                    total.update(dict(added))
-                self.tally.each[place] = dict(total)
+                    for counter, value in added:
+                        total[counter] += value
             for counter, value in self.tally.each[place].items():
                 self.tally.block(counter)[self._number(block)] += (warps * value).astype(np.int64)
         self.executed.clear()
@@ -261,11 +270,21 @@ class Counting:
         elif row.family in ("wmma.load", "wmma.store"):
             self._tile(block, bound, effects.reads[0] if effects.reads else effects.now.writes[0].at, threads)
         elif "bulk" in row.family:
-            self.tally.operations[bound.item.line].add("bulk")
             self._bulk(block, bound, effects, threads)
         elif row.family in _BESIDE:
             self.tally.items[bound.item.line] = bound.item
             self.tally.operations[bound.item.line].add(_BESIDE[row.family])
+            if row.family == "tensormap" and "shared" in row.mnemonic and row.operation != "prefetch":
+                self._map(block, bound, threads)
+
+    def _map(self, block: Block, bound: Bound, threads: Array) -> None:
+        """tensormap.replace and .cp_fenceproxy: words of one map, a wavefront for each instruction."""
+        warps = np.unique(threads // WARP_LANES)
+        waves = _FIELDS.get(bound.model.row.field, (1, 1))  # type: ignore[attr-defined]
+        for warp in self._blocks(block, warps).tolist():
+            for names, count in zip((rules.LOAD_WAVES, rules.STORE_WAVES), waves, strict=True):
+                for name in (names, rules.SHARED_WAVES, rules.IDEAL) if count else ():
+                    self.tally.add(bound.item, name, count, warp)
 
     def _matrix(self, block: Block, bound: Bound, access: Access, threads: Array) -> None:
         """ldmatrix and stmatrix: a row of addresses for each warp."""
@@ -296,36 +315,33 @@ class Counting:
                 self.tally.access(bound.item, operation, size, self._blocks(block, warps[own]), rows)
 
     def _bulk(self, block: Block, bound: Bound, effects: Effects, threads: Array) -> None:
-        """Copies of TMA: how many warps made one, and their bytes; zeros beyond the tensor count too."""
-        loads = bool(copies(bound.item.opcode)) and "_ld" in copies(bound.item.opcode)[0][0]
+        """Copies of TMA: how many warps made one, their bytes, and what L2 is asked for."""
+        found = copies(bound.item.opcode)
+        loads = bool(found) and "_ld" in found[0][0]
         for work in effects.pending:
             first = threads[:1] if work.threads is None else threads[np.atleast_1d(work.threads)[:1]]
             number = int(self._blocks(block, first // WARP_LANES)[0])
-            size = sum(_bytes(own) for own in (work.writes if loads else work.reads))
             inside, shared = (work.reads, work.writes) if loads else (work.writes, work.reads)
-            size += sum(_partial(own, shared[0], size if loads else 0) for own in inside if own.space == "global")
-            self.tally.add(
-                bound.item, f"smsp__inst_executed_op_tma_{'ld' if loads else 'st'}_pred_on_any.sum", 1, number
-            )
-            self.tally.add(bound.item, rules.TMA_BYTES if loads else rules.STORED_BYTES, size, number)
+            box, wanted, sectors, requests = sum(map(_bytes, work.writes if loads else work.reads)), 0, 0, 0
+            for own in inside:
+                if own.space == "global":
+                    rows = np.atleast_1d(own.address).reshape(-1).astype(np.int64)
+                    starts, ends = bulk_pieces(rows, np.full(len(rows), own.size), int(np.min(shared[0].address)))
+                    wanted += len(rows) * own.size
+                    sectors += int(bulk_sectors(starts, ends).sum())
+                    requests += int(bulk_requests(starts, ends, loads).sum())
+            blocks = max((len(np.unique(own.cta)) for own in work.writes if own.cta is not None), default=1)
+            size = box + (sectors * SECTOR_BYTES - wanted) * (blocks if loads else 1)
+            whole = bool(found) and box == wanted
+            self.tally.operations[bound.item.line].add(f"bulk.{('load' if loads else 'store') if whole else 'edge'}")
+            added = {f"smsp__inst_executed_op_tma_{'ld' if loads else 'st'}_pred_on_any.sum": 1}
+            added |= {} if "reduce" in bound.item.opcode else {rules.TMA_BYTES if loads else rules.STORED_BYTES: size}
+            added |= {rules.L2_REQUESTS: requests, rules.L2_SECTORS: sectors}
+            for name, value in added.items():
+                self.tally.add(bound.item, name, value, number)
 
 
 _KINDS = {"read": "ld", "write": "st"}
-
-
-def _partial(access: Access, shared: Access, box: int) -> int:
-    """Bytes that sectors have beyond what is copied of them: each line of shared memory fetches, or stores, whole sectors.
-
-    box: bytes that a load writes, in all blocks and beyond the tensor too; rows there are taken to be as those inside.
-    """
-    size, starts = access.size, np.atleast_1d(access.address).reshape(-1)
-    lengths = np.full(len(starts), size)
-    if len(starts) == 1 and size > LINE_BYTES:  # not rows of a box: cut at the lines of shared memory
-        first = int(np.min(shared.address)) % LINE_BYTES
-        cuts = np.unique(np.clip(np.arange(-first, size + LINE_BYTES, LINE_BYTES), 0, size))
-        starts, lengths = starts + cuts[:-1], np.diff(cuts)
-    sectors = -(-(starts + lengths) // SECTOR_BYTES) - starts // SECTOR_BYTES
-    return int((sectors * SECTOR_BYTES - lengths).sum()) * max(1, box // max(1, int(lengths.sum())))
 
 
 def _bytes(access: Access) -> int:

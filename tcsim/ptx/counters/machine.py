@@ -248,7 +248,8 @@ def executions(
     ]
     edges = [(start, end) for start, end in edges if end is None or end < len(blocks)]
     called = [(number, where[name]) for number, block in enumerate(blocks) for name in block.calls if name in where]
-    reached = _reached(edges, called)
+    onward = _onward(edges)
+    reached = _behind(_onward([*edges, *called]), [0])
     joining = {number for number, block in enumerate(blocks) if block.joins}
     number_of = _numbered(edges, len(blocks), joining)
     splits: defaultdict[int, list[Counter[int]]] = defaultdict(list)
@@ -285,6 +286,7 @@ def executions(
                 leaves = bool(code.predicate) and code.opcode == "EXIT"
                 places[code.line, code.text.split()[0], switched, leaves][number] += 1
     said: defaultdict[tuple[tuple[tuple[int, float], ...], int], float] = defaultdict(float)
+    once = {number for number in _behind(onward, [0]) if number not in _behind(onward, onward.get(number, ()))}
     for (line, name, switched, leaves), own_places in places.items():
         if line in counts:
             sure, count = _SURE if name.split(".")[0] in _KEPT or leaves else _MOVED, counts[line]
@@ -295,6 +297,10 @@ def executions(
             ):  # ptxas made a branch of its predicate
                 sure, count = _ACTED, acted[line]
             unit = min(own_places.values())  # machine instructions of one kind that a PTX instruction becomes
+            if once.issuperset(
+                own_places
+            ):  # each of them at most once by each warp: the copies are of an unrolled loop
+                unit = max(1, min(unit, own_places.total() * warps // max(counts[line], 1)))
             factors = tuple((number, many / unit) for number, many in own_places.items())
             said[factors, count] += _HARDLY if switched else sure
     equations += [({number: 1.0}, 0.0, _SLOW) for number in slow]
@@ -324,15 +330,20 @@ def _numbered(edges: Sequence[tuple[int, int | None]], blocks: int, joining: Set
     return found
 
 
-def _reached(edges: Sequence[tuple[int, int | None]], called: Sequence[tuple[int, int]]) -> set[int]:
-    """Blocks that can be executed."""
-    onward: defaultdict[int, list[int]] = defaultdict(list)
-    for start, end in (*edges, *called):
+def _onward(edges: Sequence[tuple[int, int | None]]) -> dict[int, list[int]]:
+    """Of each block those that may follow."""
+    found: defaultdict[int, list[int]] = defaultdict(list)
+    for start, end in edges:
         if end is not None:
-            onward[start].append(end)
-    found, left = {0}, [0]
+            found[start].append(end)
+    return found
+
+
+def _behind(onward: Mapping[int, Sequence[int]], first: Sequence[int]) -> set[int]:
+    """Some blocks with all that can be executed after them."""
+    found, left = set(first), [*first]
     while left:
-        new = [end for end in onward[left.pop()] if end not in found]
+        new = [end for end in onward.get(left.pop(), ()) if end not in found]
         found.update(new)
         left += new
     return found

@@ -16,10 +16,15 @@ import numpy as np
 
 from tcsim.layouts.banks import INACTIVE, WARP_LANES, words_wanted
 from tcsim.layouts.coalescing import (
+    LINE_BYTES,
     SECTOR_BYTES,
     TAG_SPAN,
     Rows,
-    by_round,
+    atomic_data_passes,
+    atomic_passes,
+    bulk_requests,
+    bulk_sectors,
+    by_pass,
     bypassing_sectors,
     copy_passes,
     data_passes,
@@ -147,22 +152,20 @@ def _least(rows: Rows, *given: int) -> Rows:
     return np.asarray(-(-distinct(rows) * given[-1] // SECTOR_BYTES))
 
 
-def _atomic(name: str, kind: str, unit: int = 128) -> Operation:
-    in_sectors = partial(by_round, unit=SECTOR_BYTES)
-    return Operation(
-        name,
-        (
-            Rule(f"{REQUESTS}{kind}.sum", _one, "requests"),
-            Rule(f"{SECTORS}{kind}.sum", in_sectors, "sectors"),
-            Rule(L2_REQUESTS, partial(by_round, unit=unit), "lines"),
-            Rule(L2_SECTORS, in_sectors, "cold sectors"),
-            Rule(ACTUAL_SECTORS, in_sectors, "sectors"),
-            Rule(IDEAL_SECTORS, _least),
-        ),
-        (128,),
-        (DATA,) if kind == "atom" else (),
-        ("global",),
+def _atomic(name: str, kind: str, unit: int = LINE_BYTES) -> Operation:
+    """unit: bytes that an L2 request of it has at the most."""
+    requests, in_sectors = partial(by_pass, unit=unit, piece=unit), partial(by_pass, unit=unit, piece=SECTOR_BYTES)
+    gives = (Rule(DATA, partial(atomic_data_passes, unit=unit), "data"),) if kind == "atom" else ()
+    rules = (
+        Rule(f"{REQUESTS}{kind}.sum", _one, "requests"),
+        Rule(f"{SECTORS}{kind}.sum", in_sectors, "sectors"),
+        Rule(L2_REQUESTS, requests, "lines"),
+        Rule(L2_SECTORS, in_sectors, "cold sectors"),
+        Rule(f"{_TAGS}{kind}.sum", partial(atomic_passes, unit=unit), "tags"),
+        Rule(ACTUAL_SECTORS, in_sectors, "sectors"),
+        Rule(IDEAL_SECTORS, _least),
     )
+    return Operation(name, (*rules, *gives), (TAG_SPAN,), sides=("global",))
 
 
 def _copied(cache: str, count: Count) -> tuple[Rule, ...]:
@@ -179,23 +182,37 @@ def _copied_sectors(source: Rows, destination: Rows, width: int) -> Rows:
     return sectors(source, width)
 
 
+def _bulk(name: str, loads: bool) -> Operation:
+    """A copy of TMA. Each row is a piece: its first address in global memory, and the one behind its last.
+
+    bulk.edge: a part of the box lies outside of the tensor, or several blocks get it. L2 is asked for more than what is inside.
+    """
+    requests: Count = lambda starts, ends, *given: bulk_requests(starts, ends, loads)  # noqa: E731
+    in_sectors: Count = lambda starts, ends, *given: bulk_sectors(starts, ends)  # noqa: E731
+    return Operation(
+        name, (Rule(L2_REQUESTS, requests, "lines"), Rule(L2_SECTORS, in_sectors, "cold sectors")), more=CONTENDED
+    )
+
+
 EVIDENCE: Mapping[str, Mapping[str, tuple[int, int]]] = MappingProxyType({
-    "ld.shared": {"waves": (255, 255)},
-    "st.shared": {"waves": (179, 179)},
-    "ldmatrix": {"waves": (124, 124)},
-    "stmatrix": {"waves": (123, 123)},
-    "atom.shared": {"waves": (173, 173)},
-    "atom.shared.cas": {"waves": (42, 42)},
-    "atom.shared.popc": {"waves": (6, 6)},
-    "atom.shared.loop": {"waves": (95, 96), "loaded": (94, 96)},
-    "ld.global": {"requests": (136, 136), "sectors": (136, 136), "lines": (124, 124), "cold sectors": (124, 124), "tags": (70, 70), "data": (136, 136)},
-    "st.global": {"requests": (92, 92), "sectors": (92, 92), "lines": (92, 92), "cold sectors": (92, 92), "tags": (62, 62)},
-    "red.global": {"requests": (55, 55), "sectors": (55, 55), "lines": (52, 55), "cold sectors": (55, 55)},
-    "red.global.vector": {"requests": (25, 25), "sectors": (24, 25), "lines": (21, 25), "cold sectors": (24, 25)},
-    "atom.global": {"requests": (68, 68), "sectors": (65, 68), "lines": (56, 68), "cold sectors": (65, 68)},
-    "atom.global.cas": {"requests": (23, 23), "sectors": (23, 23), "lines": (23, 23), "cold sectors": (23, 23)},
-    "cp.async.ca": {"requests": (110, 110), "sectors": (110, 110), "waves": (86, 86), "lines": (110, 110), "cold sectors": (110, 110)},
-    "cp.async.cg": {"requests": (41, 41), "sectors": (41, 41)},
+    "ld.shared": {"waves": (282, 282)},
+    "st.shared": {"waves": (205, 205)},
+    "ldmatrix": {"waves": (154, 154)},
+    "stmatrix": {"waves": (153, 153)},
+    "atom.shared": {"waves": (218, 218)},
+    "atom.shared.cas": {"waves": (57, 57)},
+    "atom.shared.popc": {"waves": (11, 11)},
+    "atom.shared.loop": {"waves": (150, 156), "loaded": (147, 156)},
+    "ld.global": {"requests": (191, 191), "sectors": (191, 191), "lines": (169, 169), "cold sectors": (169, 169), "tags": (70, 70), "data": (191, 191)},
+    "st.global": {"requests": (117, 117), "sectors": (117, 117), "lines": (117, 117), "cold sectors": (117, 117), "tags": (62, 62)},
+    "red.global": {"requests": (133, 133), "sectors": (133, 133), "lines": (133, 133), "cold sectors": (133, 133), "tags": (48, 48)},
+    "red.global.vector": {"requests": (51, 51), "sectors": (51, 51), "lines": (51, 51), "cold sectors": (51, 51), "tags": (16, 16)},
+    "atom.global": {"requests": (198, 198), "sectors": (198, 198), "lines": (198, 198), "cold sectors": (198, 198), "tags": (80, 80), "data": (190, 190)},
+    "atom.global.cas": {"requests": (49, 49), "sectors": (49, 49), "lines": (49, 49), "cold sectors": (49, 49), "tags": (16, 16), "data": (38, 38)},
+    "cp.async.ca": {"requests": (130, 130), "sectors": (130, 130), "waves": (86, 86), "lines": (130, 130), "cold sectors": (130, 130)},
+    "cp.async.cg": {"requests": (133, 133), "sectors": (133, 133)},
+    "bulk.load": {"lines": (43, 43), "cold sectors": (43, 43)},
+    "bulk.store": {"lines": (46, 46), "cold sectors": (46, 46)},
 })  # fmt: skip
 """By operation and kind: in how many launches of one instruction an H200 counted what the rule says, and in how many it was compared."""
 
@@ -230,7 +247,9 @@ _OPERATIONS = (
         Rule(L2_SECTORS, _copied_sectors, "cold sectors"),
     ), (TAG_SPAN, 4), (), ("global", "shared"), CONTENDED),
     Operation("cp.async.cg", _copied("bypass", bypassing_sectors), (128, 32), (L2_REQUESTS, L2_SECTORS), ("global", "shared"), CONTENDED),
-    Operation("bulk", (), unknown=(L2_REQUESTS, L2_SECTORS), more=CONTENDED),
+    _bulk("bulk.load", loads=True),
+    _bulk("bulk.store", loads=False),
+    _bulk("bulk.edge", loads=True),
     Operation("wgmma", (), more=CONTENDED),
     Operation("tensormap", (), more=CONTENDED),
 )  # fmt: skip

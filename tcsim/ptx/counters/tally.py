@@ -20,12 +20,12 @@ _KEYS = np.random.Generator(np.random.PCG64(90)).integers(1, 1 << 63, 64, np.uin
 _AWAY = np.int64(1 << 40)
 
 
-@dataclass
-class Known:
-    """Of one operation and width: what accesses that were seen add, by a key of their addresses."""
-
-    keys: npt.NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))
-    values: Rows = field(default_factory=lambda: np.zeros((0, 0), np.int64))  # (accesses, counters)
+Known = tuple[npt.NDArray[np.uint64], Rows]
+"""Of one operation and width: keys of accesses that were seen, ascending, and what these add: (accesses, counters)."""
+_KNOWN: dict[tuple[str, int], Known] = {}
+"""Of all launches of the process: most kernels access alike."""
+_MOST_KNOWN = 1 << 16
+"""Accesses of one operation and width that are remembered."""
 
 
 @dataclass
@@ -43,7 +43,6 @@ class Tally:
     )  # by line of a branch: parts of warps beyond one for each
     operations: dict[int, set[str]] = field(default_factory=lambda: defaultdict(set))  # by line
     items: dict[int, Instruction] = field(default_factory=dict)  # by line: an instruction
-    known: dict[tuple[str, int], Known] = field(default_factory=dict, repr=False)
     waiting: dict[tuple[int, str, int], list[tuple[Rows, ...]]] = field(
         default_factory=lambda: defaultdict(list), repr=False
     )
@@ -60,7 +59,7 @@ class Tally:
 
     def part(self) -> Tally:
         """Counts of a part that may not count in the end."""
-        return Tally(self.blocks, known=self.known, each=self.each)
+        return Tally(self.blocks, each=self.each)
 
     def __getstate__(self) -> dict[str, Any]:
         self.settle()
@@ -71,7 +70,6 @@ class Tally:
             "acted": dict(self.acted),
             "parted": dict(self.parted),
             "ran": dict(self.ran),
-            "known": {},
             "waiting": {},
             "each": {},
         }
@@ -156,15 +154,16 @@ class Tally:
             alike.append(np.where(rows == INACTIVE, _AWAY, rows - base))
             hashed += (alike[-1].view(np.uint64) * _KEYS[32 * number : 32 * number + 32]).sum(1)
         keys, first, inverse = np.unique(hashed, return_index=True, return_inverse=True)
-        known = self.known.setdefault((operation, width), Known(values=np.zeros((0, len(rules)), np.int64)))
-        place = np.searchsorted(known.keys, keys)
-        new = (place == len(known.keys)) | (np.append(known.keys, 0)[place] != keys)
+        seen, values = _KNOWN.get((operation, width), (keys[:0], np.zeros((0, len(rules)), np.int64)))
+        place = np.searchsorted(seen, keys)
+        new = (place == len(seen)) | (np.append(seen, 0)[place] != keys)
         if new.any():
             chosen = [np.where((own := rows[first[new]]) == _AWAY, INACTIVE, own - own.min(1, keepdims=True).clip(max=0) // span * span)
                       for rows, span in zip(alike, spans, strict=True)]  # fmt: skip
             added = np.stack([rule.count(*chosen, width) for rule in rules], 1)
-            order = np.argsort(np.concatenate([known.keys, keys[new]]), kind="stable")
-            known.keys = np.concatenate([known.keys, keys[new]])[order]
-            known.values = np.concatenate([known.values, added])[order]
-            place = np.searchsorted(known.keys, keys)
-        return known.values[place][inverse]
+            order = np.argsort(np.concatenate([seen, keys[new]]), kind="stable")
+            seen, values = np.concatenate([seen, keys[new]])[order], np.concatenate([values, added])[order]
+            place = np.searchsorted(seen, keys)
+            if len(seen) <= _MOST_KNOWN:
+                _KNOWN[operation, width] = seen, values
+        return values[place][inverse]

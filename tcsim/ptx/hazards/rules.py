@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tcsim.core.versions import PTX_MANUAL
+
 
 @dataclass(frozen=True)
 class Rule:
@@ -17,7 +19,7 @@ class Rule:
     fix: str  # how it is mended, in one sentence
 
 
-_PTX = "PTX ISA 9.4"
+_PTX = PTX_MANUAL
 _CUDA = "CUDA C++ Programming Guide 13"
 _OURS = "tcsim, docs/kernels.md"
 _PTXAS = "ptxas 13.5.37"

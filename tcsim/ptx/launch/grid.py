@@ -18,7 +18,6 @@ from tcsim.ptx.check.intervals import Doubtful, Intervals, Unproven
 from tcsim.ptx.check.rules.dependents import Ledger
 from tcsim.ptx.check.traces import Traces
 from tcsim.ptx.compile.compiled import SOURCE_NAME, Compiled
-from tcsim.ptx.compile.ordinary import reads_tiles
 from tcsim.ptx.counters.counting import Counting
 from tcsim.ptx.counters.tally import Tally
 from tcsim.ptx.hazards.hazard import Hazard
@@ -28,7 +27,7 @@ from tcsim.ptx.machine.batch import Batch
 from tcsim.ptx.machine.block import Block
 from tcsim.ptx.machine.cluster import SHIFT, SHORT_SHIFT, Cluster
 from tcsim.ptx.machine.deadlock import deadlock
-from tcsim.ptx.machine.faults import Stop, Unbatchable, stopped_by_exceptions
+from tcsim.ptx.machine.faults import Stop, Stuck, Unbatchable, stopped_by_exceptions
 from tcsim.ptx.machine.independence import Independence, ReadBefore
 from tcsim.ptx.machine.ledger import Sums
 from tcsim.ptx.machine.limits import MOST_BATCHED, Limits
@@ -40,14 +39,12 @@ from tcsim.ptx.text.syntax import Instruction
 
 Progress = Callable[[int, int, int], None]
 """What is called while a grid runs: with the clusters that have ended, those of the grid, and the instructions so far."""
-MOST_THREADS, MOST_OF_PRODUCTS = 4096, 16384
-"""Of the blocks of one rank in a batch: with more of them registers leave the caches, and each costs more; in programs whose products read
-shared memory by themselves that matters less than how often each instruction is begun."""
+MOST_THREADS = 16384
+"""Of the blocks of one rank in a batch: with more of them registers leave the caches; with fewer, each instruction is begun more often."""
 LEAST = 4
 """Clusters of a grid that runs in batches: a batch costs something by itself."""
-FIRST_WATCHED, GROWTH, GROWTH_ALIKE = 2, 4, 32
-"""Clusters of the first batch under the check, and how many times more the next one may have: they may all do different things; less likely
-where all so far have done the same."""
+FEWER = 4
+"""How many times fewer clusters a batch has after one in which a block could not go on: the blocks before it need not run one by one."""
 MOST_DIFFERENT, ONE_IN = 8, 4
 """Under the check batches stop when more than 8 clusters, and more than one in four of those that have run, had to be watched; in grids of fewer
 than 64 clusters when more than one in eight of the whole grid had to be."""
@@ -120,14 +117,15 @@ class Grid:
         self.began = time.monotonic()
         self.next = 0  # number of the first cluster that has not started
         self.environment: dict[str, int] = {}  # special registers that the driver sets
-        self._size = FIRST_WATCHED if launch.alike else MOST_BATCHED  # clusters that the next batch may have
         self.batch = 1  # the most blocks that ran at once as one batch
+        self._size = MOST_BATCHED  # clusters that the next batch may have
         # By the digest of clusters: the one that was watched, and what was wrong with it.
         self._judged: dict[int, tuple[list[Shape], list[Hazard]]] = {}
         self._way = Way.PROOF
         self.alone = ""  # why blocks ran one after the other; empty if all ran in batches
         self.tally = Tally(prod(launch.shape.grid)) if launch.counters else None
         self._counted: dict[int, Counting] = {}  # by `id` of clusters that run
+        self.share: Callable[[Grid], None] | None = None  # asked between clusters: it may run those that are left
 
     def run(self) -> bool:
         """Run the grid, with a workspace for the time of a cooperative launch; whether all clusters ended."""
@@ -154,6 +152,7 @@ class Grid:
             while True:
                 if not active:
                     self._batches()
+                    self._share()
                 while self.launch.cooperative and self._start(active):
                     pass
                 if self.full:
@@ -190,24 +189,29 @@ class Grid:
         independence, most = Independence(launch.memory, launch.limits.memory), self._batch_size()
         while not self.alone:
             proves = launch.alike and self._way is Way.PROOF
-            count = min(most if proves else self._size, most, end - self.next)
+            count = min(self._size, most, end - self.next)
             if count < 2:
                 return
             try:
-                before, instructions = len(self._judged), self.instructions
+                instructions = self.instructions
                 self._batched([self._blocks(self.next + own) for own in range(count)], independence)
-                if not proves:
-                    self._size *= GROWTH if len(self._judged) > before + 1 else GROWTH_ALIKE
+                self._share()
                 continue
             except ReadBefore:
                 pass
             except (Doubtful, Unproven, Unbatchable, Stop) as reason:
                 if proves or isinstance(reason, Doubtful):
                     self._way = Way.EVENTS if isinstance(reason, Unproven) else Way.PLACES
+                elif isinstance(reason, (Stop, Stuck)) and count // FEWER > 1:
+                    self._size = count // FEWER
                 else:
                     self.alone = f"a block ends with {reason.name}" if isinstance(reason, Stop) else f"{reason}"
             self.instructions = instructions
             independence.end(undo=True)
+
+    def _share(self) -> None:
+        if self.share is not None and self.next < self._numbers().stop:
+            self.share(self)
 
     def _unbatched(self) -> str:
         """Why clusters run one after the other from the beginning; empty if they need not."""
@@ -225,11 +229,10 @@ class Grid:
         """How many clusters may run as one batch."""
         limits, shape = self.launch.limits, self.launch.shape
         threads = -(-prod(shape.block) // LANES) * LANES
-        products = any(map(reads_tiles, self.plain.opcodes))
         return min(
             limits.batch // prod(shape.cluster),
             MOST_BATCHED,
-            (MOST_OF_PRODUCTS if products else MOST_THREADS) // threads,
+            MOST_THREADS // threads,
             limits.memory // self._bytes(),
             len(self._numbers()),
         )

@@ -16,7 +16,7 @@ from tcsim.ptx.machine.arrays import LANES, Array
 from tcsim.ptx.machine.block import Block
 from tcsim.ptx.machine.cluster import IDLE, LONG_IDLE, MANY_TURNS, TURN, TURNS
 from tcsim.ptx.machine.events import Events
-from tcsim.ptx.machine.faults import Unbatchable
+from tcsim.ptx.machine.faults import Stuck, Unbatchable
 from tcsim.ptx.machine.flights import Flight
 from tcsim.ptx.machine.independence import Independence
 from tcsim.ptx.machine.pending import Queue
@@ -132,7 +132,7 @@ class Batch:
         idle = now & (self._idle >= IDLE)
         if idle.any():
             self._spin(idle)
-        self.fair = self._idle >= IDLE
+        self.fair = self._idle >= (IDLE if block.program.waits else LONG_IDLE)
         if self.turns.max() >= TURNS:
             due = self.turns >= TURNS
             if (due & ~self._working()).any() and self.turns.max() >= MANY_TURNS:
@@ -150,7 +150,7 @@ class Batch:
             return
         self._meet(spins)
         if (spins & ~self._working()).any():
-            raise Unbatchable("a block spins")
+            raise Stuck("a block spins")
         self._force(spins)
         self._calm(spins)
 
@@ -246,7 +246,7 @@ class Batch:
         chosen: dict[int, tuple[Flight, list[int]]] = {}
         for number in np.flatnonzero(which).tolist():
             if number not in first:
-                raise Unbatchable("a deadlock")
+                raise Stuck("a deadlock")
             due = signalling.get(number, first[number])
             chosen.setdefault(id(due), (due, []))[1].append(number)
         for flight, numbers in chosen.values():

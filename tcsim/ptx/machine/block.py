@@ -58,7 +58,7 @@ class Block:
         threads.environment(setup.environment)
         file = RegisterFile((_container(type, own) for type, own, _ in program.registers), threads.count)
         self.threads, self.registers = threads, file.arrays
-        self.fibers = Fibers(threads, program.entry)
+        self.fibers = Fibers(threads, program.entry, program.waits)
         self.spaces = Spaces(threads, setup.memory, setup.params, program.local_bytes, cluster.blocks)
         origins = cluster.blocks[0].threads.indices if rank else indices
         self.inexact = Inexact(threads, origins, program.tells_order, program.competes, setup.sums)

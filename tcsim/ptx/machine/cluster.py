@@ -139,7 +139,7 @@ class Cluster:
             return False
         if self.queue.flights and (self._idle >= LONG_IDLE or any(own.threads.timed for own in self.blocks)):
             return True  # with the time in a register no state comes again
-        self.fair = True
+        self.fair = self._idle >= (IDLE if self.blocks[0].program.waits else LONG_IDLE)
         places = [block.fibers.places() for block in self.blocks]
         if self._seen is not None:
             former, registers, least = self._seen

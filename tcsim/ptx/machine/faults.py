@@ -25,6 +25,10 @@ class Unbatchable(Exception):
     """The blocks of a batch cannot run as one: they run one after the other. Never raised to the caller; it says why."""
 
 
+class Stuck(Unbatchable):
+    """One of the blocks does not go on; the others may run as one."""
+
+
 EXCEPTIONS = (ValueError, ArithmeticError, LookupError, TypeError, AttributeError, MemoryError, RecursionError)
 """What may come out of an instruction; TcsimError is a ValueError."""
 

@@ -15,8 +15,9 @@ from tcsim.ptx.text.syntax import Instruction
 Moves = list[tuple[Array, Any]]
 """Threads that part: of each mask the basic block where they go on, or what they wait for."""
 EXIT = -1
-PATIENCE = 8
-"""Of two fibers, the one that is further behind in the program runs; after 2**PATIENCE turns more than the other it has to wait."""
+PATIENCE, LONG_PATIENCE = 8, 16
+"""Of two fibers, the one that is further behind in the program runs; after 2**PATIENCE turns more than the other it has to wait, where a loop may
+wait for others; elsewhere after 2**LONG_PATIENCE."""
 
 
 @dataclass(eq=False)
@@ -53,8 +54,9 @@ class Fibers:
     The blocks of a batch that are at the same place go on together; each does what it would do alone, in the same order.
     """
 
-    def __init__(self, threads: Threads, entry: int) -> None:
-        self.threads = threads
+    def __init__(self, threads: Threads, entry: int, waits: bool = True) -> None:
+        """waits: whether a loop of the program may wait for other threads."""
+        self.threads, self.patience = threads, PATIENCE if waits else LONG_PATIENCE
         none: Any = 0 if threads.batch == 1 else np.zeros(threads.batch, np.int64)
         self.ready: dict[int, Fiber] = {entry: Fiber(threads.alive.copy(), entry, None, none)}
         self.waiting: list[Fiber] = []
@@ -161,7 +163,7 @@ class Fibers:
             elif fair:
                 block = min(self.ready, key=lambda own: (self.ready[own].turns, own))
             else:
-                block = min(self.ready, key=lambda own: (self.ready[own].turns >> PATIENCE, own))
+                block = min(self.ready, key=lambda own: (self.ready[own].turns >> self.patience, own))
             fiber = self.ready.pop(block)
         if fiber is None:
             return None
@@ -183,7 +185,7 @@ class Fibers:
         if among is not None:
             there = there & among
         turns = np.array([self.ready[place].turns for place in places])
-        late = np.where(there, np.where(fair, turns, turns >> PATIENCE), _NEVER)
+        late = np.where(there, np.where(fair, turns, turns >> self.patience), _NEVER)
         first = late.argmin(0)  # of equals the one that is further behind in the program
         able = there.any(0)
         if not able.any():

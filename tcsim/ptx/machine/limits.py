@@ -34,13 +34,16 @@ class Limits:
     nesting: int = 64  # blocks in braces that stand in each other
     # Blocks that may run as one batch, at most as many as by default; the results are the same (tcsim.ptx.machine.batch).
     batch: int = MOST_BATCHED
-    processes: int = 1  # that may run a grid, at most 64; the results are the same (tcsim.ptx.launch.processes)
+    # That may run a grid, at most 64; 0: one, and of a grid that takes long one for each processor; the results are the same
+    # (tcsim.ptx.launch.processes).
+    processes: int = 0
 
     def __post_init__(self) -> None:
         for item in fields(self):
             value = getattr(self, item.name)
             kinds = (int, float) if item.name == "seconds" else (int,)
-            if isinstance(value, bool) or not isinstance(value, kinds) or not value > 0:
+            automatic = item.name == "processes" and type(value) is int and value == 0
+            if isinstance(value, bool) or not isinstance(value, kinds) or not (value > 0 or automatic):
                 wanted = "numbers" if item.name == "seconds" else "integers"
                 raise OperandError(f"Limits: {item.name}={shortened(value)}; valid: {wanted} above 0")
 
@@ -58,7 +61,7 @@ STATIC_SHARED = 48 << 10
 LOCAL_BYTES = 512 << 10
 """Bytes of local memory of a thread (CUDA C++ Programming Guide 13, Technical Specifications per Compute Capability)."""
 PARAM_BYTES = 32764
-"""Bytes of a kernel's parameters since sm_70 and PTX 8.1 (PTX ISA 9.4, Kernel Function Parameters); 4352 before 8.1."""
+"""Bytes of a kernel's parameters since sm_70 and PTX 8.1 (PTX ISA, Kernel Function Parameters); 4352 before 8.1."""
 THREADS, BLOCK, GRID = 1024, (1024, 1024, 64), (2**31 - 1, 65535, 65535)
 
 _CAPACITIES = {

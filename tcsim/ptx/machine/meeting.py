@@ -1,7 +1,7 @@
 """Lanes that execute one instruction as one at different places: shfl, vote, match, redux and elect.
 
 Each waits until all members of its mask that have not exited execute an instruction with the same modifiers and the same mask
-(PTX ISA 9.4, shfl.sync, vote.sync, match.sync, redux.sync, elect.sync); since sm_70 that need not be the same instruction. ptxas
+(PTX ISA, shfl.sync, vote.sync, match.sync, redux.sync, elect.sync); since sm_70 that need not be the same instruction. ptxas
 makes it so: where a warp has diverged it puts the operands of each place into the same registers, and the last lanes to come
 execute the instruction for all (WARPSYNC.COLLECTIVE, in the machine code of ptxas 13.5 for sm_90).
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from tcsim.memory.windows import CONST_WINDOW, LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
 from tcsim.ptx.machine.arrays import Array
-from tcsim.ptx.machine.faults import Stop, Unbatchable
+from tcsim.ptx.machine.faults import Stop, Stuck, Unbatchable
 from tcsim.ptx.machine.independence import Independence
 from tcsim.ptx.machine.memory import Memory, MemoryFault, Segment
 from tcsim.ptx.machine.polling import Polled
@@ -18,7 +18,7 @@ from tcsim.ptx.machine.threads import RANK_SHIFT, Threads
 
 _WINDOW_SHIFT = 48
 _WINDOWS = {"const": CONST_WINDOW, "shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}
-"""State spaces that have a window of generic addresses. Parameters lie in that of global memory too (PTX ISA 9.4, isspacep, notes); constants do
+"""State spaces that have a window of generic addresses. Parameters lie in that of global memory too (PTX ISA, isspacep, notes); constants do
 not: ptxas 13.5 makes of `isspacep.global` "global, and not in the constant bank", and an H200 agrees."""
 Parts = list[tuple[Any, Segment | None, Array]]
 """Of accesses: which of them (a slice where it is all), the memory or None for global memory, and their offsets in it."""
@@ -95,7 +95,7 @@ class Spaces:
         offset, rank = addresses & 0xFFFFFF, addresses >> RANK_SHIFT
         if self.threads.batch > 1:
             if int(offset.view(np.int64).max()) + size > self.threads.shared_bytes:
-                raise Unbatchable("an access beyond shared memory")
+                raise Stuck("an access beyond shared memory")
             offset = offset + np.asarray(block * self.shared_stride).astype(offset.dtype)
         if not np.count_nonzero(rank != first):
             return [(slice(None), self.of(first).shared, offset)]

@@ -88,7 +88,7 @@ class Threads:
         found: dict[str, Any] = {
             "tid.x": thread % x, "tid.y": thread // x % y, "tid.z": thread // (x * y), "laneid": lane, "warpid": thread // LANES,
             "lanemask_eq": np.uint32(1) << lane, "lanemask_lt": (np.uint32(1) << lane) - np.uint32(1),
-            "smid": 0, "gridid": 0, "dynamic_smem_size": dynamic, "total_smem_size": self.shared_bytes - SHARED_START,
+            "smid": 0, "gridid": 0, "locality_domain_id": 0, "locality_domain_supplemental_sm": 0, "dynamic_smem_size": dynamic, "total_smem_size": self.shared_bytes - SHARED_START,
             "aggr_smem_size": self.shared_bytes, **_MEASURED, "cluster_ctarank": self.rank, "cluster_nctarank": int(np.prod(self.cluster_shape)),
             "is_explicit_cluster": int(self.cluster_shape != (1, 1, 1)),
         }  # fmt: skip

@@ -21,7 +21,7 @@ from tcsim.ptx.text.scanner import (
     Scanner,
     parameters,
 )
-from tcsim.ptx.text.spellings import known, refusal
+from tcsim.ptx.text.spellings import known, refusal, unmodelled
 from tcsim.ptx.text.syntax import (
     Function,
     Instruction,
@@ -304,7 +304,7 @@ class BodyReader:
             spelled = known(opcode, len(operands) - 1, bool(operands) and isinstance(operands[0], Pair))
             spelled.check(operands)
         except ValueError as error:
-            raise reader.error(f"{shortened(opcode)[1:-1]}: {error}", start) from None
+            raise reader.error(f"{shortened(opcode)[1:-1]}: {unmodelled(opcode) or error}", start) from None
         version = spelled.version
         if spelled.forms:
             version = spelled.version_of(operands, self.made.registers, self.module.target)

@@ -1,4 +1,4 @@
-"""Constant expressions of PTX: integers of 64 bits with C's operators (PTX ISA 9.4, Constant Expressions)."""
+"""Constant expressions of PTX: integers of 64 bits with C's operators (PTX ISA, Constant Expressions)."""
 
 from __future__ import annotations
 

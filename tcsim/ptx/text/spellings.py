@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache, lru_cache
+from itertools import combinations
 from typing import NamedTuple
 
 from tcsim import catalog
@@ -31,6 +32,31 @@ _OUTSIDE = {
     **dict.fromkeys((f"v{way}{parts}" for way in ("add", "sub", "absdiff", "min", "max", "set", "avrg", "shl", "shr", "mad") for parts in ("", 2, 4)), _VIDEO),
 }  # fmt: skip
 """Instructions of PTX that no table has, by stem, and why."""
+_FABRIC = "the fabric proxy reaches the memory of other GPUs, of which there is one here"
+_OPERATIONS = frozenset(("submit", "wait", "try_get", "try_put", "try_red", "try_pullred", "try_atom"))
+"""The instructions fabric.* (ptxas 13.5.37)."""
+_RELEASED = "an asynchronous store or reduction that releases, without an mbarrier, is not modelled"
+_MIXED = "packed arithmetic of sm_107 whose operands have different types, or compares bytes or halves, is not modelled"
+_PACKED = frozenset(("f32x2", "f16x2", "bf16x2"))
+_SMALL = frozenset(("u8x4", "s8x4", "u16x2", "s16x2"))
+_UNDOCUMENTED = {
+    "override::global_": "what .override puts in place of the map's fields is not documented",
+    "mbarrier::report::": "what .mbarrier::report puts into the mbarrier is not documented",
+}
+"""Modifiers by how they begin, and why no copy is modelled with them."""
+_COMBINED: dict[str, tuple[str, ...]] = {
+    "ld": ("proxy::readonly",),
+    "mbarrier": ("layout::",),
+    "tcgen05": ("collector::", "ashift"),
+    **dict.fromkeys(
+        ("cp", "multimem", "applypriority"),
+        (*_UNDOCUMENTED, "weak", "relaxed", "L2::cache_hint", "ignore_oob", "cp_mask", "multicast::cluster::"),
+    ),
+}
+"""Modifiers by stem and by how they begin that the assembler takes beside more others than the tables have."""
+_SCOPES = frozenset(("cta", "cluster", "gpu", "sys"))
+_MOST = 6
+"""Such modifiers in one spelling: all of what is left without some of them is looked up."""
 
 
 class Known(NamedTuple):
@@ -61,7 +87,7 @@ class Known(NamedTuple):
 def known(opcode: str, sources: int | None = None, pair: bool = False) -> Known:
     """A spelling with its modifiers in any order that the assembler takes; of several lists of operands that with a number of sources.
 
-    Raises ValueError that says what is not known, and what is nearest.
+    Raises ValueError that says what is not known, and what is nearest, or why it is not modelled.
 
     >>> known("vote.ballot.sync.b32").opcode, known("ld.sys.relaxed.mmio.u32").version
     ('vote.sync.ballot.b32', '8.2')
@@ -94,10 +120,67 @@ def known(opcode: str, sources: int | None = None, pair: bool = False) -> Known:
         first = min(TARGETS[name].number for name in listed.targets)
         forms = listed.forms if len({form.ptx_version for form in listed.forms}) > 1 else ()
         return Known(listed.mnemonic, listed.ptx_version, frozenset(listed.targets), first, forms)
+    if reason := unmodelled(opcode):
+        raise ValueError(f"{shortened(opcode)} is not modelled: {reason}")
     complaint = complaint or _OUTSIDE.get(stem, "")
     if complaint:
         raise ValueError(f"{shortened(opcode)} is not known: {complaint}")
     raise ValueError(f"{shortened(opcode)} is not known; nearest: {listing(nearest(opcode, _known()))}")
+
+
+def unmodelled(opcode: str) -> str:
+    """Why an instruction that the assembler takes is not in the tables; empty if that is not known.
+
+    >>> unmodelled("fabric.submit"), unmodelled("fabric.go")
+    ('the fabric proxy reaches the memory of other GPUs, of which there is one here', '')
+    >>> unmodelled("cp.async.bulk.weak.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster")
+    'only without .weak'
+    """
+    stem, *words = opcode.split(".")
+    if (stem == "fabric" and words[:1] and words[0] in _OPERATIONS) or (
+        stem == "fence" and any("fabric" in word for word in words)
+    ):
+        return _FABRIC
+    if stem in ("st", "red") and {"async", "release"} <= set(words):
+        return _RELEASED
+    mixed = stem in ("add", "sub", "mul", "fma") and sum(word in _PACKED for word in words) > 1
+    if mixed or (stem == "set" and _SMALL & set(words)):
+        return _MIXED
+    return _without(stem, words)
+
+
+def _without(stem: str, words: list[str]) -> str:
+    """Which of a spelling's modifiers keep it out of the tables: the fewest of `_COMBINED` without which it is there."""
+    if stem == "applypriority" and "global" not in words:
+        place = 4 if words[2:3] == ["tensor"] else 2
+        words = [*words[:place], "global", *words[place:]]
+        return "only with .global" if _listed(stem, words) or _without(stem, words) else ""
+    places = [place for place, word in enumerate(words) if word.startswith(_COMBINED.get(stem, ()))]
+    if len(places) > _MOST:
+        return ""
+    for count in range(1, len(places) + 1):
+        for left in combinations(places, count):
+            gone = set(left)
+            if any(words[place] == "relaxed" for place in left):  # with its scope and type
+                gone |= {place for place, word in enumerate(words) if word in _SCOPES or word == "b128"}
+            if _listed(stem, [word for place, word in enumerate(words) if place not in gone]):
+                undocumented = (
+                    why for begins, why in _UNDOCUMENTED.items() if any(word.startswith(begins) for word in words)
+                )
+                return next(undocumented, f"only without {listing(f'.{words[place]}' for place in sorted(gone))}")
+    return ""
+
+
+def _listed(stem: str, words: list[str]) -> bool:
+    """Whether a table has a spelling."""
+    row = of_stem(stem) if stem == "ld" else None
+    if row is not None and row.grammar is not None:
+        try:
+            row.grammar.ordered(words)
+        except ValueError:
+            return False
+        return True
+    return catalog.row_of(".".join((stem, *words))) is not None
 
 
 def _ordinary(row: Ordinary, grammar: Grammar, ordered: tuple[str, ...]) -> Known:

@@ -27,8 +27,8 @@ class Mbarriers:
     def __init__(self, state: State) -> None:
         self.state, self.clocks, self.operations = state, state.clocks, state.operations
         self.live, self.opcode = state.mbarriers, state.opcode
-        self._known: dict[tuple[int, int, int], int] = {}
-        """Of a list of operations, a warp and lanes: how many of them they know."""
+        self._known: dict[tuple[int, int, int], tuple[int, list[Operation]]] = {}
+        """Of a list of operations, a warp and lanes: how many of them they know; and the list, so that no other one gets its `id`."""
         self._stale: dict[int, int] = {}  # by warp whose last wait that passed told it nothing new: the object
         self.repeated: dict[int, tuple[Object, int]] = {}  # by instruction: the object and phase of such a wait
 
@@ -223,9 +223,9 @@ class Mbarriers:
         firsts: dict[int, list[int]] = {}  # by what they knew of it before
         for warp in warps:
             key = id(work.operations), warp, lanes
-            first = self._known.get(key, 0)
+            first, _ = self._known.get(key, (0, work.operations))
             firsts.setdefault(first, []).append(warp)
-            self._known[key] = max(first, work.count)
+            self._known[key] = max(first, work.count), work.operations
         for first, some in firsts.items():
             for own in work.operations[first : work.count]:
                 self.operations.seen(own, np.array(some), lanes=EVERY if lanes == EVERY else np.uint32(lanes))

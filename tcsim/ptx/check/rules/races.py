@@ -5,7 +5,7 @@ clusters a release of .gpu or .sys scope (st.release, atom, or a relaxed one beh
 number of the last one. Who acquires from that flag knows all releases up to there. The number is a clock of the cluster more, so that it goes
 through barriers as the others do. What writes a flag also comes before what follows a strong read of the value that it left, released or not.
 Releases are counted in the order in which they ran, so an access may pass as ordered by somebody else's release that came before; what is
-reported is never ordered. Source: PTX ISA 9.4, Memory Consistency Model.
+reported is never ordered. Source: PTX ISA, Memory Consistency Model.
 
 A bulk store is done once its thread has waited for its group: a fence between the proxies is implicit in its completion (Async Proxy). What
 ordinary instructions wrote is read by a bulk copy of another cluster behind a fence.proxy.async, wherever on the path of releases and acquires

@@ -177,7 +177,10 @@ class Signals:
         ended = state.mbarriers.pop(key, None)
         if ended is not None:
             self.mbarriers.over(ended, block)
-        words.note_write(places, use.warps, line)
+        if len(threads) == 1:
+            self.conflicts.note(use)
+        else:
+            words.note_write(places, use.warps, line)
 
 
 def work_of(state: State, warps: Array, operations: list[Operation]) -> Work:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -81,3 +84,27 @@ if recorded.exists():
         asked = set(cases.probes())
         assert recorded.spellings().keys() == asked
         assert {name: row for name, row in recorded.spellings().items() if row.mismatches} == {}
+
+    def test_a_run_of_some_spellings_joins_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Its lines take the place of the old ones, the answers stay, and the header says when they were asked."""
+        here, run = tmp_path / "here", tmp_path / "run"
+        shutil.copytree(recorded.FOLDER, here)
+        monkeypatch.setattr(recorded, "FOLDER", here)
+        run.mkdir()
+        line = {"spelling": "add.u32", "inputs": "5", "mismatches": "0", "short": "a", "all": "b", "first": ""}
+        (run / "scalars.csv").write_text(",".join(line) + "\n" + ",".join(line.values()) + "\n")
+        about = {"gpu": "a GPU", "driver": "1", "assembler": "13.5", "date": "2000-01-01", "answered": []}
+        (run / "scalars.json").write_text(json.dumps(about))
+        before = (here / recorded.ANSWERS).read_bytes(), recorded._lines()
+        recorded.keep(run)
+        after = recorded._lines()
+        assert [row for row in after if row["spelling"] == "add.u32"] == [line]
+        assert [row for row in after if row["spelling"] != "add.u32"] == [
+            row for row in before[1] if row["spelling"] != "add.u32"
+        ]
+        assert (here / recorded.ANSWERS).read_bytes() == before[0]
+        header = json.loads((here / recorded.HEADER).read_text())
+        assert header["answered"] == recorded.header()["answered"]
+        assert header["later"][-1] == {name: about[name] for name in ("gpu", "driver", "assembler", "date")} | {
+            "spellings": ["add.u32"]
+        }

@@ -21,7 +21,7 @@ from tcsim.ptx import Memory, parse
 
 RUN = (
     "ex2.approx.ftz.f32", "lg2.approx.f32", "rcp.approx.f32", "rsqrt.approx.f64", "sqrt.rm.f32", "sin.approx.f32",
-    "tanh.approx.bf16x2", "div.full.f32", "div.rn.ftz.f32", "rcp.approx.ftz.f64",
+    "tanh.approx.bf16x2", "div.full.f32", "div.rn.ftz.f32", "rcp.approx.ftz.f64", "cos.approx.ftz.2pi.f32",
 )  # fmt: skip
 FIRST = {"every_f32": 0x3F7FFFC0, "every_high": 0x3FEFFFC0, "pair_f32": 5, "pair_f64": 5}
 
@@ -141,7 +141,7 @@ def test_every_input_is_asked() -> None:
     assert {name for name in counts if counts[name] == 1 << 16} == {
         "ex2.approx.f16", "ex2.approx.ftz.bf16", "tanh.approx.f16", "tanh.approx.bf16",
     }  # fmt: skip
-    assert sum(counts.values()) == 351_928_496_128
+    assert sum(counts.values()) == 360_518_430_720
     assert {domain_of(chosen()[f"{name}.approx.ftz.f64"]) for name in ("rcp", "rsqrt")} == {"every_high"}
 
 
@@ -166,3 +166,15 @@ if campaign.RECORDED.exists():
         codes = np.arange(campaign.SHORT).astype(row.registers["a"].dtype)
         results = computed(row, row.steps, {"a": codes}, mufu.unit()).astype(np.uint64)
         assert f"{summed(results):#018x}" == MEASURED["spellings"][mnemonic]["short"]
+
+    @pytest.mark.parametrize(("mnemonic", "part"), [(name, part) for name in ("sin", "cos") for part in (0x3E, 0xBF)])
+    def test_a_part_again(mnemonic: str, part: int) -> None:
+        """Of sin and cos of revolutions the sum of every 2**24 inputs is kept: 1/8 to 1/2, and -2 to -1/2."""
+        spelling = f"{mnemonic}.approx.ftz.2pi.f32"
+        sums = MEASURED["spellings"][spelling]["parts"].split()
+        assert len(sums) == 256 and sum(int(own, 16) for own in sums) % 2**64 == int(
+            MEASURED["spellings"][spelling]["sum"], 16
+        )
+        row, first = chosen()[spelling], part * campaign.PART
+        results = computed(row, row.steps, {"a": np.arange(first, first + campaign.PART, dtype=np.uint32)}, mufu.unit())
+        assert f"{summed(results.astype(np.uint64), first):016x}" == sums[part]

@@ -24,7 +24,7 @@ import pytest
 
 import tcsim
 from conformance.isa import testbench_of
-from conformance.suite import published, recordings
+from conformance.suite import published, published_digests, recordings
 from conformance.suite.cases import Settings, Suite
 from conformance.suite.published import PublishedSet
 from conformance.suite.recordings import RecordingError
@@ -95,7 +95,12 @@ def test_licence_and_attribution_are_beside_the_data() -> None:
         assert words in about
     assert all(item.gpu in about for item in SETS.values())
     package = importlib.resources.files("conformance").joinpath("recordings", "published")
-    assert {file.name for file in package.iterdir()} == {"LICENSE", "README.md", published.FILE.name}
+    assert {file.name for file in package.iterdir()} == {
+        "LICENSE",
+        "README.md",
+        published.FILE.name,
+        published_digests.FILE.name,
+    }
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
     assert "conformance" in wheel.pop("packages") and wheel == {}  # nothing is left out
@@ -189,19 +194,29 @@ def test_published_is_said_of_exactly_the_rows_that_a_set_is_replayed_against() 
     replayed: dict[tuple[str, str], list[str]] = {}
     for item in SETS.values():
         replayed.setdefault((item.arch, item.mnemonic), []).append(item.gpu)
+    for digest in published_digests.read():
+        for mnemonic in digest.mnemonics:
+            replayed[digest.arch, mnemonic] = [digest.gpu]
     claimed, measured = {}, set()
     for arch in tcsim.ARCHS:
         for row in catalog.on_arch(arch):
             evidence = catalog.family(row.family).evidence(row, tcsim.ARCHS[arch])
             if evidence.level == "published":
                 claimed[arch, row.mnemonic] = evidence.source.partition(",")[0].split(" and ")
-                assert AUTHORS in evidence.source
+                assert AUTHORS in evidence.source or evidence == published_digests.read()[0].evidence
             elif (arch, row.mnemonic) in replayed:
                 assert evidence.level == "measured"
                 measured.add((arch, row.mnemonic))
     assert {place for place in replayed if place[0] == "sm_90"} == measured
     assert claimed == {place: gpus for place, gpus in replayed.items() if place not in measured}
-    assert Counter(arch for arch, _ in claimed) == {"sm_70": 2, "sm_80": 4, "sm_86": 4, "sm_89": 8, "sm_100": 8}
+    assert Counter(arch for arch, _ in claimed) == {
+        "sm_70": 2,
+        "sm_80": 4,
+        "sm_86": 4,
+        "sm_89": 8,
+        "sm_100": 8,
+        "sm_120": 48,
+    }
     assert len(measured) == 8 + 2
 
 

@@ -198,7 +198,7 @@ def test_a_missing_target_is_explained() -> None:
 
 
 def test_no_assembler_at_all_is_explained(monkeypatch: pytest.MonkeyPatch, fresh_search: None) -> None:
-    monkeypatch.setattr(tc, "_places", lambda: iter(()))
+    monkeypatch.setattr(tc, "places", lambda: iter(()))
     assert find_toolchains() == ()
     with pytest.raises(ToolchainError, match=r"no ptxas was found .*pip install 'tcsim\[assemble\]'"):
         assemble(kernel("sm_80"), "sm_80")

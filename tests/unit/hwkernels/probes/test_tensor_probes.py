@@ -148,7 +148,12 @@ def test_every_mode_has_500_maps():
             assert counts["reduce", "", op, name] >= 500
 
 
-@pytest.mark.parametrize(("arch", "every", "extra"), [("sm_90", 31, []), ("sm_100", 211, WIDE[:2])])
+QUERY = "tensormap.query.alloc_class_large.global.b1024"
+
+
+@pytest.mark.parametrize(
+    ("arch", "every", "extra"), [("sm_90", 31, [QUERY, "prefetch.tensormap"]), ("sm_100", 211, WIDE[:2])]
+)
 def test_mutants_are_contradicted_by_the_cases(arch, every, extra):
     killed = Counter()
     column = "cp.async.bulk.tensor.4d.shared::cta.global.im2col.mbarrier::complete_tx::bytes"

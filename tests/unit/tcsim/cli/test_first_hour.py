@@ -35,8 +35,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [
         ("nothere.ptx", "no file 'nothere.ptx'; here are dynamic.ptx, k.ptx, renamed.ptx"),
         ("nothere.npz", "no file 'nothere.npz'"),
-        ("gemm.cu", "'gemm.cu' is CUDA C++: valid: its PTX, as `nvcc -ptx -lineinfo -arch=sm_90a gemm.cu` writes it"),
-        ("renamed.ptx", "'renamed.ptx' is CUDA C++"),
         ("k.cubin", "'k.cubin' is machine code: valid: PTX; `cuobjdump -ptx k.cubin` prints it if it is in there"),
         ("k.fatbin", "'k.fatbin' is machine code: valid: PTX; `cuobjdump -ptx k.fatbin`"),
         ("l.toml", "'l.toml' is a launch file: valid: the kernel, with --launch l.toml"),
@@ -54,7 +52,9 @@ def test_a_folder(folder: Path) -> None:
 
 def test_a_launch_file_is_asked_for(folder: Path) -> None:
     for command in ("exec", "check", "profile", "step"):
-        assert "'k.ptx' needs --launch with a launch file" in refusal(command, "k.ptx")
+        for file in ("k.ptx", "gemm.cu", "renamed.ptx"):
+            words = f"{file!r} needs --launch with a launch file, which `tcsim launch init {file}` begins"
+            assert words in refusal(command, file)
         assert "no file 'none.toml'; here are l.toml" in refusal(command, "k.ptx", "--launch", "none.toml")
 
 

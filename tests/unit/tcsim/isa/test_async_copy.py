@@ -28,7 +28,7 @@ from tests.support.tables import TABLES
 
 @pytest.mark.parametrize(
     ("family", "spellings", "forms"),
-    [("cp.async", 41, 203), ("cp.async.bulk", 87, 91), ("cp.reduce.async.bulk", 68, 68)],
+    [("cp.async", 41, 203), ("cp.async.bulk", 88, 94), ("cp.reduce.async.bulk", 68, 68)],
 )
 def test_the_registry_is_the_inventory(family: str, spellings: int, forms: int) -> None:
     """Exactly the spellings and operand lists that ptxas accepts, with their targets and versions."""
@@ -336,7 +336,7 @@ def test_masks_have_the_width_of_their_spelling() -> None:
 
 
 def test_applypriority_needs_128_bytes() -> None:
-    """PTX ISA 9.4: its address is a multiple of 128, its size of 16; the testbench asks for no other."""
+    """PTX ISA: its address is a multiple of 128, its size of 16; the testbench asks for no other."""
     item = tcsim.instruction("applypriority.async.bulk.global.bulk_group.L2::evict_normal", arch="sm_107")
     memory = image(26, 256)
     assert np.array_equal(item.execute(memory=memory, source=128, size=16), memory)

@@ -94,7 +94,7 @@ def test_every_target_takes_exactly_its_instructions(name: str) -> None:
 
 
 def test_evidence() -> None:
-    """Measured on sm_90 alone; what nothing is known of is called inferred."""
+    """Measured on sm_90 alone, published of sm_120; what nothing is known of is called inferred."""
     levels: dict[str, set[str]] = {}
     for mnemonic, row in ROWS.items():
         for arch in {TARGETS[target].arch for target in row.targets}:
@@ -104,7 +104,7 @@ def test_evidence() -> None:
             fp6 = ".rs." in mnemonic and item.row.conversion.target.bits == 6
             unread = mnemonic.endswith("satfinite.f16.f32") and arch in ("sm_70", "sm_72", "sm_75")
             assert (item.evidence.level == "inferred") == (fp6 or unread), mnemonic
-    assert set(levels) == {"measured", "literature", "inferred"}
+    assert set(levels) == {"measured", "published", "literature", "inferred"} and levels["published"] == {"sm_120"}
 
 
 # ---- the slow model

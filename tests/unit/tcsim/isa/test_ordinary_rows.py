@@ -19,6 +19,7 @@ from hwkernels.probes import body_of, probe
 from tcsim import catalog
 from tcsim.core.errors import OperandError
 from tcsim.core.targets import ARCHS
+from tcsim.core.versions import PTX_ISA
 from tcsim.isa.barrier_cta import CtaBarrier, CtaBarrierError
 from tcsim.isa.createpolicy import PRIORITIES
 from tests.support.extent import part
@@ -69,7 +70,7 @@ def test_ptxas_still_accepts_what_the_inventory_says(target: str) -> None:
     if not any(one.version.startswith("13.5") for one in find_toolchains()):
         pytest.skip("the inventory is that of ptxas 13.5")
     tried = [one for one in candidates() if one.family in FAMILIES]
-    found = {(one.family, one.mnemonic, one.extra) for one in accepted(tried, target, "9.4")}
+    found = {(one.family, one.mnemonic, one.extra) for one in accepted(tried, target, PTX_ISA[-1])}
     assert found == {key for key, (targets, _, _) in inventory().items() if target in targets}
     assert len(tried) == 795 and found
 

@@ -1,4 +1,4 @@
-"""Scalar instructions as compiled code against their NumPy functions: `python -m tests.unit.tcsim.lowering.lowered_rows [--inputs 1e7] [PATTERN]`.
+"""Scalar instructions, special functions and conversions as compiled code against their NumPy functions: `python -m tests.unit.tcsim.lowering.lowered_rows [--inputs 1e7] [PATTERN]`.
 
 Inputs are numbers at random, bits at random, and corners of every type: zeros, NaN, infinities, subnormal numbers, the ends of each range, and shifts
 by the width. A row whose code cannot be recorded is listed; it runs in NumPy.
@@ -10,13 +10,17 @@ import re
 import sys
 from argparse import ArgumentParser
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from tcsim import instruction
+from tcsim.catalog import on_arch
 from tcsim.isa.scalar.catalog import scalars
 from tcsim.isa.scalar.table import CONTAINERS, Scalar
+from tcsim.isa.special.rows import FUNCTIONS
 from tcsim.lowering.calls import Calls
 from tcsim.lowering.llvm import WIDTH
 from tcsim.lowering.loop import Loop
@@ -71,21 +75,37 @@ class Compared:
 
 
 def compared(row: Scalar, count: int, seed: int = 0) -> Compared:
-    """Compile a row and compare it. count: inputs, a multiple of a loop's step. Raises Untraceable where it cannot be compiled."""
+    """Compile a scalar row and compare it. count: inputs, a multiple of a loop's step. Raises Untraceable where it cannot be compiled."""
+    sources: list[Any] = [0x96 if at in row.immediates else type for at, type in enumerate(row.sources)]
+    return _compared(row.mnemonic, row.compute, sources + ["pred"] * row.reads_carry, count, seed)
+
+
+def converted(name: str, count: int, seed: int = 0) -> Compared:
+    """As `compared`, of an instruction of the catalog that computes registers of one thread: a special function or a conversion."""
+    model: Any = instruction(name, arch="sm_90")
+    form = model.forms[0]
+    names = [own.name for own in form.operands if own.role == "source"]
+    sources = [f"u{model.registers[own].dtype.itemsize * 8}" for own in names]
+
+    def compute(*given: Any) -> tuple[Any, ...]:
+        return tuple(model.compute(form, dict(zip(names, given, strict=True))).values())
+
+    return _compared(name, compute, sources, count, seed)
+
+
+def _compared(name: str, compute: Any, sources: list[Any], count: int, seed: int) -> Compared:
+    """sources: types of operands, or numbers."""
     assert not count % WIDTH
     rng, given, named = np.random.default_rng(seed), list[Array](), list[Any]()
-    for place, type in enumerate(row.sources):
-        if place in row.immediates:
-            named.append(0x96)
+    for type in sources:
+        if isinstance(type, int):
+            named.append(type)
             continue
         dtype = CONTAINERS[type]
         node = Node("register", f"{dtype.kind}{dtype.itemsize}", (), len(given))
         named.append(Traced(np.array([node], object), dtype))
         given.append(inputs(type, count, rng))
-    if row.reads_carry:
-        named.append(Traced(np.array([Node("register", "b1", (), len(given))], object), bool))
-        given.append(inputs("pred", count, rng))
-    made = Calls().call(row.compute, *named)
+    made = Calls().call(compute, *named)
     results = made if isinstance(made, tuple) else (made,)
     loop = Loop({len(given) + place: traced(own, own.dtype).nodes.flat[0] for place, own in enumerate(results)})
     found = [np.zeros(count, own.dtype) for own in results]
@@ -94,14 +114,24 @@ def compared(row: Scalar, count: int, seed: int = 0) -> Compared:
     loop(registers.ctypes.data, everyone.ctypes.data, count)
     values = [next(arrays) if isinstance(own, Traced) else own for own in named]
     with np.errstate(all="ignore"):
-        right = row.compute(*values)
+        right = compute(*values)
     for own, other in zip(found, right if isinstance(right, tuple) else (right,), strict=True):
         wrong = np.flatnonzero(own != other)
         if own.dtype != other.dtype or len(wrong):
             at = int(wrong[0]) if len(wrong) else 0
             codes = ", ".join(hex(int(array[at])) for array in given)
-            return Compared(count, f"{row.mnemonic}({codes}): {int(own[at]):#x}, NumPy has {int(other[at]):#x}")
+            return Compared(count, f"{name}({codes}): {int(own[at]):#x}, NumPy has {int(other[at]):#x}")
     return Compared(count)
+
+
+def conversions() -> list[str]:
+    """The special functions and conversions of sm_90."""
+    return [
+        row.mnemonic
+        for family in (*FUNCTIONS, "cvt")
+        for row in on_arch("sm_90", family)
+        if all(own.kind == "register" for own in row.forms[0].operands)
+    ]
 
 
 def main() -> int:
@@ -111,13 +141,15 @@ def main() -> int:
     parser.add_argument("--inputs", type=float, default=1e7)
     asked = parser.parse_args()
     total = rows = wrong = 0
-    for name, row in scalars().items():
+    each = {name: partial(compared, row) for name, row in scalars().items()}
+    each |= {name: partial(converted, name) for name in conversions()}
+    for name, compare in each.items():
         if not re.search(asked.pattern, name):
             continue
         try:
             left = int(asked.inputs)
             while left > 0:
-                found = compared(row, 1 << 16, left)
+                found = compare(1 << 16, left)
                 total, left = total + found.inputs, left - found.inputs
                 if found.different:
                     sys.stdout.write(found.different + "\n")

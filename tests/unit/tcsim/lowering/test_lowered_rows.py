@@ -6,7 +6,7 @@ import pytest
 
 from tcsim.isa.scalar.catalog import scalars
 from tcsim.lowering.traced import Untraceable
-from tests.unit.tcsim.lowering.lowered_rows import LEFT, compared
+from tests.unit.tcsim.lowering.lowered_rows import LEFT, compared, conversions, converted
 
 PARTS = 24
 EACH = 12
@@ -28,3 +28,13 @@ def test_rows_as_compiled_code(part: int) -> None:
         assert not found.different
         outputs += found.inputs
     assert outputs >= 1536 * (len(rows) - 3)
+
+
+@pytest.mark.parametrize("part", range(6))
+def test_special_functions_and_conversions(part: int) -> None:
+    """All of them are compiled."""
+    names = conversions()[part::6]
+    assert len(names) >= 30
+    for name in names:
+        found = converted(name, 1 << 14)
+        assert found.inputs == 1 << 14 and not found.different

@@ -109,7 +109,7 @@ TOLERATED = (
               "wmma.store.d.sync.aligned.row.m8n8k128.global.s32", "sm_80"),
     Tolerated("a missing type is taken for .f16 (by ptxas 12.9)", r"wmma\.load\.[ab]", "f16", "", "",
               "wmma.load.b.sync.aligned.col.m16n16k16.global", "wmma.load.b.sync.aligned.col.m16n16k16.global.f16", "sm_70"),
-    Tolerated("a state space may stand beside a one-way proxy fence", r"fence\.proxy\.(tensormap|async)::generic",
+    Tolerated("a state space may stand beside a one-way proxy fence", r"fence\.proxy\.((shared|global|local)\S*\.)?(tensormap|async)::generic",
               r"(shared|global|local)(::\w+)?", "", "", "fence.proxy.tensormap::generic.release.gpu.global",
               "fence.proxy.tensormap::generic.release.gpu", "sm_90"),
     Tolerated(".aligned may be missing", "wgmma", "aligned", "", "", "wgmma.mma_async.sync.m64n8k16.f32.bf16.bf16",

@@ -190,8 +190,8 @@ CASES: dict[str, Case] = {
     "cvta": Case(_slots("to", _SPACE, "u32 u64 b64 s64"), ("cvta.to.global.u64", "cvta.shared.u64"), _same(2, "u64")),
     "isspacep": Case(_slots(_SPACE, "u64 pred"), ("isspacep.global",), lambda words: "%p0, %d1"),
     "prefetch": Case(
-        _slots(_SPACE, "L1 L2 L2::evict_last L2::evict_normal L2::evict_first", "tensormap"),
-        ("prefetch.global.L1", "prefetch.L2", "prefetch.tensormap"), lambda words: "[given]" if "param" in words else "[%d8]",
+        _slots(_SPACE, "L1 L2 L1::32B L2::evict_last L2::evict_normal L2::evict_first", "tensormap valid_addr"),
+        ("prefetch.global.L1", "prefetch.L2", "prefetch.tensormap", "prefetch.global.L1::32B.valid_addr"), lambda words: "[given]" if "param" in words else "[%d8]",
     ),
     "prefetchu": Case(_slots(_SPACE, "L1 L2"), ("prefetchu.L1",), lambda words: "[%d8]"),
     "membar": Case(_slots("cta gl sys gpu cluster", "proxy", "alias global"), ("membar.gl", "membar.proxy.alias"), lambda words: ""),

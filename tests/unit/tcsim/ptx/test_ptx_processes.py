@@ -6,6 +6,7 @@ import os
 import pickle
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -173,6 +174,75 @@ def test_recorded_kernels(name: str, schedule: str | int) -> None:
     """Products of matrices with wgmma and mma.sync, and a softmax: every byte as an H200 left it."""
     own = replayed(read(recording.GIVEN / f"{name}.npz"), schedule, Limits(processes=2))
     assert own.run.processes == 2 and own.equal and own.compared > 2_000
+
+
+# --- where nothing is said of processes
+
+
+@pytest.fixture
+def worth(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is left of a grid is worth two processes, whoever else runs here."""
+    monkeypatch.setattr(processes, "WORTH", -1.0)
+    monkeypatch.setattr(processes, "_alone", lambda: True)
+    monkeypatch.setenv("TCSIM_THREADS", "2")
+
+
+@pytest.mark.parametrize("seconds", [-1.0, 0.0], ids=["from the beginning", "behind the first batch"])
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.usefixtures("worth")
+def test_what_is_left(name: str, seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two clusters at a time: the first two in order, or none."""
+    monkeypatch.setattr(processes, "WORTH", seconds)
+    source, options, _ = KERNELS[name]
+    limits = replace(options.get("limits", Limits()), batch=2 * options.get("cluster", 1))
+    options = options | {"limits": limits}
+    expected, before = ran(source, 1, **options)
+    run, after = ran(source, 0, **options)
+    assert after == before
+    assert run.processes == 2 or name not in ("each block has words of its own", "bytes beside each other")
+
+
+def test_a_short_grid_runs_in_order() -> None:
+    """What takes no second is not worth a process; nor is what takes long where other threads run."""
+    run, _ = ran(kernel(INDEPENDENT), 0)
+    assert run.processes == 1
+
+
+@pytest.mark.usefixtures("worth")
+def test_the_next_launch_knows_how_long_the_last_one_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All blocks fit in one batch, so that the first launch has nothing left to share."""
+    module, found = parse(kernel(INDEPENDENT + "mov.u32 %r3, 77;")), []
+    monkeypatch.setattr(processes, "WORTH", 0.0)
+    for _ in range(2):
+        memory = Memory()
+        memory.map(OUT, np.arange(WORDS, dtype=np.uint32).view(np.uint8))
+        found.append(module.kernel().launch(memory, [OUT], (4, 1, 1), (32, 1, 1), check=False).processes)
+    assert found == [1, 2]
+
+
+@pytest.mark.usefixtures("worth")
+def test_other_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    monkeypatch.setattr(processes, "WORTH", -1.0)
+    monkeypatch.setenv("TCSIM_THREADS", "2")
+    ready = threading.Event()
+    other = threading.Thread(target=ready.wait)
+    other.start()
+    try:
+        run, _ = ran(kernel(INDEPENDENT), 0)
+    finally:
+        ready.set()
+        other.join()
+    assert run.processes == 1
+
+
+@pytest.mark.usefixtures("worth")
+def test_progress_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told now and then, in order."""
+    monkeypatch.setattr(processes, "_LOOK", 0.0)
+    told_of = list[tuple[int, int, int]]()
+    run, _ = ran(kernel(INDEPENDENT), 0, progress=lambda *now: told_of.append(now))
+    assert run.processes == 2 and told_of == sorted(told_of) and {own[1] for own in told_of} == {4}
 
 
 # --- processes that fail

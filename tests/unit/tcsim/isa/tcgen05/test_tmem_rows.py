@@ -17,7 +17,7 @@ COUNTS = {
 }  # fmt: skip
 """Spellings by target; an arch has those of its a target."""
 NOT_FOUND = ("spdecompress.",)
-"""Spellings that the inventory did not find in the manual, though PTX ISA 9.4 has a section of them."""
+"""Spellings that the inventory did not find in the manual, though PTX ISA has a section of them."""
 
 
 def test_the_registry_is_the_inventory() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tcsim.inspection.report import Lines
+from tcsim.launchers.profile import Profile
 from tcsim.ptx import Memory, parse
 from tcsim.ptx.counters.counters import Counters
 
@@ -11,16 +13,30 @@ HEAD = ".version 8.6\n.target sm_90a\n.address_size 64\n"
 FETCH = "ld.param.u64 %d1, [to]; mov.u32 %r1, %tid.x; mov.u32 %r2, tile;"
 
 
-def counted(body: str, block: int = 32, grid: int = 1, directives: str = "", more: str = "") -> Counters:
-    """The counters of a kernel whose line of interest, the sixth, is the first of the body."""
+def profiled(body: str, block: int = 32, grid: int = 1, directives: str = "", more: str = "") -> Profile:
+    """A kernel whose line of interest, the sixth, is the first of the body."""
     text = f"{HEAD}.visible .entry k(.param .u64 to) {directives} {{ .reg .pred %p<9>; .reg .b32 %r<40>; .reg .b64 %d<40>; .reg .f32 %f<40>; .shared .align 1024 .b8 tile[16384]; {more}\n{FETCH} mul.wide.u32 %d3, %r1, 4;\n{body}\nret; }}"
     memory = Memory()
     module = parse(text)
     run = module.kernel().launch(
         memory, [memory.allocate(1 << 23)], (grid, 1, 1), (block, 1, 1), check=False, counters=True
     )
-    assert run.completed and run.counters is not None
-    return run.counters
+    assert run.completed
+    return Profile("k.ptx", run, (grid, 1, 1), (block, 1, 1))
+
+
+def counted(body: str) -> Counters:
+    return profiled(body).counters
+
+
+def warnings(own: Profile) -> list[str]:
+    """What the report names, the worst first."""
+    return [
+        line
+        for part in own.report().parts
+        if isinstance(part, Lines) and part.title.startswith("Where it costs")
+        for line in part.lines
+    ]
 
 
 def shared(stride: int) -> str:
@@ -87,9 +103,11 @@ OF_LAUNCH = {
 def test_the_first_advice_names_the_line_and_the_reason_and_a_twin_gets_none(name):
     slow, mended, options, reason = PAIRS[name]
     more = OF_LAUNCH.get(name, ({}, {}))
-    first = counted(slow, **options | more[0]).advice[0]
+    own = profiled(slow, **options | more[0])
+    first = own.counters.advice[0]
     assert reason in first.reason and first.line == (0 if name in OF_LAUNCH else 6)
-    assert not counted(mended, **options | more[1]).advice
+    assert warnings(own)[0].startswith(f"{'launch' if name in OF_LAUNCH else 'line 6'}: {reason}")
+    assert not warnings(profiled(mended, **options | more[1]))
 
 
 def test_a_change_is_tried_on_the_same_addresses():

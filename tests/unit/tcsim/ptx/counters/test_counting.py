@@ -11,7 +11,15 @@ import pytest
 from tcsim.core.errors import OperandError
 from tcsim.launchers.profile import Profile, compared
 from tcsim.layouts.banks import INACTIVE
-from tcsim.layouts.coalescing import by_round, bypassing_sectors, copy_passes, data_passes, sectors, tag_passes
+from tcsim.layouts.coalescing import (
+    atomic_pass,
+    by_pass,
+    bypassing_sectors,
+    copy_passes,
+    data_passes,
+    sectors,
+    tag_passes,
+)
 from tcsim.ptx import Limits, Memory, parse
 
 TEXT = """.version 8.0
@@ -158,15 +166,60 @@ def test_global_rules_against_sets():
         if width >= 4:
             assert copy_passes(rows[None], rows[None], width)[0] == sum(most(words) for words in groups.values())
         assert sectors(rows[None], width)[0] == len({own // 32 for own in active})
-        turns: dict[int, int] = {}
-        touched = set()
-        for own in active:
-            turns[own] = turns.get(own, -1) + 1
-            touched.add((turns[own], own // 32))
-        assert by_round(rows[None], width, 32)[0] == len(touched)
+        for unit in (128, 64):
+            turn = one_after_the_other(rows.tolist(), width, unit)
+            assert atomic_pass(rows[None], width, unit)[0].tolist() == [turn.get(lane, INACTIVE) for lane in range(32)]
+            for piece in (unit, 32):
+                touched = {(turn[lane], rows[lane] // piece) for lane in turn}
+                assert by_pass(rows[None], width, unit, piece)[0] == len(touched)
+
+
+def one_after_the_other(rows, width, unit):
+    """The pass of each lane of an atomic: lanes of a set stand in a queue for each place of a line, and only its head is served."""
+    found, queues = {}, {}
+    for lane, own in enumerate(rows):
+        if own != INACTIVE:
+            line = own // 128
+            of_set = (line & 0b10110101).bit_count() % 2 * 2 + (line & 0b01101111).bit_count() % 2
+            queues.setdefault(of_set, {}).setdefault(own % 128 // width, []).append(lane)
+    for places in queues.values():
+        turn = 0
+        while heads := [queue[0] for queue in places.values() if queue]:
+            for lane in heads:
+                if rows[lane] // unit == rows[min(heads)] // unit:
+                    found[lane] = turn
+                    places[rows[lane] % 128 // width].pop(0)
+            turn += 1
+    return found
 
 
 def test_bypassing_copies_count_pairs_of_a_line_and_a_sector():
     lanes = np.arange(32)[None] * 16
     assert bypassing_sectors(lanes, lanes)[0] == 16 and bypassing_sectors(lanes, lanes * 4)[0] == 32
     assert bypassing_sectors(lanes, lanes * 0)[0] == 1  # the last lane's
+
+
+@pytest.mark.parametrize("loads", [False, True])
+def test_lanes_that_leave_a_loop_early_wait_where_it_ends(loads):
+    """As on the GPU, where nothing in the loop can wait for them."""
+    text = f""".version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 data) {{
+  .reg .pred %p; .reg .b32 %r<6>; .reg .b64 %d<4>;
+  ld.param.u64 %d0, [data]; mov.u32 %r0, %tid.x; mul.lo.u32 %r1, %r0, 40; mul.wide.u32 %d1, %r0, 4; add.u64 %d2, %d0, %d1;
+AGAIN:
+  add.u64 %d2, %d2, 4; {"ld.global.u32 %r2, [%d2]; sub.u32 %r1, %r1, %r2;" if loads else ""}
+  sub.u32 %r1, %r1, 1; setp.gt.s32 %p, %r1, 0;
+  @%p bra AGAIN;
+  add.u64 %d2, %d0, %d1;
+  st.global.u32 [%d2], %r1;
+  ret; }}"""
+    memory = Memory()
+    run = (
+        parse(text)
+        .kernel()
+        .launch(memory, [memory.allocate(1 << 13)], (4, 1, 1), (32, 1, 1), check=False, counters=True)
+    )
+    assert run.completed and run.counters is not None
+    assert run.counters["l1tex__t_requests_pipe_lsu_mem_global_op_st.sum"] == 4

@@ -1,0 +1,41 @@
+"""`tcsim launch init`: a launch file to begin with."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tcsim.cli import options
+from tcsim.cli.exec import ptx_of
+from tcsim.core.errors import OperandError
+from tcsim.core.files import write_file
+from tcsim.launchers.launch_template import template
+from tcsim.ptx import parse
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.callback()
+def launch() -> None:
+    """Launch files of `tcsim exec`, `check`, `profile` and `step`."""
+
+
+@app.command()
+def init(
+    file: Annotated[str, typer.Argument(help="CUDA C++ or PTX.", metavar="FILE")],
+    kernel: Annotated[str | None, typer.Option("--kernel", help="Which entry, where there are several.", metavar="NAME")] = None,
+    arch: options.Chip = None,
+    output: Annotated[str | None, typer.Option("--output", help="Write the launch file here.", metavar="FILE")] = None,
+) -> None:  # fmt: skip
+    """Write a launch file from a kernel's parameters: their types are read, sizes and numbers are guesses to correct."""
+    module = parse(ptx_of(file, arch, "launch init"))
+    found = module.kernel(kernel) if kernel is not None else module.kernel()
+    text = template(found, file)
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    try:
+        write_file(output, text)
+    except OSError as error:
+        raise OperandError(f"cannot write {output!r}: {error.strerror or error}") from None

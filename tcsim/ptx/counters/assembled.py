@@ -1,0 +1,97 @@
+"""Counters as the machine code has it: without accesses that ptxas removed, those that it joined as one wider access, with constants that pass through the tensor core."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from tcsim.layouts.coalescing import Rows
+from tcsim.ptx.counters import rules
+from tcsim.ptx.counters.machine import Code
+from tcsim.ptx.counters.rules import OPERATIONS
+from tcsim.ptx.counters.tally import Tally
+
+_WIDTHS = {".U8": 1, ".S8": 1, ".U16": 2, ".S16": 2, ".64": 8, ".128": 16}
+_PLAIN = {
+    "ld.shared": ("LDS", "LD"), "st.shared": ("STS", "ST"), "ld.global": ("LDG", "LD"), "st.global": ("STG", "ST"),
+}  # fmt: skip
+"""By operation the machine instructions that do it."""
+_CONSTANT, _CONSTANTS = "HFMA2.MMA", (("smsp__inst_executed_pipe_tensor_op_hmma.sum", 1), (rules.TENSOR_CYCLES, 2))
+"""The machine instruction by which ptxas moves constants through the tensor core, and what it adds: of cycles sometimes 3."""
+_MAPS = ((rules.LOAD_WAVES, "LDS"), (rules.STORE_WAVES, "STS"))
+Accesses = Mapping[int, Mapping[str, int]]
+"""By line of the PTX the loads and stores of its machine code, with the bytes of a lane."""
+
+
+def accesses(code: Iterable[Code]) -> Accesses:
+    """The loads and stores of machine code by line.
+
+    >>> accesses([Code(0, "LDS.128 R4, [R2]", "", 7), Code(16, "FADD R1, R1, R2", "", 8)])
+    {7: {'LDS': 16}, 8: {}}
+    """
+    found: defaultdict[int, dict[str, int]] = defaultdict(dict)
+    for own in code:
+        words = own.text.split()[0]
+        if own.opcode in ("LDS", "STS", "LDG", "STG", "LD", "ST") and own.predicate != "@!PT":
+            width = next((size for name, size in _WIDTHS.items() if f"{words}.".find(f"{name}.") >= 0), 4)
+            found[own.line][own.opcode] = max(width, found[own.line].get(own.opcode, 0))
+        else:
+            found[own.line]  # a line that is there
+    return dict(found)
+
+
+def assembled(tally: Tally, code: Sequence[tuple[Code, int]]) -> tuple[Tally, frozenset[str]]:
+    """Counts of a launch with its machine code, and the counters that rest on one access of a line for all that were joined.
+
+    code: machine instructions, each with how many warps executed it. What each block counts is changed in proportion.
+    """
+    joined, made = set[str](), accesses(own for own, _ in code)
+    lines = {line: _line(tally, line, own, made.get(line, {}), joined) for line, own in tally.lines.items()}
+    for own, count in code:
+        if own.text.startswith(_CONSTANT) and count and own.line in lines:
+            for name, each in _CONSTANTS:
+                lines[own.line][name] = lines[own.line].get(name, 0) + each * count
+    before, after = _sums(tally.lines), _sums(lines)
+    by_block = {
+        name: own if before.get(name) == after.get(name) else np.rint(own * (after.get(name, 0) / max(before.get(name, 0), 1))).astype(np.int64)
+        for name, own in tally.by_block.items()
+    }  # fmt: skip
+    return replace(tally, lines=lines, by_block=by_block), frozenset(joined)
+
+
+def _sums(lines: Mapping[int, Mapping[str, int]]) -> dict[str, int]:
+    found: defaultdict[str, int] = defaultdict(int)
+    for own in lines.values():
+        for name, value in own.items():
+            found[name] += value
+    return found
+
+
+def _line(tally: Tally, line: int, own: Mapping[str, int], made: Mapping[str, int], joined: set[str]) -> dict[str, int]:
+    """The counters of a line."""
+    operations, found = tally.operations.get(line, set()), dict(own)
+    if operations == {"tensormap"}:
+        for name, opcode in _MAPS:
+            waves = 0 if opcode in made else found.pop(name, 0)
+            for whole in (rules.SHARED_WAVES, rules.IDEAL) if waves else ():
+                found[whole] -= waves
+        return found
+    operation, width, sides = tally.samples.get(line, ("", 0, ()))
+    if operation not in _PLAIN or operations != {operation} or not tally.items[line].opcode.startswith(("ld.", "st.")):
+        return found
+    now = next((made[opcode] for opcode in _PLAIN[operation] if opcode in made), 0)
+    for rule in OPERATIONS[operation].rules if now != width else ():
+        if rule.counter in found:
+            each = int(rule.count(*sides, width)[0]) if now > width else 1
+            wider = int(rule.count(*(_aligned(rows, now) for rows in sides), now)[0]) if now > width else int(now > 0)
+            found[rule.counter] = found[rule.counter] * wider // max(each, 1)
+            joined |= {rule.counter} if now > width else set()
+    return {name: value for name, value in found.items() if value}
+
+
+def _aligned(rows: Rows, width: int) -> Rows:
+    """Where a wider access begins that has an address in it."""
+    return np.where(rows < 0, rows, rows // width * width)

@@ -1,0 +1,62 @@
+"""Counters with machine code: what ptxas removed, joined, and moved through the tensor core."""
+
+from __future__ import annotations
+
+from tcsim.ptx import Memory, parse
+from tcsim.ptx.counters import rules
+from tcsim.ptx.counters.assembled import accesses, assembled
+from tcsim.ptx.counters.machine import Code
+from tcsim.ptx.counters.tally import Tally
+
+HMMA = "smsp__inst_executed_pipe_tensor_op_hmma.sum"
+TEXT = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 data) {
+  .reg .b32 %r<9>; .reg .b64 %d<4>; .shared .align 16 .b8 s[64];
+  ld.param.u64 %d0, [data]; mov.u32 %r0, %tid.x; mul.wide.u32 %d1, %r0, 4; add.u64 %d2, %d0, %d1; mov.u32 %r8, s;
+  ld.shared.b32 %r1, [%r8];
+  ld.shared.b32 %r2, [%r8+4];
+  ld.global.b32 %r3, [%d2];
+  ld.global.b32 %r4, [%d2];
+  st.global.b32 [%d2], %r4;
+  ret; }"""
+
+
+def code(*rows: tuple[int, str]) -> list[tuple[Code, int]]:
+    return [(Code(16 * place, text, "", line), 2) for place, (line, text) in enumerate(rows)]
+
+
+def tally() -> Tally:
+    memory = Memory()
+    run = parse(TEXT).kernel().launch(memory, [memory.allocate(256)], block=(64, 1, 1), check=False, counters=True)
+    assert run.completed and run.counters is not None
+    return run.counters.tally
+
+
+MADE = code(
+    (7, "LDS.64 R2, [R8]"),
+    (9, "LDG.E R3, desc[UR4][R2.64]"),
+    (11, "STG.E desc[UR4][R2.64], R4"),
+    (11, "HFMA2.MMA R0, -RZ, RZ, 0, 0"),
+)
+
+
+def test_what_was_removed_counts_nothing_and_what_was_joined_counts_once():
+    before = tally()
+    after, joined = assembled(before, MADE)
+    assert before.lines[7][rules.LOAD_WAVES] == before.lines[8][rules.LOAD_WAVES] == 2
+    assert after.lines[7][rules.LOAD_WAVES] == 2 and rules.LOAD_WAVES not in after.lines[8]
+    assert after.by_block[rules.LOAD_WAVES].tolist() == [2] and rules.LOAD_WAVES in joined
+    requests = f"{rules.REQUESTS}ld.sum"
+    assert after.lines[9][requests] == 2 and requests not in after.lines[10]
+    assert before.lines[10][requests] == 2
+
+
+def test_constants_that_pass_through_the_tensor_core_count_there():
+    after, _ = assembled(tally(), MADE)
+    assert after.lines[11][HMMA] == 2 and after.lines[11][rules.TENSOR_CYCLES] == 4
+
+
+def test_loads_that_are_never_executed_are_none():
+    assert accesses([Code(0, "LDS RZ, [RZ]", "@!PT", 3)]) == {3: {}}
