@@ -41,7 +41,9 @@ def make_command(
     ] = None,
     level: _Level = 1,
     seed: Annotated[int, typer.Option("--seed", min=0)] = 0,
-    outputs: Annotated[int | None, typer.Option("--outputs", min=1, help="Of each class of level 1, at least.")] = None,
+    outputs: Annotated[
+        int | None, typer.Option("--outputs", min=1, max=1 << 32, help="Of each class of level 1, at least.")
+    ] = None,
     form: Annotated[str, typer.Option("--form", help=f"{listing(FORMS)}.")] = "npz",
     json: options.Json = False,
 ) -> None:

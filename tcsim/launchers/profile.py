@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
-from pathlib import Path
 from typing import Any
 
+from tcsim.core.array_files import open_file
 from tcsim.core.errors import OperandError, shortened
-from tcsim.core.texts import parsed_json
+from tcsim.core.texts import LARGEST, parsed_json
 from tcsim.inspection.counters_view import SHOWN, bound_line, costliest
 from tcsim.inspection.counters_view import facts as facts_of
 from tcsim.inspection.report import Facts, Lines, Mark, Report, Table, table
@@ -166,7 +166,8 @@ def _runs(lanes: Sequence[int]) -> str:
 def compared(now: Mapping[str, Any], path: str) -> Report:
     """Counters and bound beside those of an answer that was written with --json. Raises OperandError for a file that is none."""
     try:
-        before = parsed_json(Path(path).read_bytes(), path)
+        with open_file(path) as file:
+            before = parsed_json(file.read(LARGEST + 1), path, LARGEST)
         old, new = before["counters"], now["counters"]
         if before["schema"] != SCHEMA:
             raise OperandError(f"profile: {path!r} has schema {shortened(before['schema'])}; valid: {SCHEMA}")

@@ -6,6 +6,7 @@ matter, unless a register that counts the turns is needed behind the loop, or me
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 from tcsim.isa.barrier_cta import BarrierRow
@@ -34,7 +35,8 @@ class Spins:
     def __init__(self, function: Function) -> None:
         self.flow = Flow(function)
         self.body, self.labels = function.body, function.labels
-        loops = list(self._loops())
+        tells = [index for index, item in enumerate(self.body) if asks(item) or ordinary(item.opcode).polls]
+        loops = [loop for loop in self._loops() if bisect_left(tells, loop[0]) < bisect_right(tells, loop[1])]
         self.waiting = frozenset(end for start, end in loops if self._waits(start, end))
         """Branches back of loops that may wait, for what loads, calls and barriers tell."""
         self.polling = frozenset(end for start, end in loops if self._polling(start, end))

@@ -61,6 +61,8 @@ class Session(Stopped):
 
         for _ in range(count):
             self._go(ours)
+            if self.ended:
+                break
         return self.where()
 
     def step_source(self) -> state.Where:

@@ -11,10 +11,13 @@ import pytest
 
 from tcsim.ptx import Memory, parse
 from tcsim.ptx.compile.convergence import meetings
+from tcsim.ptx.compile.spins import Spins
+from tcsim.ptx.counters.occupancy import occupancy
 from tcsim.ptx.launch.grid import Grid
 from tcsim.ptx.machine.events import Events
 from tcsim.ptx.machine.fibers import Fibers
 from tcsim.ptx.machine.pending import Queue
+from tcsim.ptx.machine.reports import Reports
 
 HEAD = ".version 8.6\n.target sm_90a\n.address_size 64\n"
 
@@ -193,3 +196,80 @@ def test_fibers_that_meet_have_the_turns_of_the_one_that_had_more() -> None:
         )
         fibers.add(np.array([False, True, False, False]), 9, 1)
         assert sorted(fibers.ready) == [7, 9] and fibers.ready[9].turns == 1
+
+
+def test_steps_beyond_the_end_are_none() -> None:
+    session = parse(f"{HEAD}.visible .entry k() {{ .reg .b32 %r; mov.u32 %r, 1; ret; }}").kernel().session(Memory(), [])
+    session.step(count=10**25)
+    assert session.ended
+
+
+def test_loops_that_ask_nothing_cost_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of branches back: none of them is followed, as nothing in them could be waited for."""
+    looked = []
+    monkeypatch.setattr(Spins, "_asked", lambda self, start, end: looked.append(end) or set())
+    body = "".join(f"L{i}: @%p bra L{i * 7 % 3000};\n" for i in range(3000))
+    text = f"{HEAD}.visible .entry k() {{ .reg .pred %p; .reg .b32 %r; {body} W: ld.volatile.shared.u32 %r, [0]; setp.eq.u32 %p, %r, 0; @%p bra W; ret; }}"
+    spins = Spins(parse(text).kernel().function)
+    assert len(set(looked)) == 1 and not spins.waiting
+
+
+@pytest.mark.parametrize(("true", "answer"), [(32, (32, 1, 1)), (31, (31, 0, 1)), (0, (0, 0, 0))])
+def test_what_is_not_at_a_barrier_does_not_count(true: int, answer: tuple[int, int, int]) -> None:
+    """Of two warps one uses the barrier, for 32 threads; the other has none of it."""
+    text = f"""{HEAD}
+.visible .entry k(.param .u64 out)
+{{
+  .reg .pred %p<5>; .reg .b32 %r<6>; .reg .b64 %d<5>;
+  ld.param.u64 %d2, [out]; mov.u32 %r1, %tid.x;
+  setp.ge.u32 %p4, %r1, 32; @%p4 bra END;
+  setp.lt.u32 %p1, %r1, {true};
+  barrier.cta.red.popc.aligned.u32 %r3, 1, 32, %p1;
+  barrier.cta.red.and.aligned.pred %p2, 1, 32, %p1;
+  barrier.cta.red.or.aligned.pred %p3, 1, 32, %p1;
+  selp.u32 %r4, 1, 0, %p2; selp.u32 %r5, 1, 0, %p3;
+  mul.wide.u32 %d3, %r1, 12; add.u64 %d2, %d2, %d3;
+  st.global.u32 [%d2], %r3; st.global.u32 [%d2+4], %r4; st.global.u32 [%d2+8], %r5;
+  END: ret;
+}}"""
+    memory = Memory()
+    out = memory.allocate(32 * 12)
+    assert parse(text).kernel().launch(memory, [out], block=(64, 1, 1)).completed
+    assert memory.read(out, 32 * 12).view(np.uint32).reshape(32, 3).tolist() == [list(answer)] * 32
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_what_all_lanes_match(same: bool) -> None:
+    """match.all gives the member mask where all have the same value, and 0 where they do not."""
+    value = "7" if same else "%r1"
+    text = f"""{HEAD}
+.visible .entry k(.param .u64 out)
+{{
+  .reg .pred %p; .reg .b32 %r<5>; .reg .b64 %d<3>;
+  ld.param.u64 %d1, [out]; mov.u32 %r1, %tid.x; mov.u32 %r2, {value};
+  match.all.sync.b32 %r3|%p, %r2, -1; selp.u32 %r4, 1, 0, %p;
+  mul.wide.u32 %d2, %r1, 8; add.u64 %d1, %d1, %d2; st.global.u32 [%d1], %r3; st.global.u32 [%d1+4], %r4;
+  ret;
+}}"""
+    memory = Memory()
+    out = memory.allocate(256)
+    assert parse(text).kernel().launch(memory, [out], block=(32, 1, 1)).completed
+    assert memory.read(out, 256).view(np.uint32).reshape(32, 2).tolist() == [[0xFFFFFFFF, 1] if same else [0, 0]] * 32
+
+
+def test_a_fence_is_told_if_any_thread_executes_it() -> None:
+    told: list[Any] = []
+    own: Any = SimpleNamespace(
+        threads=SimpleNamespace(mask=lambda w: w),
+        events=SimpleNamespace(fenced=[lambda block, mask: told.append(block)]),
+        block="block",
+    )
+    for mask, count in ((np.zeros(4, bool), 0), (np.array([False, True, False, False]), 1), (np.ones(4, bool), 2)):
+        Reports.fenced(own, mask)
+        assert told == ["block"] * count
+
+
+def test_occupancy_without_registers_and_shared_memory() -> None:
+    for threads in (32, 256, 1024):
+        assert occupancy("sm_90", threads) == occupancy("sm_90", threads, 0, 0)
+        assert occupancy("sm_90", threads, 32) == occupancy("sm_90", threads, 32, 0)

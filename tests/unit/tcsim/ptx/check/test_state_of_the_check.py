@@ -10,9 +10,11 @@ import pytest
 
 from tcsim.ptx.check.clocks import EXECUTED, GLOBALLY, HANDED, INITIALISED, KINDS, NEVER, ORDERED, PROXIED, Clocks
 from tcsim.ptx.check.flags import Flags
+from tcsim.ptx.check.lanes import Lanes
 from tcsim.ptx.check.objects import Object
 from tcsim.ptx.check.operations import Operations
 from tcsim.ptx.check.rules import races as rules
+from tcsim.ptx.check.rules.mbarriers import Mbarriers
 from tcsim.ptx.check.rules.races import BLOCK, CLUSTER, FAR, WEAK, Event, Party
 from tcsim.ptx.check.rules.signals import Signals
 from tcsim.ptx.check.strength import order_of, scope_of
@@ -167,6 +169,27 @@ def test_which_phase_waits_for_an_operation(expecting: int, phase: int, kind: st
     assert found.phase_of(SimpleNamespace(tells=((0x80, 9), (0x40, phase)), kind=kind)) == waits  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("ended", [(1, 1), (1, 2), (0, 1)])
+def test_the_bytes_of_a_copy_that_come_in_two_phases(ended: tuple[int, int]) -> None:
+    """The first of them decide which phase it is of; a later part in another phase says that the phase had ended too early."""
+    reported: list[tuple[int, int]] = []
+    state: Any = SimpleNamespace(clocks=Clocks(2), operations=None)
+    own: Any = SimpleNamespace(
+        clocks=state.clocks,
+        _under=lambda found, line, phase, expected, site: reported.append((line, phase)),
+        _ended=None,
+        _arrived=None,
+    )
+    found = Object(0x40, 1, 0, 1, None, np.zeros(1), np.zeros(1))  # type: ignore[arg-type]
+    copy = SimpleNamespace(number=3, line=17)
+    work: Any = SimpleNamespace(operations=[copy], count=1, published=np.zeros((KINDS, 4), int), warps=[0])
+    for phase in ended:
+        found.ended = phase
+        Mbarriers.take(own, found, SimpleNamespace(kind="complete_tx"), 16, False, 9, None, [work], None)  # type: ignore[arg-type]
+    assert reported == ([(17, ended[1] - 1)] if ended[0] != ended[1] else [])
+    assert found.begun == {3: ended[0]}
+
+
 @pytest.mark.parametrize(
     ("sem", "scope", "arrives", "space", "name"),
     [
@@ -295,3 +318,15 @@ def test_a_copy_reads_what_another_cluster_wrote(
 
 def test_kinds_are_apart() -> None:
     assert sorted((ORDERED, PROXIED, INITIALISED, EXECUTED, HANDED, GLOBALLY)) == list(range(KINDS))
+
+
+def test_a_lane_that_missed_what_others_of_its_warp_learnt() -> None:
+    heard = np.ones((2, LANES), bool)
+    own: Any = SimpleNamespace(heard=heard)
+    assert not Lanes.missed(own, np.array([0, 1]), np.array([5, 5]))
+    heard[1, 5] = False
+    assert Lanes.missed(own, np.array([1]), np.array([5])) and Lanes.missed(own, np.array([0, 1]), np.array([5, 5]))
+    assert not Lanes.missed(own, np.array([1]), np.array([4])) and not Lanes.missed(own, np.array([0]), np.array([5]))
+    heard[:] = False
+    heard[0, LANES - 1] = True
+    assert not Lanes.missed(own, np.array([0]), np.array([LANES])) and Lanes.missed(own, np.array([0]), np.array([3]))
