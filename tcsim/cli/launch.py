@@ -13,12 +13,14 @@ from tcsim.core.files import write_file
 from tcsim.launchers.launch_template import template
 from tcsim.ptx import parse
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    no_args_is_help=True, help="Launch files: init, from the parameters of a kernel.", rich_markup_mode=None
+)
 
 
 @app.callback()
 def launch() -> None:
-    """Launch files of `tcsim exec`, `check`, `profile` and `step`."""
+    """Keep `init` a subcommand."""
 
 
 @app.command()

@@ -16,7 +16,6 @@ from tcsim.core.errors import OperandError, TargetError, shortened
 from tcsim.core.targets import ARCHS, TARGETS, accepting, named
 from tcsim.inspection.listing import default_arch, types
 from tcsim.isa.index import Entry, families_of_head, index
-from tcsim.numbers.formats import format as find_format
 
 if TYPE_CHECKING:
     from tcsim.search import Found
@@ -164,6 +163,8 @@ def arch_named(name: str | None) -> str | None:
 
 def format_named(name: str) -> str:
     """The name of a number format. Raises FormatError, also where another argument is missing."""
+    from tcsim.numbers.formats import format as find_format  # NumPy, which a list does without
+
     return find_format(name).name
 
 

@@ -97,7 +97,7 @@ class Cells:
 
     def writes(self, words: Words, kept: npt.NDArray[np.bool_] | None) -> tuple[Write, ...]:
         """The writes that leave a matrix (..., rows, columns) whose elements fill words, but for lanes (CTA, lane) that stay."""
-        flat = words.reshape(*words.shape[:-2], -1)
+        flat = words.reshape(*words.shape[:-2], words.shape[-2] * words.shape[-1])
         if not self.layout.in_order:
             flat = flat.take(self.layout.element, axis=-1)
         found, first = [], 0

@@ -15,8 +15,8 @@ from tcsim.cli.group import SUBCOMMANDS
 from tests.support.cli_runs import MMA, answer, data
 from tests.unit.conformance.vectors.test_vectors import said
 
-PAGES = ("picture",)
-"""Subcommands whose answer is a page and nothing else."""
+PAGES = ("picture", "launch")
+"""Subcommands whose answer is a page or a launch file and nothing else."""
 WGMMA = "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16"
 
 # --- what every subcommand does
@@ -37,7 +37,7 @@ def test_every_verb_takes_json_and_explains_itself() -> None:
             text = answer(*words, "--help")
             assert ("--json" in text or name in PAGES) and max(map(len, text.splitlines())) <= 80, words
             subcommands += 1
-    assert subcommands == 21 + 14
+    assert subcommands == 22 + 14
     listed = re.findall(r"^  (\w+)  +\S", answer("--help").split("Commands:")[1], re.MULTILINE)
     assert tuple(listed) == tuple(SUBCOMMANDS)
     assert answer("--version") == f"tcsim {tcsim.__version__}\n"
