@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import prod
+from math import inf, prod
 from types import CodeType
 from typing import Any
 
@@ -70,6 +70,27 @@ class BasicBlock:
 
 
 @dataclass
+class Took:
+    """Seconds of a cluster in earlier launches of a program: in one process, and in several."""
+
+    launches: int = 0  # in one process
+    alone: float = inf  # the shortest of these
+    shared: float = 0.0  # the last in several
+
+    @property
+    def expected(self) -> float:
+        """In one process, where several may be faster: the first launches load and compile what later ones find."""
+        return self.alone if self.launches > 1 and self.shared < self.alone else 0.0
+
+    def note(self, seconds: float, shared: bool) -> None:
+        """What a cluster took."""
+        if shared:
+            self.shared = seconds
+        else:
+            self.launches, self.alone = self.launches + 1, min(self.alone, seconds)
+
+
+@dataclass
 class Compiled:
     """A kernel and the functions that it may call, as the machine runs them."""
 
@@ -106,7 +127,7 @@ class Compiled:
     )  # of blocks that were cut again: the first piece, or 0
     plain: bool = False  # whether it tells nobody of single instructions, so that several may be executed at once
     done: dict[int, float] = field(repr=False, default_factory=dict)  # of blocks: instructions times threads so far
-    seconds: float = 0.0  # that a cluster of the last launch took
+    took: Took = field(repr=False, default_factory=Took)
 
     def add(self, sources: Sequence[BasicBlock], code: CodeType | None = None) -> None:
         """Make functions of blocks, which are numbered on from those that there are. code: their source, compiled."""
@@ -123,7 +144,7 @@ class Compiled:
     def kept(self) -> dict[str, Any]:
         """All but its functions."""
         names = {name: value for name, value in self.names.items() if _CONSTANT.fullmatch(name)}
-        made = ("names", "blocks", "gathers", "lines", "code", "done")
+        made = ("names", "blocks", "gathers", "lines", "code", "done", "took")
         return {"names": names} | {name: value for name, value in vars(self).items() if name not in made}
 
     @classmethod

@@ -6,7 +6,7 @@ case (a fault or a limit, a cluster that does not end without others, memory all
 and the grid runs in order.
 
 Where nothing is said of processes, a grid begins in order; once the clusters that are left are expected to take long, by those
-that have ended or by the last launch of the program, there is one for each processor.
+that have ended or by earlier launches of the program, there is one for each processor.
 """
 
 from __future__ import annotations
@@ -98,13 +98,13 @@ class Range(Grid):
 def run(launch: Launch) -> tuple[Grid, bool, int]:
     """Run a grid: what became of it, whether it ran to its end, and how many processes did it."""
     grid, count, automatic, ran = Grid(launch), _count(launch), not launch.limits.processes, 1
-    before = grid.next, grid.began
+    took, before = launch.program.took, (grid.next, grid.began)
 
     def share(grid: Grid) -> None:
         nonlocal ran, before
-        now, (first, then) = time.monotonic(), before
-        each = (now - then) / (grid.next - first) if grid.next > first else launch.program.seconds
-        left, before = launch.shape.clusters - grid.next, (grid.next, now)
+        now, (first, then), left = time.monotonic(), before, launch.shape.clusters - grid.next
+        each = (now - then) / (grid.next - first) if grid.next > first else took.expected
+        before = grid.next, now
         if automatic and (each * left <= WORTH or left < 2 or grid.alone):
             return
         grid.share, processes = None, min(count, left)
@@ -114,8 +114,8 @@ def run(launch: Launch) -> tuple[Grid, bool, int]:
         grid.share = share if automatic else None
         share(grid)
     ended = ran > 1 or grid.run()
-    took = (time.monotonic() - grid.began) * ran
-    launch.program.seconds = took / launch.shape.clusters if ended and not grid.alone else 0.0
+    if ended and not grid.alone:
+        took.note((time.monotonic() - grid.began) / launch.shape.clusters, ran > 1)
     return grid, ended, ran
 
 
