@@ -20,8 +20,6 @@ from pathlib import Path
 from types import CodeType
 from typing import IO, Any, ClassVar
 
-from tcsim.core.files import write_file
-
 _PIPE = 1 << 20  # bytes: what a kernel gives to anybody who asks
 
 
@@ -106,9 +104,11 @@ def _keep(archive: Path) -> None:
     if sys.dont_write_bytecode:
         return
     path, head = _kept(archive)
+    own = path.with_suffix(f".{os.getpid()}")
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_file(path, head + marshal.dumps(Archive.known))
+        own.write_bytes(head + marshal.dumps(Archive.known))
+        own.replace(path)
 
 
 def _answer(answers: dict[str, Callable[..., Any]], unknown: type[Exception], question: list[Any]) -> tuple[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import shutil
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.stimuli import frozen
+from conformance.stimuli import exchange, frozen
 from conformance.stimuli.classes import digest
 from tests.support.extent import part
 from tests.support.suite_runs import ROOT
@@ -104,3 +105,11 @@ def test_what_is_expected_is_made_before_it_is_asked_for() -> None:
         generators.expect(*questions[2])
     finally:
         generators.close()
+
+
+def test_the_process_has_nothing_of_the_tree() -> None:
+    """What it imported of the tree would stand in the place of what is frozen, and give other inputs."""
+    tree = ast.parse(Path(exchange.__file__).read_text(encoding="utf-8"))
+    names = {own.name for node in ast.walk(tree) if isinstance(node, ast.Import) for own in node.names}
+    names |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert {name.partition(".")[0] for name in names} <= {*sys.stdlib_module_names}
