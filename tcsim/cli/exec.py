@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext, redirect_stdout
@@ -139,13 +140,16 @@ _KINDS: tuple[tuple[Callable[[str, bytes], bool], str], ...] = (
 )  # fmt: skip
 """Files that are neither PTX nor a recorded launch, by name and first bytes, and what is said of them."""
 _HEAD = 4096
+_VERSION = re.compile(rb"^\s*\.version\s", re.MULTILINE)
+"""What every PTX module begins with."""
 
 
 def _is_cuda(file: str) -> bool:
-    """Whether a file is CUDA C++, by its name or first bytes."""
+    """Whether a file is CUDA C++, by its name or first bytes; PTX may quote it in comments."""
     with open_file(file) as stream:
         head = stream.read(_HEAD)
-    return file.endswith((".cu", ".cuh")) or b"__global__" in head
+    named = file.endswith((".cu", ".cuh"))
+    return named or (b"__global__" in head and not file.endswith(".npz") and not _VERSION.search(head))
 
 
 def _check_kind(file: str, call: str) -> None:

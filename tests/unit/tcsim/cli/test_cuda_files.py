@@ -63,3 +63,13 @@ def test_what_the_compiler_says(command: str, folder: Path) -> None:
 def test_without_a_compiler(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metadata, "entry_points", lambda **_: [])
     assert "no compiler is installed; valid: pip install 'tcsim[assemble]'" in refusal("launch", "init", "right.cu")
+
+
+def test_ptx_that_quotes_its_source(folder: Path) -> None:
+    """As `nvcc -src-in-ptx` writes it: it is PTX all the same."""
+    (folder / "l.toml").write_text("grid = 1\nblock = 32\n")
+    (folder / "k.ptx").write_text(
+        "// __global__ void k()\n.version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k() { ret; }\n"
+    )
+    found = RUNNER.invoke(app, ["exec", "k.ptx", "--launch", "l.toml"])
+    assert found.exit_code == 0, found.output
