@@ -62,7 +62,7 @@ def _by_nvcc(nvcc: Path, path: str, target: str) -> str:
             "cu",
             "-o",
             out,
-            path,
+            f"./{path}" if path.startswith("-") else path,
         ]
         try:
             answer = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=TIMEOUT_S)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any
 
+from tcsim.core.errors import printable
 from tcsim.isa.scalar.table import CONTAINERS
 
 ELEMENTS = 1024
@@ -74,7 +75,7 @@ def template(kernel: Any, file: str) -> str:
     )
     block = kernel.function.directives.get("reqntid") or kernel.function.directives.get("maxntid") or (128,)
     lines = [
-        f"# A launch of {kernel.name} in {file}. Guesses are marked with ?: correct them.",
+        f"# A launch of {kernel.name} in {printable(file)}. Guesses are marked with ?: correct them.",
         f'kernel = "{kernel.name}"',
         "grid = 1  # ?",
     ]
@@ -105,7 +106,7 @@ def _parameter(variable: Any, own: tuple[bool, str] | None, names: Iterator[str]
         return f'{{ tensor_map = "{name}", {shape} }},{said} ?', _array(name, "f16", "[64, 64]")
     pointer = own[0] if own is not None else variable.type in ("u64", "b64", "s64")
     if pointer and size == 8:
-        name, kind = next(names), own[1] if own is not None and own[1] not in ("", "map") else "f32"
+        name, kind = next(names), own[1] if own is not None and own[1] != "map" else ""
         return f'{{ pointer = "{name}" }},{said}' + ("" if own is not None else " ?"), _array(
             name, kind, f"[{ELEMENTS}]"
         )
@@ -115,5 +116,11 @@ def _parameter(variable: Any, own: tuple[bool, str] | None, names: Iterator[str]
 
 
 def _array(name: str, kind: str, shape: str) -> list[str]:
-    numbers = 'distribution = "normal"' if kind[0] in "fbe" else 'distribution = "range"'
-    return ["", f"[arrays.{name}]", f'format = "{kind}"', f"shape = {shape}  # ?", numbers]
+    numbers = 'distribution = "normal"' if kind[:1] in ("", "f", "b", "e") else 'distribution = "range"'
+    return [
+        "",
+        f"[arrays.{name}]",
+        f'format = "{kind}"' if kind else 'format = "f32"  # ?',
+        f"shape = {shape}  # ?",
+        numbers,
+    ]

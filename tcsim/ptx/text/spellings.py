@@ -32,7 +32,7 @@ _OUTSIDE = {
     **dict.fromkeys((f"v{way}{parts}" for way in ("add", "sub", "absdiff", "min", "max", "set", "avrg", "shl", "shr", "mad") for parts in ("", 2, 4)), _VIDEO),
 }  # fmt: skip
 """Instructions of PTX that no table has, by stem, and why."""
-_FABRIC = "the fabric proxy reaches the memory of other GPUs, of which there is one here"
+_FABRIC = "the fabric proxy reaches the memory of other GPUs, and the model has only one"
 _OPERATIONS = frozenset(("submit", "wait", "try_get", "try_put", "try_red", "try_pullred", "try_atom"))
 """The instructions fabric.* (ptxas 13.5.37)."""
 _RELEASED = "an asynchronous store or reduction that releases, without an mbarrier, is not modelled"
@@ -132,7 +132,7 @@ def unmodelled(opcode: str) -> str:
     """Why an instruction that the assembler takes is not in the tables; empty if that is not known.
 
     >>> unmodelled("fabric.submit"), unmodelled("fabric.go")
-    ('the fabric proxy reaches the memory of other GPUs, of which there is one here', '')
+    ('the fabric proxy reaches the memory of other GPUs, and the model has only one', '')
     >>> unmodelled("cp.async.bulk.weak.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster")
     'only without .weak'
     """

@@ -77,7 +77,7 @@ class Compared:
 def compared(row: Scalar, count: int, seed: int = 0) -> Compared:
     """Compile a scalar row and compare it. count: inputs, a multiple of a loop's step. Raises Untraceable where it cannot be compiled."""
     sources: list[Any] = [0x96 if at in row.immediates else type for at, type in enumerate(row.sources)]
-    return _compared(row.mnemonic, row.compute, sources + ["pred"] * row.reads_carry, count, seed)
+    return compared_function(row.mnemonic, row.compute, sources + ["pred"] * row.reads_carry, count, seed)
 
 
 def converted(name: str, count: int, seed: int = 0) -> Compared:
@@ -90,11 +90,11 @@ def converted(name: str, count: int, seed: int = 0) -> Compared:
     def compute(*given: Any) -> tuple[Any, ...]:
         return tuple(model.compute(form, dict(zip(names, given, strict=True))).values())
 
-    return _compared(name, compute, sources, count, seed)
+    return compared_function(name, compute, sources, count, seed)
 
 
-def _compared(name: str, compute: Any, sources: list[Any], count: int, seed: int) -> Compared:
-    """sources: types of operands, or numbers."""
+def compared_function(name: str, compute: Any, sources: list[Any], count: int, seed: int = 0) -> Compared:
+    """As `compared`, of any function. sources: types of operands, or numbers."""
     assert not count % WIDTH
     rng, given, named = np.random.default_rng(seed), list[Array](), list[Any]()
     for type in sources:

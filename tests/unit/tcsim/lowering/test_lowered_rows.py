@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from tcsim.isa.scalar.catalog import scalars
 from tcsim.lowering.traced import Untraceable
-from tests.unit.tcsim.lowering.lowered_rows import LEFT, compared, conversions, converted
+from tests.unit.tcsim.lowering.lowered_rows import LEFT, compared, compared_function, conversions, converted
 
 PARTS = 24
 EACH = 12
@@ -38,3 +39,22 @@ def test_special_functions_and_conversions(part: int) -> None:
     for name in names:
         found = converted(name, 1 << 14)
         assert found.inputs == 1 << 14 and not found.different
+
+
+def test_powers_of_two_round_once() -> None:
+    """Up to beyond the ends of the range: only the last product may round."""
+
+    def scaled(codes: np.ndarray, power: np.ndarray) -> np.ndarray:
+        value = codes.view(np.float64)
+        found: np.ndarray = np.ldexp(np.where(np.isnan(value), 1.0, value), power.view(np.int32) >> 19).view(np.uint64)
+        return found
+
+    def small(codes: np.ndarray, power: np.ndarray) -> np.ndarray:
+        """Numbers of 12 bits near 2^-45, a few of whose bits are left."""
+        value = (codes & np.uint64(0xFFF << 40) | np.uint64(1023 - 45 << 52)).view(np.float64)
+        found: np.ndarray = np.ldexp(value, -1022 - (power & np.uint32(7)).view(np.int32)).view(np.uint64)
+        return found
+
+    for function in (scaled, small):
+        found = compared_function("ldexp", function, ["f64", "u32"], 1 << 16)
+        assert found.inputs == 1 << 16 and not found.different

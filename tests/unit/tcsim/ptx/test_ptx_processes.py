@@ -202,6 +202,16 @@ def test_what_is_left(name: str, seconds: float, monkeypatch: pytest.MonkeyPatch
     assert run.processes == 2 or name not in ("each block has words of its own", "bytes beside each other")
 
 
+@pytest.mark.parametrize("name", ["a counter", "sums of all blocks"])
+@pytest.mark.usefixtures("worth")
+def test_blocks_that_depend_on_others_are_not_tried(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They run one by one: it is known that processes would be in vain."""
+    monkeypatch.setattr(processes, "WORTH", 0.0)
+    monkeypatch.setattr(processes, "_shared", lambda grid, count: pytest.fail("processes"))
+    run, _ = ran(KERNELS[name][0], 0)
+    assert run.alone and run.processes == 1
+
+
 def test_a_short_grid_runs_in_order() -> None:
     """What takes no second is not worth a process; nor is what takes long where other threads run."""
     run, _ = ran(kernel(INDEPENDENT), 0)
@@ -244,7 +254,7 @@ def test_other_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("worth")
 def test_progress_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is told now and then, in order."""
+    """It is reported while the processes run, and never goes back."""
     monkeypatch.setattr(processes, "_LOOK", 0.0)
     told_of = list[tuple[int, int, int]]()
     run, _ = ran(kernel(INDEPENDENT), 0, progress=lambda *now: told_of.append(now))
