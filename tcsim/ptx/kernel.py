@@ -268,7 +268,7 @@ class Kernel(Shown):
         the workspace that grid.sync of cooperative groups needs. origins: the check follows elements through registers too, so that
         tiles that threads store and operands in registers are judged; it takes longer. races: the check looks for races in global memory
         too, between all blocks of the grid (`tcsim.ptx.check.rules.races`); one process runs it. counters: count what Nsight Compute would
-        (`Run.counters`, docs/counters.md).
+        (`Run.counters`, docs/profile.md).
 
         Raises LaunchError for what the caller did wrong, before anything runs. What the kernel does wrong is in `Run.hazards`.
         """
