@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tcsim.libdevice.logarithm import log
-from tcsim.libdevice.operations import (
-    below, floats, fma, horner, integer, magnitude, nearest, rcp, seldom, select,
-)  # fmt: skip
+from tcsim.libdevice.operations import below, floats, fma, horner, integer, magnitude, nearest, rcp, seldom, select
 
 _ZERO, _HALF, _ONE, _TWO, _THREE, _INFINITY = floats(0, 0x3F000000, 0x3F800000, 0x40000000, 0x40400000, 0x7F800000)
 _TO_ONE, _TO_TWO, _TO_THREE, _TO_FAR = floats(0x3F333333, 0x3FC00000, 0x40400000, 0x40F9999A)  # 0.7, 1.5, 3, 7.8
