@@ -182,6 +182,8 @@ def _without(stem: str, words: list[str]) -> str:
     """Which of a spelling's modifiers keep it out of the tables: the fewest of `_COMBINED` without which it is there."""
     if stem == "applypriority" and "global" not in words:
         words = [*words, "global"]
+    if set(words) >= _FROM_GLOBAL:
+        words = [word for word in words if word not in _SILENT]
     places = [place for place, word in enumerate(words) if word.startswith(_COMBINED.get(stem, ()))]
     if len(places) > _MOST:
         return ""

@@ -45,6 +45,7 @@ def module(body: str, target: str = "sm_90a", version: str = "9.5") -> str:
             f"{_G2S}.cta_group::1.mbarrier::report::validity::per_element::ff",
             "what .mbarrier::report puts into the mbarrier is not documented",
         ),
+        (f"{_BULK}.weak.multicast::cluster.mbarrier::report::validity::per_16bytes::80", "what .mbarrier::report puts"),
         (f"{_G2S}.cta_group::2.mbarrier::report::disabled.override::global_address", "what .override puts in place"),
         (
             "cp.reduce.async.bulk.tensor.1d.global.shared::cta.min.tile.override::global_address.bulk_group",
