@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from inspect import signature
 from typing import Annotated, Any
 
@@ -19,7 +18,7 @@ from tcsim.diagnosis.question import KNOWN
 from tcsim.inspection.diagnosis_view import diagnosis_report
 from tcsim.inspection.problems import result_names, tensor_memory
 from tcsim.inspection.report import Lines, Report
-from tcsim.launchers.diagnosed import diagnose_launch, given
+from tcsim.launchers.diagnosed import diagnose_launch, given, of_gpu
 from tcsim.launchers.progress import bar
 
 STATUS = {
@@ -112,8 +111,7 @@ def _of_launch(
     """What is wrong with a launch."""
     job, gpu = changed(job_of(file, launch, "diagnose", arch), arch, None), dict[str, Any]()
     if launch is None:  # a recorded launch: what is expected is what a GPU gave
-        gpu = {own.name: own.expected for own in job.regions if own.expected is not None}
-        job = replace(job, regions=tuple(replace(own, expected=None) for own in job.regions))
+        job, gpu = of_gpu(job)
     if observed is not None:
         gpu = given(job, read_arrays(observed, "diagnose"), f"diagnose: {observed!r}")
     with bar(job.kernel or file, sys.stderr) as progress:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 from pathlib import Path
@@ -13,27 +13,32 @@ from typing import Any, Literal
 
 import numpy as np
 
+from tcsim.core.array_files import open_file
 from tcsim.core.display import Shown
 from tcsim.core.errors import OperandError, TcsimError, listing, shortened
+from tcsim.core.targets import arch_named
 from tcsim.diagnosis import Diagnosis
+from tcsim.launchers import cuda_source, launch_file, recording
 from tcsim.launchers.check import Check, Finding, checked
 from tcsim.launchers.elements import Bytes
 from tcsim.launchers.job import Execution, Job, execute
-from tcsim.launchers.mends import Mend, mends, of_numbers
+from tcsim.launchers.mends import Mend, Misread, mends, of_registers
 from tcsim.launchers.product import Made, Product, made_of, product_of
 from tcsim.launchers.stepped import session
 from tcsim.launchers.witnesses import SCHEDULES
-from tcsim.ptx import HAZARDS, Session, parse
+from tcsim.ptx import HAZARDS, Limits, Session, parse
 from tcsim.ptx.launch.grid import Progress
 from tcsim.ptx.text.syntax import Instruction, place_of, statement
 
 Verdict = Literal["correct", "mended", "named", "not explained"]
-MOST = 48
+MOST = 16
 """Mends that are tried, at the most."""
 _INSTRUCTIONS = 20_000_000
 """What all of them may execute, each instruction counted once for the threads that execute it together."""
 _WIDE = 100
-"""Letters of a statement that are quoted."""
+"""Letters of a line that are quoted."""
+_SPELLING = re.compile(r"^\s*(?:[{]\s*)?(?:\w+:\s*)?(?:@!?%?\w+\s+)?")
+"""What stands before the spelling of an instruction: a label, a guard."""
 _OPCODE = re.compile(r"\b([a-z][a-z0-9_]*[.][a-z0-9_]+)(?:[.:]+[a-zA-Z0-9_]+){2,}")
 
 
@@ -44,7 +49,7 @@ class Element:
     said: str  # "D[0, 1] is 3.0, not 5.0"
     read: str = ""  # "A[0, 8] is read from A[0, 2]"
     item: Instruction | None = None  # that read it, or left it
-    loads: tuple[int, ...] = ()  # lines of what loaded A and B
+    misread: Misread = field(default_factory=Misread)
     tree: tuple[str, ...] = ()  # why it is what it is
 
 
@@ -116,6 +121,12 @@ def diagnose_launch(
     return _Launch(job, file, gpu or {}, progress).diagnosis()
 
 
+def of_gpu(job: Job) -> tuple[Job, dict[str, Bytes]]:
+    """A recorded launch that expects nothing, and what a GPU left."""
+    gpu = {own.name: own.expected for own in job.regions if own.expected is not None}
+    return replace(job, regions=tuple(replace(own, expected=None) for own in job.regions)), gpu
+
+
 def given(job: Job, arrays: Mapping[str, Any], what: str) -> dict[str, Bytes]:
     """Arrays that a GPU left, as bytes: by the names of the launch; a single one is the only array that is expected, or the last.
 
@@ -135,6 +146,27 @@ def given(job: Job, arrays: Mapping[str, Any], what: str) -> dict[str, Bytes]:
             raise OperandError(f"{what}: {name} is {array.shape} of {array.dtype}; valid: {valid}")
         found[name] = own.elements.to_bytes(np.ascontiguousarray(array).view(own.elements.dtype))
     return found
+
+
+def diagnose(
+    file: str, launch: str | None = None, *, arch: str | None = None, observed: Mapping[str, Any] | None = None
+) -> LaunchDiagnosis:
+    """What is wrong with a launch: `diagnose_launch` of CUDA C++ or PTX with its launch file, or of a launch that was recorded on a GPU.
+
+    observed: what a GPU left in arrays, by name; of a recorded launch that is what it holds.
+
+    Raises OperandError and FileNotFoundError for files that cannot be read, and what `diagnose_launch` raises.
+    """
+    if launch is None:
+        job, gpu = of_gpu(recording.read(file).job(arch))
+    else:
+        with open_file(file) as stream:
+            ptx = stream.read(Limits().characters + 1)
+        if file.endswith((".cu", ".cuh")):
+            ptx = cuda_source.ptx_of(file, arch_named(arch or launch_file.arch_of(launch) or "sm_90"), "diagnose")
+        job, gpu = launch_file.read(launch, ptx), dict[str, Bytes]()
+        job = job if arch is None else replace(job, arch=arch)
+    return diagnose_launch(job, file, gpu | given(job, observed or {}, "observed"))
 
 
 class _Launch:
@@ -197,7 +229,9 @@ class _Launch:
                     or (finding is not None and finding.hazard.name in left)
                 ):
                     return False
-            if not _ended_alike(ran) or not self._right(ran[0], self.product, ran[0].after):
+                if not self._right(ran[0], self.product, ran[0].after):
+                    return False
+            if not _ended_alike(ran):
                 return False
             if self.product is None and ran[0].equal is None:
                 own = session(job)
@@ -211,8 +245,8 @@ class _Launch:
 
     def diagnosis(self) -> LaunchDiagnosis:
         """The whole answer."""
-        found = [own for own in self.check.findings if own.hazard.severity in ("error", "repaired")]
-        errors = [own for own in found if own.hazard.severity == "error"]
+        errors = [own for own in self.check.findings if own.hazard.severity == "error"]
+        found = errors + [own for own in self.check.findings if self.right and own.hazard.severity == "repaired"]
         if self.right and not found:
             return self._said("correct", f"nothing is wrong: the launch ends, check finds no error, and {self._by()}")
         element, tried = None if self.right else self._element(), list[str]()
@@ -221,7 +255,12 @@ class _Launch:
                 shown = f"{mend.said}: tried, and {self._proof()}"
                 verdict: Verdict = "correct" if self.right and not errors else "mended"
                 return self._said(
-                    verdict, self._cause(finding, element), self._place(finding, element), shown, tried, element
+                    verdict,
+                    f"{self.product}: {mend.cause}" if mend.cause else self._cause(finding, element),
+                    self._place(finding, element),
+                    shown,
+                    tried,
+                    element,
                 )
             tried.append(mend.said)
         first = next(iter(found), None)
@@ -283,7 +322,9 @@ class _Launch:
             for own, mend in mends(self.body, [own.hazard for own in found], self.ran[0].run.arch)
         ]
         if element is not None and self.product is not None:
-            every += [(None, own) for own in of_numbers(self.body, self.product.lines, element.loads)]
+            every += [
+                (None, own) for own in of_registers(self.body, self.product.instruction.mnemonic, element.misread)
+            ]
         seen = set[Any]()
         for finding, mend in every:
             if mend.changes not in seen and len(seen) < MOST and self.instructions < _INSTRUCTIONS:
@@ -314,19 +355,17 @@ class _Launch:
         return f"{self.product or 'the result'} is wrong, and nothing that is known gives it"
 
     def _advice(self) -> str:
-        return (
-            self.numbers.explanations[0].advice
-            if self.numbers is not None and self.numbers.explanations
-            else "-v shows where it is wrong, and why."
-        )
+        if self.numbers is not None and self.numbers.explanations:
+            return self.numbers.explanations[0].said()[0]
+        return "-v shows where it is wrong, and why."
 
     def _place(self, finding: Finding | None, element: Element | None) -> str:
         parts = [] if element is None else [element.said, element.read]
-        if finding is not None and finding.here.line:
+        if finding is not None and finding.here.line is not None:
             here = finding.here
-            parts.insert(0, _at(here.line, here.source, here.source_text or here.text))
+            parts.insert(0, _at(finding.here.line, here.source, here.source_text, here.text))
         elif element is not None and element.item is not None:
-            parts.insert(0, _at(element.item.line, place_of(element.item), statement(element.item)))
+            parts.insert(0, _at(element.item.line, place_of(element.item), "", statement(element.item)))
         return "; ".join(filter(None, parts))
 
     # --- an element
@@ -343,21 +382,31 @@ class _Launch:
         made = made_of(self.session, name, index)
         if made is None or self.product is None or self.product.d.name != name:
             return Element(said, tree=tree)
-        loads = tuple(dict.fromkeys(line for key in "ab" for line in made.nodes[key].lines))
-        return replace(self._misread(made, index[-2:]), said=said, loads=loads, tree=tree)
+        return replace(self._misread(made, index[-2:]), said=said, tree=tree)
 
     def _misread(self, made: Made, index: Sequence[int]) -> Element:
         """The first element of A or B that is not the one that the product needs."""
         assert self.product is not None
-        for name in "ab":
-            places = made.read[name]
-            for k, place in enumerate(places):
-                wanted = self.product.wanted(name, index, k)
-                if place is not None and place != wanted:
-                    record = made.records[k * len(made.records) // len(places)]
-                    return Element("", f"{_named(wanted)} is read from {_named(place)}", record.site.item)
         last = made.last.last
-        return Element("", item=None if last is None else last.site.item)
+        stored = None if last is None else last.site.item
+        for name in "ab":
+            places, each = made.read[name], max(1, len(made.read[name]) // len(made.records))
+            wanted = [self.product.wanted(name, index, k) for k in range(len(places))]
+            wrong = [k for k, place in enumerate(places) if place is not None and place != wanted[k]]
+            if wrong:
+                k = wrong[0]
+                said = f"{_named(wanted[k])} is read from {_named(places[k] or wanted[k])}"
+                items = dict.fromkeys(
+                    made.records[min(one // each, len(made.records) - 1)].site.item.line for one in wrong
+                )
+                where, registers = self.product.registers(name, index, places, wrong)
+                misread = Misread(where, tuple(items), tuple(made.nodes[name].lines), registers)
+                record = made.records[min(k // each, len(made.records) - 1)]
+                return Element("", said, stored if where == "d" else record.site.item, misread)
+        depth = self.product.depth(self.job)
+        if len(made.read["a"]) < depth:
+            return Element("", f"{len(made.read['a'])} of {depth} along K are multiplied", made.records[-1].site.item)
+        return Element("", item=stored)
 
     def _first_wrong(self) -> tuple[str, tuple[int, ...], str] | None:
         for own in self.ran[0].comparisons if not self.gpu else ():
@@ -366,8 +415,8 @@ class _Launch:
                 return own.name, own.first.index, f"{_named((own.name, own.first.index))} is {got}, not {want}"
         if self.product is None or self.numbers is None or self.numbers.verdict == "correct":
             return None
-        index, got, want, _ = self.product.furthest(self.job, self.after)
-        return self.product.d.name, index, f"{_named((self.product.d.name, index))} is {got:.6g}, not {want:.6g}"
+        place, value, right, _ = self.product.furthest(self.job, self.after)
+        return self.product.d.name, place, f"{_named((self.product.d.name, place))} is {value:.6g}, not {right:.6g}"
 
 
 def _ended_alike(ran: Sequence[Execution]) -> bool:
@@ -391,7 +440,9 @@ def _short(message: str) -> str:
     return _OPCODE.sub(r"\1", message)
 
 
-def _at(line: int | None, source: str | None, text: str) -> str:
+def _at(line: int, source: str | None, quoted: str, instruction: str) -> str:
+    """A place: the line of the source, if that is not assembly, else the instruction."""
     where = f"{source.removeprefix(f'{Path.cwd()}/')} (PTX line {line})" if source else f"line {line}"
-    shown = " ".join(_short(text).split()).rstrip(";")
-    return f"{where}: {shown if len(shown) <= _WIDE else shown[: _WIDE - 3] + '...'}"
+    if not quoted or quoted.startswith("asm"):
+        return f"{where}: {_short(_SPELLING.sub('', instruction).split()[0].rstrip(';'))}"
+    return f"{where}: {quoted if len(quoted) <= _WIDE else quoted[: _WIDE - 3] + '...'}"

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, combinations
+from itertools import accumulate
 from typing import Any
 
 from tcsim.descriptors.matrix import MatrixDescriptor
-from tcsim.model.statement import Address, Immediate, Instruction, Register, Vector, registers_in
+from tcsim.model.statement import Address, Immediate, Instruction, Register, Vector
 from tcsim.ptx import Hazard
-from tcsim.ptx.text.syntax import statement, written
+from tcsim.ptx.text.syntax import rebuilt, statement, written
 
 _NAMED = 2
 """Changes that are named, of several."""
-_FEW = 8
-"""Registers that a product may have meant."""
-
-
 Change = tuple[int, int, str]
 """What stands in the place of the statement at a line and a column; "{}" is the statement itself."""
 
@@ -28,6 +24,7 @@ class Mend:
 
     said: str
     changes: tuple[Change, ...]
+    cause: str = ""  # what is wrong without it; empty: what the check says
 
     def applied(self, text: str) -> str:
         """The PTX with it."""
@@ -145,7 +142,7 @@ def _turned(opcode: str) -> str:
 
 @dataclass(frozen=True)
 class Row:
-    """What is put in for rules: before the instruction that is named, or behind the one that it conflicts with."""
+    """What is put in for rules: "before" or "after" the instruction that is named, or "behind" the one that it conflicts with."""
 
     rules: tuple[str, ...]
     statements: str
@@ -153,21 +150,50 @@ class Row:
 
 
 _BARRIER = "bar.sync 0;"
+_CLUSTER = "barrier.cluster.arrive; barrier.cluster.wait;"
+_STORED = "cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;"
 ROWS = (
-    Row(("SMEM_RACE_RAW", "SMEM_RACE_WAR", "SMEM_RACE_WAW", "MBAR_USED_BEFORE_INIT_VISIBLE", "TMEM_ADDR_NOT_PUBLISHED"), _BARRIER),
+    Row(
+        (
+            "SMEM_RACE_RAW",
+            "SMEM_RACE_WAR",
+            "SMEM_RACE_WAW",
+            "GMEM_RACE",
+            "MBAR_USED_BEFORE_INIT_VISIBLE",
+            "TMEM_ADDR_NOT_PUBLISHED",
+        ),
+        _BARRIER,
+    ),
+    Row(("SMEM_RACE_RAW",), f"fence.proxy.async; {_BARRIER}", ("behind", "before")),
     Row(("WARP_SYNC_MISSING",), "bar.warp.sync 0xffffffff;"),
     Row(("PROXY_FENCE_MISSING", "PROXY_FENCE_GLOBAL"), "fence.proxy.async;", ("behind", "before")),
     Row(("CP_ASYNC_UNCOMMITTED",), "cp.async.commit_group;", ("behind",)),
-    Row(("CP_ASYNC_WAIT_MISSING", "CP_ASYNC_UNCOMMITTED", "CP_ASYNC_WAW"), f"cp.async.wait_all; {_BARRIER}", ("before",)),
-    Row(("BULK_GROUP_UNCOMMITTED", "ASYNC_AT_EXIT"), "cp.async.bulk.commit_group;", ("behind",)),
-    Row(("TMA_STORE_SRC_REUSED", "BULK_GROUP_UNCOMMITTED"), f"cp.async.bulk.wait_group.read 0; {_BARRIER}", ("before",)),
-    Row(("TMA_STORE_NOT_VISIBLE", "ASYNC_AT_EXIT"), "cp.async.bulk.wait_group 0;", ("before", "behind")),
+    Row(
+        ("CP_ASYNC_WAIT_MISSING", "CP_ASYNC_UNCOMMITTED", "CP_ASYNC_WAW"), f"cp.async.wait_all; {_BARRIER}", ("before",)
+    ),
+    Row(("BULK_GROUP_UNCOMMITTED",), "cp.async.bulk.commit_group;", ("behind",)),
+    Row(
+        ("TMA_STORE_SRC_REUSED", "BULK_GROUP_UNCOMMITTED", "BULK_WAIT_WRONG_THREAD"),
+        f"{_STORED} {_BARRIER}",
+        ("behind",),
+    ),
+    Row(("TMA_STORE_NOT_VISIBLE",), f"{_STORED} {_BARRIER}", ("behind", "before")),
+    Row(("ASYNC_AT_EXIT",), _STORED, ("after",)),
     Row(("WGMMA_MISSING_FENCE",), "wgmma.fence.sync.aligned;", ("before",)),
-    Row(("WGMMA_NO_COMMIT_WAIT_BEFORE_REUSE", "WGMMA_WAIT_DEPTH", "WGMMA_ACC_READ_IN_FLIGHT"), "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;", ("before",)),
-    Row(("TMEM_WAIT_LD_MISSING",), "tcgen05.wait::ld.sync.aligned;", ("before",)),
+    Row(
+        ("WGMMA_NO_COMMIT_WAIT_BEFORE_REUSE", "WGMMA_WAIT_DEPTH", "WGMMA_ACC_READ_IN_FLIGHT"),
+        f"wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0; {_BARRIER}",
+        ("before", "behind"),
+    ),
+    Row(("TMEM_WAIT_LD_MISSING",), "tcgen05.wait::ld.sync.aligned;", ("before", "behind")),
     Row(("TMEM_WAIT_ST_MISSING",), "tcgen05.wait::st.sync.aligned;", ("before", "behind")),
     Row(("MBAR_INIT_NOT_FENCED",), "fence.mbarrier_init.release.cluster;", ("behind",)),
-)  # fmt: skip
+    Row(("MBAR_USED_BEFORE_INIT_VISIBLE",), f"fence.mbarrier_init.release.cluster; {_CLUSTER}", ("behind", "before")),
+    Row(("CLUSTER_LATE_START",), _CLUSTER, ("before",)),
+    Row(("CLUSTER_EARLY_EXIT",), _CLUSTER, ("after",)),
+    Row(("SETMAXNREG_UNORDERED",), _BARRIER, ("before",)),
+)
+"""What is put in for rules."""
 _WAITS = ("cp.async.wait_group", "cp.async.bulk.wait_group", "wgmma.wait_group")
 """Waits that leave some groups under way."""
 _RING = ("CP_ASYNC_WAIT_MISSING", "TMA_STORE_SRC_REUSED", "TMA_STORE_NOT_VISIBLE", "WGMMA_WAIT_DEPTH")
@@ -191,10 +217,13 @@ def _of_rule(own: Hazard, body: Sequence[Instruction], by_line: Mapping[int, Seq
                     yield Mend(f"`{new}` instead of `{statement(item)}`", (_instead(item, new),))
     for row in ROWS:
         for place in row.places if own.name in row.rules else ():
-            line = own.line if place == "before" else own.other_line
+            line = own.other_line if place == "behind" else own.line
             for item in by_line.get(line or 0, ())[:1]:
                 new = f"{row.statements}\n{{}}" if place == "before" else f"{{}}\n{row.statements}"
-                yield Mend(f"`{row.statements}` {place} line {line}", (_instead(item, new),))
+                yield Mend(
+                    f"`{row.statements}` {'before' if place == 'before' else 'behind'} line {line}",
+                    (_instead(item, new),),
+                )
     if own.name in ("DEADLOCK", "MBAR_ARRIVE_MISSING"):
         yield from _other_counts(own, body)
 
@@ -209,77 +238,99 @@ def _other_counts(own: Hazard, body: Sequence[Instruction]) -> Iterator[Mend]:
                     yield Mend(f"`{new}` instead of `{statement(item)}`", (_instead(item, new),))
 
 
-# --- registers and .trans, where a check finds nothing
+# --- registers and .trans: what an element that is wrong was read from
 
 
-def of_numbers(body: Sequence[Instruction], products: Iterable[int], loads: Iterable[int]) -> Iterator[Mend]:
-    """Those of what the numbers say: registers of a product's operand exchanged, or others; .trans of its loads."""
-    of_lines = set(products)
-    items = [own for own in body if own.line in of_lines and own.opcode.startswith(("mma.", "wgmma.mma"))]
-    groups: list[list[Instruction]] = [items, *([own] for own in items if len(items) > 1)]
-    for group in groups:
-        for at, name in ((1, "a"), (2, "b")):
-            yield from _exchanged(group, at, name)
-    for group in groups:
-        for at, name in ((1, "a"), (2, "b")):
-            yield from _others(body, group, at, name)
-    lines = set(loads)
-    matrices = [own for own in body if own.opcode.startswith("ldmatrix")]
-    for line in lines:
-        same = [own for own in matrices if own.line == line]
-        shape = {own.opcode for own in same}
-        for chosen in (same, [own for own in matrices if own.opcode in shape]):
-            if chosen:
-                said = f"`{_turned(chosen[0].opcode)}` instead of `{chosen[0].opcode}`"
-                yield Mend(
-                    said, tuple(_instead(own, statement(own._replace(opcode=_turned(own.opcode)))) for own in chosen)
-                )
+@dataclass(frozen=True)
+class Misread:
+    """What an element of the result was made of in the place of what it needs."""
+
+    name: str = ""  # "a", "b": an operand; "d": it lies elsewhere; empty: nothing, or not known
+    lines: tuple[int, ...] = ()  # of products that read it
+    loads: tuple[int, ...] = ()  # of what loaded it
+    registers: tuple[int, int] | None = (
+        None  # that it needs, and that was taken: of a thread's registers of the operand
+    )
 
 
-def _exchanged(items: Sequence[Instruction], at: int, name: str) -> Iterator[Mend]:
-    """Two registers of an operand in each other's place."""
-    vectors = [own.operands[at] for own in items if len(own.operands) > at]
-    if not vectors or not all(isinstance(own, Vector) for own in vectors):
-        return
-    count = min(len(own.items) for own in vectors)  # type: ignore[union-attr]
-    for first, second in combinations(range(min(count, _FEW)), 2):
-        changes = []
-        for item in items:
-            order = list(item.operands[at].items)  # type: ignore[union-attr]
-            order[first], order[second] = order[second], order[first]
-            changes.append(_instead(item, _with(item, at, Vector(tuple(order)))))
-        yield Mend(f"registers {first} and {second} of {name} exchanged", tuple(changes))
+def of_registers(body: Sequence[Instruction], opcode: str, misread: Misread) -> Iterator[Mend]:
+    """Two registers exchanged, another in the place of one that stands twice, stores of others; .trans of loads."""
+    products = [own for own in body if own.opcode == opcode]
+    groups = [products, [own for own in products if own.line in misread.lines]]
+    needed, taken = misread.registers or (0, 0)
+    if misread.name == "d" and misread.registers:
+        yield from _other_stores(body, products, needed, taken)
+    for group in groups if misread.name in ("a", "b") and misread.registers else ():
+        yield from _other_registers(body, group, misread.name, needed, taken)
+    loads = [own for own in body if own.opcode.startswith("ldmatrix") and own.line in misread.loads]
+    same = [own for own in body if own.opcode in {one.opcode for one in loads}]
+    for chosen in (same, loads) if loads else ():
+        said = f"`{_turned(loads[0].opcode)}` instead of `{loads[0].opcode}`"
+        changes = tuple(_instead(own, statement(own._replace(opcode=_turned(own.opcode)))) for own in chosen)
+        yield Mend(said, changes, f"ldmatrix {'has' if '.trans' in loads[0].opcode else 'lacks'} .trans")
 
 
-def _others(body: Sequence[Instruction], items: Sequence[Instruction], at: int, name: str) -> Iterator[Mend]:
-    """Another register in the place of one that stands twice: one that is written and never read."""
-    for item in items[:1]:
-        vector = item.operands[at] if len(item.operands) > at else None
-        if not isinstance(vector, Vector):
-            continue
-        names = [written(own) for own in vector.items]
-        for place, own in enumerate(names):
-            if names.count(own) > 1:
-                for other in _dead(body)[:_FEW]:
-                    changed = Vector((*vector.items[:place], other, *vector.items[place + 1 :]))
-                    new = _with(item, at, changed)
-                    yield Mend(
-                        f"register {written(other)} instead of {own} as register {place} of {name}",
-                        (_instead(item, new),),
-                    )
+def _vectors(items: Iterable[Instruction], at: int) -> Iterator[tuple[Instruction, tuple[Any, ...]]]:
+    for own in items:
+        operand = own.operands[at] if len(own.operands) > at else None
+        if isinstance(operand, Vector):
+            yield own, operand.items
 
 
-def _dead(body: Sequence[Instruction]) -> list[Any]:
-    """Registers that are written and never read."""
-    written_there: dict[str, Any] = {}
-    read: set[str] = set()
-    for item in body:
-        stores = item.opcode.startswith(("st.", "red.", "bar.", "mbarrier.arrive"))
-        head, rest = ((), item.operands) if stores else (item.operands[:1], item.operands[1:])
-        read |= {name for own in rest for name in registers_in(own)} | (
-            {item.predicate.name} if item.predicate else set()
+def _other_registers(
+    body: Sequence[Instruction], items: Sequence[Instruction], name: str, needed: int, taken: int
+) -> Iterator[Mend]:
+    at = {"a": 1, "b": 2}[name]
+    exchanged, others = list[Change](), list[Change]()
+    for own, vector in _vectors(items, at):
+        if max(needed, taken) >= len(vector):
+            return
+        order = list(vector)
+        order[needed], order[taken] = vector[taken], vector[needed]
+        exchanged.append(_instead(own, _with(own, at, Vector(tuple(order)))))
+        free = _beside(body, vector[taken], vector)
+        if free is not None:
+            others.append(_instead(own, _with(own, at, Vector((*vector[:needed], free, *vector[needed + 1 :])))))
+    if others:
+        cause = f"registers {needed} and {taken} of {name} are one register"
+        yield Mend(f"the register that was loaded with it as register {needed} of {name}", tuple(others), cause)
+    first, last = sorted((needed, taken))
+    cause = f"registers {first} and {last} of {name} are exchanged"
+    yield Mend(f"registers {first} and {last} of {name} the other way round", tuple(exchanged), cause)
+
+
+def _beside(body: Sequence[Instruction], taken: Any, vector: Sequence[Any]) -> Any:
+    """The register that was loaded together with one, and that a product does not take; None if that is not one."""
+    for own in body:
+        head = own.operands[0] if own.operands else None
+        if isinstance(head, Vector) and taken in head.items and own.opcode.startswith(("ld", "tcgen05.ld")):
+            free = [one for one in head.items if one not in vector and isinstance(one, Register)]
+            return free[0] if len(free) == 1 else None
+    return None
+
+
+def _other_stores(
+    body: Sequence[Instruction], products: Sequence[Instruction], needed: int, taken: int
+) -> Iterator[Mend]:
+    """What is stored of the accumulators exchanged, register by register."""
+    other: dict[Any, Any] = {}
+    for _, vector in _vectors(products, 0):
+        other |= {
+            own: vector[place ^ needed ^ taken]
+            for place, own in enumerate(vector)
+            if place ^ needed ^ taken < len(vector)
+        }
+    changes = []
+    for own in body:
+        if own.opcode.startswith(("st.global", "st.shared", "cvt.")):
+            operands = rebuilt(own.operands, lambda leaf: other.get(leaf, leaf))
+            if operands != own.operands:
+                changes.append(_instead(own, statement(own._replace(operands=operands))))
+    if changes:
+        first, last = sorted((needed, taken))
+        cause = f"registers {first} and {last} of d are exchanged where they are stored, and others alike"
+        yield Mend(
+            f"registers {first} and {last} of d the other way round in the stores, and others alike",
+            tuple(changes),
+            cause,
         )
-        for own in head:
-            items = own.items if isinstance(own, Vector) else (own,)
-            written_there |= {registers_in(one)[0]: one for one in items if registers_in(one)}
-    return [own for name, own in written_there.items() if name not in read]

@@ -14,6 +14,7 @@ import numpy as np
 from tcsim.core.errors import OperandError
 from tcsim.diagnosis import Diagnosis, diagnose
 from tcsim.launchers.elements import Array, Bytes
+from tcsim.launchers.factors import Factor, factors_of
 from tcsim.launchers.job import Job, Region
 from tcsim.model.instruction import Instruction
 from tcsim.multiplication import machine_of
@@ -29,17 +30,6 @@ _FAR = 2.0**-6
 """What no order of summation and no format of 16 bits takes an element away from its sum, as a part of the sum of sizes."""
 Place = tuple[str, tuple[int, ...]]
 """An element of an array: its name, and where it is."""
-
-
-@dataclass(frozen=True)
-class Factor:
-    """An operand of the product."""
-
-    name: str  # of the array
-    turned: bool  # whether it lies transposed: A as K x M, B as N x K, D as N x M
-
-    def __str__(self) -> str:
-        return f"{self.name}.T" if self.turned else self.name
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +61,7 @@ class Product:
         """`tcsim.diagnose` of the result that a launch left; None for arrays that it cannot take."""
         named = {own.name: own for own in job.regions}
         formats = machine_of(self.instruction, "diagnose", self.idesc).formats
-        given = {
+        given: dict[str, Any] = {
             name: _codes(named[own.name], named[own.name].before, own.turned, formats[name])
             for name, own in (("a", self.a), ("b", self.b), ("c", self.c))
             if own is not None
@@ -79,9 +69,9 @@ class Product:
         observed = _result(named[self.d.name], after[self.d.name], self.d.turned, formats["d"])
         if observed is None or any(own is None for own in given.values()):
             return None
-        more = {} if self.idesc is None else {"idesc": self.idesc}
+        given |= {} if self.idesc is None else {"idesc": self.idesc}
         try:
-            return diagnose(self.instruction, **given, **more, observed=observed)
+            return diagnose(self.instruction, observed=observed, **given)
         except OperandError:
             return None
 
@@ -115,6 +105,54 @@ class Product:
         place = (row, k) if name == "a" else (k, column)
         return own.name, place[::-1] if own.turned else place
 
+    def depth(self, job: Job) -> int:
+        """K."""
+        return _shape(next(own for own in job.regions if own.name == self.a.name))[0 if self.a.turned else 1]
+
+    def registers(
+        self, name: str, index: Sequence[int], places: Sequence[Place | None], wrong: Sequence[int]
+    ) -> tuple[str, tuple[int, int] | None]:  # fmt: skip
+        """Whether an operand's registers were taken for each other, or those of the result: the one that is needed, and the one that was taken.
+
+        places: what was read of a row of A or a column of B, of which those that are `wrong` are others.
+        """
+        row, column = index[::-1] if self.d.turned else index
+        own, line = (self.a, row) if name == "a" else (self.b, column)
+        turned = own.turned if name == "a" else not own.turned
+        found = [
+            (k, place[1][-2:][::-1] if turned else place[1][-2:]) for k in wrong if (place := places[k]) is not None
+        ]
+        if (
+            len(found) == len(places)
+            and len({at for at, _ in (one for _, one in found)}) == 1
+            and all(k == at for k, (_, at) in found)
+        ):
+            other = found[0][1][0]  # another row or column all along K
+            point = (other, column) if name == "a" else (row, other)
+            return "d", self._taken("d", (row, column), point)
+        for k, (other, at) in found:
+            needed, taken = ((line, k), (other, at)) if name == "a" else ((k, line), (at, other))
+            registers = self._taken(name, needed, taken)
+            if registers is not None:
+                return name, registers
+        return name, None
+
+    def _taken(self, name: str, needed: Sequence[int], taken: Sequence[int]) -> tuple[int, int] | None:
+        """The registers of one lane that hold two elements of an operand; None if no lane holds both."""
+        if name not in self.instruction.operands:
+            return None
+        layout = self.instruction.operands[name].layout
+        places = [
+            layout.where(*(at % size for at, size in zip(point, (layout.rows, layout.columns), strict=True)))
+            for point in (needed, taken)
+        ]
+        blocks = [
+            tuple(at // size for at, size in zip(point, (layout.rows, layout.columns), strict=True))
+            for point in (needed, taken)
+        ]
+        (lane, first, _), (other, second, _) = ([int(part) for part in own] for own in places)
+        return (first, second) if blocks[0] == blocks[1] and lane == other and first != second else None
+
 
 def made_of(session: Session, name: str, index: Sequence[int]) -> Made | None:
     """What an element of an array was made of, after a launch; None where no product was."""
@@ -131,10 +169,17 @@ def made_of(session: Session, name: str, index: Sequence[int]) -> Made | None:
 def product_of(session: Session, job: Job) -> tuple[Product | None, str]:
     """The product that a launch that ran computes, and why it is not known."""
     results = [own for own in job.regions if len(_shape(own)) == 2 and own.name in session.arrays]
-    results.sort(key=lambda own: own.expected is None)  # what is expected comes first
+    said = factors_of(job.product)
+    results.sort(key=lambda own: (own.name != said["d"].name if said else False, own.expected is None))
     for region in results:
         rows, columns = _shape(region)
-        points = ((0, 0), (rows // 2 + rows // 8, 0), (0, columns // 2 + columns // 8), (rows - 1, columns - 1))
+        points = (
+            (0, 0),
+            (rows // 2 + rows // 8, 0),
+            (0, columns // 2 + columns // 8),
+            (rows - 1, columns - 1),
+            (rows // 4, columns // 4),
+        )
         made = {point: made_of(session, region.name, _index(region, point)) for point in dict.fromkeys(points)}
         known = {point: own for point, own in made.items() if own is not None}
         if known:
@@ -143,17 +188,19 @@ def product_of(session: Session, job: Job) -> tuple[Product | None, str]:
 
 
 def _product(job: Job, region: Region, made: Mapping[tuple[int, int], Made]) -> tuple[Product | None, str]:
-    named, arrays = {own.name: own for own in job.regions}, dict[str, str]()
+    named, arrays, said = {own.name: own for own in job.regions}, dict[str, str](), factors_of(job.product)
     instruction, idesc = _asked(next(iter(made.values())).records[-1])
+    machine = machine_of(instruction, "diagnose", idesc)
+    if machine.sparsity is not None or machine.blocks:
+        return None, f"{instruction.mnemonic} takes metadata or scale factors, which no array is known to hold"
     for name in "ab":
         found = Counter(place[0] for own in made.values() for place in own.read[name] if place is not None)
         if not found:
             return None, f"operand {name} of {instruction.mnemonic} comes from no array with a name"
-        arrays[name] = found.most_common(1)[0][0]
+        arrays[name] = found.most_common(1)[0][0] if not said else said[name].name
     shapes = {name: _shape(named[own]) for name, own in arrays.items()} | {"d": _shape(region)}
-    ways = [
-        (cost, turned) for turned in product((False, True), repeat=3) if (cost := _apart(made, arrays, shapes, *turned)) is not None
-    ]  # fmt: skip
+    wanted = [tuple(said[name].turned for name in "dab")] if said else product((False, True), repeat=3)
+    ways = [(cost, turned) for turned in wanted if (cost := _apart(made, arrays, shapes, *turned)) is not None]
     if not ways:
         shown = [
             f"{named[own].name} {' x '.join(map(str, named[own].shape))}" for own in (*arrays.values(), region.name)
@@ -161,13 +208,16 @@ def _product(job: Job, region: Region, made: Mapping[tuple[int, int], Made]) -> 
         return None, f"{shown[0]} and {shown[1]} have no product of the shape of {shown[2]}"
     d, a, b = (Factor(own, turned) for own, turned in zip((region.name, *arrays.values()), min(ways)[1], strict=True))
     lines = tuple(sorted({one.site.item.line for own in made.values() for one in own.records}))
-    return Product(instruction, a, b, d, _added(made, d), idesc, lines), ""
+    return Product(instruction, a, b, d, said.get("c") or _added(made, d), idesc, lines), ""
 
 
 def _apart(
     made: Mapping[tuple[int, int], Made], arrays: Mapping[str, str], shapes: Mapping[str, tuple[int, ...]], *turned: bool
-) -> int | None:  # fmt: skip
-    """How far the elements that were read are from those of a product of matrices that lie one way or the other; None if there is no such product."""
+) -> tuple[int, int] | None:  # fmt: skip
+    """How many of the elements that were read are not those of a product of matrices that lie one way or the other, and how far they are off.
+
+    None if there is no such product.
+    """
     if any(len(own) != 2 for own in shapes.values()):
         return None
     d, a, b = turned
@@ -176,15 +226,16 @@ def _apart(
     )
     if k != depth or (m, n) != (rows, columns):
         return None
-    total = 0
+    others = total = 0
     for point, own in made.items():
         row, column = point[::-1] if d else point
         for name, line, other in (("a", row, a), ("b", column, not b)):
             for at, place in enumerate(own.read[name]):
                 if place is not None and place[0] == arrays[name]:
                     first, second = place[1][-2:][::-1] if other else place[1][-2:]
+                    others += (first, second) != (line, at)
                     total += abs(first - line) + abs(second - at)
-    return total
+    return others, total
 
 
 def _added(made: Mapping[Any, Made], d: Factor) -> Factor | None:

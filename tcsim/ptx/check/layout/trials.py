@@ -7,7 +7,7 @@ other mistake of layout is left without a mend. So much as one product that woul
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tcsim.ptx.check.findings import Findings, Key
@@ -23,7 +23,7 @@ class Trial:
     key: Hashable  # of the mend
     mend: str  # in words
     said: str  # the message with it
-    change: Mapping[str, Any]  # the mend as data
+    change: Mapping[str, Any] = field(default_factory=dict)  # the mend as data
     early: bool = False  # whether the instruction was right before, as it is
 
 
