@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tcsim.ptx import Memory, PtxError, parse
+from tcsim.ptx import Hazard, Memory, PtxError, parse
 from tcsim.ptx.machine.polling import MOST_POLLED, Polled
 from tcsim.ptx.machine.reports import Reports
 from tcsim.ptx.text.expressions import DEEPEST, constant
@@ -69,3 +69,41 @@ def test_a_product_on_its_way_to_a_sum(factor: float, inexact: bool) -> None:
     exact = {np.float32(product + np.float32(-1)), np.float32(factor * (1 + 2.0**-23) - 1)}
     assert memory.read(at, 4).view(np.float32)[0] in exact
     assert bool(run.inexact) == (len(exact) > 1) == inexact
+
+
+def launched(body: str, threads: int) -> tuple[Any, list[int]]:
+    """A kernel whose threads each store %r1, and those words."""
+    text = f"""{HEAD}.visible .entry k(.param .u64 at, .param .u64 all)
+{{
+  .reg .pred %p<4>; .reg .b32 %r<4>; .reg .b64 %d<4>;
+  ld.param.u64 %d0, [at]; ld.param.u64 %d1, [all];
+  mov.u32 %r0, %tid.x; mul.wide.u32 %d2, %r0, 4; add.u64 %d2, %d0, %d2;
+  mov.u32 %r1, 0;
+  {body}
+  st.global.u32 [%d2], %r1;
+  ret;
+}}"""
+    memory = Memory()
+    at, everyone = memory.allocate(4 * threads), memory.allocate(4)
+    run = parse(text).kernel().launch(memory, [at, everyone], (1, 1, 1), (threads, 1, 1))
+    assert run.completed
+    return run, memory.read(at, 4 * threads).view(np.uint32).tolist()
+
+
+def test_lanes_that_are_gone_do_not_vote() -> None:
+    """Half a warp has ended and is named in the mask all the same: all of the others agree."""
+    body = "setp.ge.u32 %p0, %r0, 16; @%p0 ret; setp.lt.u32 %p1, %r0, 16; vote.sync.all.pred %p2, %p1, -1; selp.u32 %r1, 1, 2, %p2;"
+    assert launched(body, 32)[1] == [1] * 16 + [0] * 16
+
+
+@pytest.mark.parametrize(("threads", "depends"), [(1, False), (2, True)])
+def test_whose_exchange_comes_first(threads: int, depends: bool) -> None:
+    """What an exchange leaves and returns depends on the order of the threads, if there are two."""
+    run, _ = launched("atom.global.exch.b32 %r1, [%d1], %r0;", threads)
+    assert bool(run.inexact) == depends
+
+
+def test_where_a_hazard_is() -> None:
+    assert str(Hazard("TRAP", "a thread executed trap", line=7)) == "TRAP: a thread executed trap (line 7)"
+    found = str(Hazard("TRAP", "a thread executed trap", line=7, block=(0, 1, 0), thread=33))
+    assert found == "TRAP: a thread executed trap (line 7, block (0, 1, 0), warp 1 lane 1)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,9 +11,10 @@ import pytest
 
 from tcsim.model.effects import Access
 from tcsim.ptx import Memory, parse
-from tcsim.ptx.stepping import moves, text
+from tcsim.ptx.stepping import breakpoints, moves, text
 from tcsim.ptx.stepping.log import Log
 from tcsim.ptx.stepping.places import Place, placed, taken_apart
+from tcsim.ptx.stepping.state import InFlight
 
 
 @pytest.mark.parametrize("space", ["local", "shared", "tmem"])
@@ -67,3 +69,20 @@ def test_mbarriers_before_transactions() -> None:
         session.step()
         (barrier,) = session.mbarriers()
         assert (barrier.expected, barrier.pending, barrier.bytes) == (3, 2, 0)
+
+
+@pytest.mark.parametrize(
+    ("warp", "thread", "meant"),
+    [(None, 95, True), (2, 64, True), (2, 95, True), (2, 63, False), (0, 32, False), (1, 32, True)],
+)
+def test_the_warp_of_a_breakpoint(warp: int | None, thread: int, meant: bool) -> None:
+    """Some thread of it executes the instruction."""
+    own: Any = SimpleNamespace(block=None, warp=warp)
+    assert breakpoints._meant(own, SimpleNamespace(index=(0, 0, 0)), np.arange(96) == thread) is meant  # type: ignore[arg-type]
+
+
+def test_work_in_flight_in_words() -> None:
+    """Its group is counted from the newest, unless it was not committed."""
+    work = InFlight("bulk", (0, 0, 0), (0,), 7, None, "cp.async.bulk", None, False, ())
+    assert "bulk: not committed" in "".join(work.lines())
+    assert "bulk: group 2 from the newest" in "".join(replace(work, group=2).lines())
