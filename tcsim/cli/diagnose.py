@@ -1,13 +1,15 @@
-"""`tcsim diagnose`: which mistake turns the inputs of a file into an observed result."""
+"""`tcsim diagnose`: which mistake turns the inputs of a file into an observed result, or what is wrong with a launch."""
 
 from __future__ import annotations
 
+import sys
 from inspect import signature
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from tcsim.cli import options
+from tcsim.cli.exec import changed, job_of
 from tcsim.cli.files import read_arrays
 from tcsim.cli.output import emit
 from tcsim.core.errors import OperandError, listing
@@ -15,34 +17,59 @@ from tcsim.diagnosis import diagnose as search
 from tcsim.diagnosis.question import KNOWN
 from tcsim.inspection.diagnosis_view import diagnosis_report
 from tcsim.inspection.problems import result_names, tensor_memory
+from tcsim.inspection.report import Lines, Report
+from tcsim.launchers.diagnosed import diagnose_launch, given, of_gpu
+from tcsim.launchers.progress import bar
 
-STATUS = {"correct": 0, "explained": 1, "ambiguous": 2, "partly explained": 2, "not explained": 2}
+STATUS = {
+    "correct": 0, "explained": 1, "mended": 1, "named": 1, "ambiguous": 2, "partly explained": 2, "not explained": 2
+}  # fmt: skip
 """The exit status of each verdict."""
 
 
 def diagnose(
-    mnemonic: options.Mnemonic,
+    mnemonic: Annotated[
+        list[str],
+        typer.Argument(
+            help="The PTX spelling, or words that one instruction has alone; or a kernel: CUDA C++, PTX, a recorded launch.",
+            metavar="INSTRUCTION|FILE",
+            autocompletion=options.complete_mnemonic,
+        ),
+    ],
     file: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--inputs", "-i", help=".npz (or .pt) with a, b, c ... by name, and perhaps observed.", metavar="FILE"
         ),
-    ],
+    ] = None,
+    launch: options.LaunchFile = None,
     observed: Annotated[
-        str | None, typer.Option("--observed", help="The result: .npy, .pt, or .npz with one array.", metavar="FILE")
+        str | None, typer.Option("--observed", help="The result: .npy, .pt, or .npz with one array; of a launch what a GPU gave.", metavar="FILE")
     ] = None,
     arch: options.Arch = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Of a launch: all that is known, not three lines.")] = False,
     idesc: options.Idesc = None,
     html: options.Html = False,
     json: options.Json = False,
-) -> None:
-    """Find the mistake behind a wrong result.
+) -> None:  # fmt: skip
+    """Find the mistake behind a wrong result: of an instruction's inputs (--inputs), or of a kernel that is run (--launch).
 
-    What is not explained is drawn: where it is wrong, and what it looks like. --html draws it always.
+    Of a kernel: the cause, the place, and a mend that was tried and is right. What is not explained is drawn: where it is wrong, and what it looks like. --html draws it always.
 
     Exit status: 0 if the result is right, also in another order of summation, 1 if what is wrong is explained, 2 if it is not
     (several explanations, a part, or none) and for wrong use.
     """
+    if launch is not None or (file is None and mnemonic[0].endswith(".npz")):
+        if file is not None or len(mnemonic) > 1 or idesc is not None or html:
+            raise OperandError(
+                "diagnose: --launch takes one kernel; valid beside it: --observed, --arch, --verbose, --json"
+            )
+        _of_launch(mnemonic[0], launch, observed, arch, verbose, json)
+        return
+    if file is None:
+        raise OperandError(
+            "diagnose: nothing to diagnose; valid: --inputs FILE for an instruction, --launch FILE for a kernel"
+        )
     instruction = options.instruction_of(mnemonic, arch)
     read = read_arrays(file, "diagnose")
     names = {"observed", *KNOWN, *signature(instruction.execute).parameters}
@@ -73,6 +100,27 @@ def diagnose(
         lambda: head | found.as_dict(),
         lambda: diagnosis_report(title, found, mapped=html or not found.explanations),
         form=options.form_of(json, html),
+    )
+    if status := STATUS[found.verdict]:
+        raise typer.Exit(status)
+
+
+def _of_launch(
+    file: str, launch: str | None, observed: str | None, arch: str | None, verbose: bool, json: bool
+) -> None:  # fmt: skip
+    """What is wrong with a launch."""
+    job, gpu = changed(job_of(file, launch, "diagnose", arch), arch, None), dict[str, Any]()
+    if launch is None:  # a recorded launch: what is expected is what a GPU gave
+        job, gpu = of_gpu(job)
+    if observed is not None:
+        gpu = given(job, read_arrays(observed, "diagnose"), f"diagnose: {observed!r}")
+    with bar(job.kernel or file, sys.stderr) as progress:
+        found = diagnose_launch(job, file, gpu, progress)
+    emit(
+        "diagnose",
+        lambda: {"file": file, **found.as_dict()},
+        lambda: Report("", (Lines(tuple(found.lines(verbose)), wrap=True),)),
+        form=options.form_of(json, False),
     )
     if status := STATUS[found.verdict]:
         raise typer.Exit(status)

@@ -232,12 +232,17 @@ def check(
     Raises what `tcsim.launchers.job.execute` raises.
     """
     ran = [execute(replace(job, schedule=own, origins=True), progress) for own in schedules]
+    return checked(job, file, ran, orders)
+
+
+def checked(job: Job, file: str, ran: Sequence[Execution], orders: int = 0) -> Check:
+    """What was found in a launch that ran under some schedules, its elements followed."""
     shape = _shape(job)
     launches = tuple((own.job.schedule, own.run, shape) for own in ran)
     search = Search(orders)
     if orders:
         search.of(job, ran)
-    return Check(file, tuple(schedules), launches, tuple(_witnesses(ran)), tried=search.found)
+    return Check(file, tuple(own.job.schedule for own in ran), launches, tuple(_witnesses(ran)), tried=search.found)
 
 
 def page(shown: Shown) -> str:

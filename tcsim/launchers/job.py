@@ -73,6 +73,7 @@ class Job:
     races: bool = False  # races in global memory are looked for: `Kernel.launch`
     check: bool | str = True  # hazards are looked for: `Kernel.launch`
     counters: bool = False  # accesses are counted: `Kernel.launch`
+    product: str = ""  # what is computed, "d = a @ b.T": `tcsim.launchers.product`; empty: as the kernel says
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,6 +16,7 @@ from tcsim.core.array_files import open_file
 from tcsim.core.errors import OperandError, TcsimError, listing, nearest, shortened
 from tcsim.core.texts import parsed_toml
 from tcsim.launchers.elements import NAMES, elements
+from tcsim.launchers.factors import factors_of
 from tcsim.launchers.job import Dim3, Job, MapOf, Pointer, Region
 from tcsim.launchers.sources import source
 from tcsim.launchers.toml_table import Table
@@ -27,6 +28,7 @@ MOST_BYTES = 1 << 30
 """Of all arrays of a launch, and what is expected of them."""
 KEYS = (
     "kernel", "grid", "block", "cluster", "cooperative", "dynamic_smem", "arch", "schedule", "limits", "arrays", "params", "expected", "output",
+    "product",
 )  # fmt: skip
 _DYNAMIC = re.compile(rb"\.extern\s++\.shared\s[^;]{0,200}?([\w$%.]{1,200})\s*\[\s*\]\s*;")
 _MAPS: dict[str, Callable[..., TensorMap]] = {
@@ -86,7 +88,18 @@ def _job(table: Table, folder: Path, ptx: bytes) -> Job:
         ptx, params, tuple(regions), table.text("kernel") if table.has("kernel") else None, "", _dim3(table, "grid"), _dim3(table, "block"),
         _dim3(table, "cluster"), table.integer("dynamic_smem", 0), table.text("arch") if table.has("arch") else None, schedule,
         _limits(table.table("limits")), table.text("output") if table.has("output") else None, cooperative=_flag(table, "cooperative"),
+        product=_product(table, names),
     )  # fmt: skip
+
+
+def _product(table: Table, arrays: list[str]) -> str:
+    text = table.text("product") if table.has("product") else ""
+    names = [own.name for own in factors_of(text).values()]
+    if text and (not names or not set(names) <= set(arrays)):
+        raise table.wrong(
+            "product", f'"d = a @ b", a .T behind what lies transposed, + c; arrays are {listing(arrays)}'
+        )
+    return text
 
 
 def _flag(table: Table, key: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -62,11 +62,15 @@ class Findings:
         )  # fmt: skip
         return key
 
-    def mended(self, key: Key, said: str, mend: str) -> None:
+    def mended(self, key: Key, said: str, mend: str, change: Mapping[str, Any]) -> None:
         """What mends a finding is known; the message without it stays in the detail (`tcsim.ptx.hazards.hazard.without_mend`)."""
         own = self._found[key]
         found = own.detail.get("found", own.message)
-        self._found[key] = replace(own, message=said, detail={**own.detail, "mend": mend, "found": found})
+        self._found[key] = replace(
+            own,
+            message=said,
+            detail={**own.detail, "mend": mend, "found": found} | ({"change": dict(change)} if change else {}),
+        )
 
     def known(self, name: str, line: int, other: int) -> bool:
         """Whether a hazard was found before; then it is counted once more."""

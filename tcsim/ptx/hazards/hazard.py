@@ -126,5 +126,5 @@ def without_mend(own: Hazard) -> Hazard:
     """A hazard with what is wrong alone."""
     if "found" not in own.detail:
         return own
-    detail = {key: value for key, value in own.detail.items() if key not in ("mend", "found")}
+    detail = {key: value for key, value in own.detail.items() if key not in ("mend", "found", "change")}
     return replace(own, message=own.detail["found"], detail=detail)

@@ -326,7 +326,7 @@ def nodes(trail: Trail, path: str, reads: Reads) -> tuple[Node, ...]:
     return tuple(Node(trail, f"{below}{number}", "", *part) for number, part in enumerate(parts(trail, reads), 1))
 
 
-def _nearest_first(nodes: Iterable[Node]) -> Iterator[Node]:
+def nearest_first(nodes: Iterable[Node]) -> Iterator[Node]:
     """Nodes, then those below them, as far as they are asked for."""
     pending = deque(nodes)
     while pending:
@@ -350,7 +350,7 @@ class Why(Shown):
     def remarks(self) -> tuple[tuple[str, str], ...]:
         """(path, what is suspicious there), of the nodes nearest to the root."""
         found: dict[str, str] = {}
-        for node in islice(_nearest_first(self.nodes), _WALK):
+        for node in islice(nearest_first(self.nodes), _WALK):
             for note in node.notes:
                 found.setdefault(note, node.path)
         return tuple((path, note) for note, path in found.items())
@@ -386,7 +386,7 @@ class Why(Shown):
     def _shown(self, most: int) -> set[Node]:
         """The nodes that are drawn: those nearest to the root."""
         found, left = set[Node](), most
-        for node in _nearest_first(self.nodes):
+        for node in nearest_first(self.nodes):
             left -= 2 if node.made else 1
             if left < 0:
                 break

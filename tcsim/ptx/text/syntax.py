@@ -189,7 +189,7 @@ def statement(item: Instruction) -> str:
     >>> statement(Instruction("mov.u32", (Register("%r1"), Special("tid.x")), 1, 1, Register("%p"), True))
     '@!%p mov.u32 %r1, %tid.x;'
     """
-    guard = f"@{'!' if item.negated else ''}{item.predicate.name} " if item.predicate else ""
+    guard = f"@{'!' if item.negated else ''}{unscoped(item.predicate.name)} " if item.predicate else ""
     return f"{guard}{' '.join(filter(None, (item.opcode, _listed(item.operands))))};"
 
 

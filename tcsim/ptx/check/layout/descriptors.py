@@ -142,8 +142,9 @@ class Through(Source):
             encoded = changed.encode()
         except OperandError:
             return
-        how = _fields(own, changed) if how is None else how
-        yield Mend(rule, _difference(own, changed), partial(self.through, encoded), how)
+        fields = _fields(own, changed)
+        how, make = fields if how is None else how, partial(self.through, encoded)
+        yield Mend(rule, _difference(own, changed), make, how, dict(fields))
 
     def _phases(self, own: MatrixDescriptor) -> Iterator[Mend]:
         """The tile as it was stored with another phase of the swizzle: the pieces of each row exchanged as those of another row are."""
@@ -257,7 +258,7 @@ _NAMES = {
 }
 
 
-def _fields(own: MatrixDescriptor, changed: MatrixDescriptor) -> Hashable:
+def _fields(own: MatrixDescriptor, changed: MatrixDescriptor) -> tuple[tuple[str, Any], ...]:
     """What is different, whatever the start address is: that by how far it moves."""
     moved = changed.start_address - own.start_address
     rest = {name: getattr(changed, name) for name in _NAMES if getattr(changed, name) != getattr(own, name)}

@@ -64,7 +64,9 @@ class Loaded(Source):
 
     def _made(self, way: Way) -> Mend:
         rule, said, change, *given = way
-        return Mend(rule, said, lambda: self.origins.lookup(change(self.place, *given)), way)
+        name = _AS_DATA.get(change)
+        data = {} if name is None else {name: given[0] if given else True}
+        return Mend(rule, said, lambda: self.origins.lookup(change(self.place, *given)), way, data)
 
     def mends(self) -> Iterator[Mend]:
         """Other ways to load them."""
@@ -81,9 +83,11 @@ class Loaded(Source):
         parts += [self.lines == own for own in lines] if len(lines) > 1 else []
         for part in parts:
             for step in _STARTS:
-                yield Mend("FRAGMENT_LAYOUT", _further(step), partial(self._part, part, place + step))
+                data = {"add": step} if part.all() else {}
+                yield Mend("FRAGMENT_LAYOUT", _further(step), partial(self._part, part, place + step), change=data)
             for step in range(_CHUNK, 8 * _CHUNK, _CHUNK):
-                yield Mend("FRAGMENT_LAYOUT", _flipped(step), partial(self._part, part, place ^ step))
+                data = {"xor": step} if part.all() else {}
+                yield Mend("FRAGMENT_LAYOUT", _flipped(step), partial(self._part, part, place ^ step), change=data)
         first = int(place.flat[0])
         there = self.origins.where(target, first >> 24)
         if there is not None and abs(int(there.flat[0]) - first) <= NEAR:
@@ -150,6 +154,9 @@ def _reversed(place: Array, axis: int) -> Array:
     """The same: their rows, or their columns, in reverse."""
     blocks = _blocks(place)
     return place if blocks is None else np.flip(blocks, axis).reshape(place.shape)
+
+
+_AS_DATA: dict[Any, str] = {np.add: "add", np.bitwise_xor: "xor", _turned: "trans"}
 
 
 def _spread(place: Array, more: int, across: bool) -> Array:

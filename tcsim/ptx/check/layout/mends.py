@@ -252,7 +252,7 @@ class Mender:
         by = view.by if view.by != view.line and read > 0 else 0
         detail = {"operand": view.name.lower(), "element": element, **view.detail}
         found = self.state.report(mend.rule, site.block, plain, view.line, by, site.thread, **detail)
-        self.trials.add(Trial(found, mend.rule, mend.key, mend.said, said), view if again else None, wide)
+        self.trials.add(Trial(found, mend.rule, mend.key, mend.said, said, mend.change), view if again else None, wide)
 
 
 def fits(view: View, mend: Mend) -> bool:

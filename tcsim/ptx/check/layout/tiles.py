@@ -30,6 +30,8 @@ class Mend:
     make: Callable[[], Array | None]
     # What is the same whenever the instruction is executed: "16 bytes further on"; None: the words.
     how: Hashable = None
+    # The same as data: fields of the descriptor (of start_address by how much it moves), "add" or "xor" of addresses, "trans".
+    change: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
     def found(self) -> Array:

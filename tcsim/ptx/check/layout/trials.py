@@ -6,8 +6,9 @@ other mistake of layout is left without a mend. So much as one product that woul
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from tcsim.ptx.check.findings import Findings, Key
 from tcsim.ptx.check.layout.tiles import Mend, View
@@ -22,6 +23,7 @@ class Trial:
     key: Hashable  # of the mend
     mend: str  # in words
     said: str  # the message with it
+    change: Mapping[str, Any] = field(default_factory=dict)  # the mend as data
     early: bool = False  # whether the instruction was right before, as it is
 
 
@@ -81,4 +83,4 @@ class Trials:
         if self.lost or any(own.early for own in self.every):
             return
         for own in reversed(self.every):
-            findings.mended(own.finding, own.said, own.mend)
+            findings.mended(own.finding, own.said, own.mend, own.change)
