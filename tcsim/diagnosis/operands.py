@@ -24,12 +24,14 @@ def attempts(problem: Problem) -> Iterator[Attempt]:
             "the whole matrix, row-major taken for column-major",
             f"look at the order in memory that {name} is given in, and at .row and .col",
             partial(_changed, problem, name, _other_order),
+            *((name, ("transposed", "whole")) if name in ("a", "b") else ()),
         )
         yield Attempt(
             f"{name} transposed",
             "each 8 x 8 block",
             f"add or drop .trans where {name} is moved with ldmatrix, stmatrix or movmatrix",
             partial(_changed, problem, name, _blocks_transposed),
+            *((name, ("transposed", "blocks")) if name in ("a", "b") else ()),
         )
         yield Attempt(
             f"{name} negated",
@@ -42,12 +44,14 @@ def attempts(problem: Problem) -> Iterator[Attempt]:
             "rows",
             f"the rows of {name} are counted from the other end",
             partial(_changed, problem, name, lambda x: x[:, ::-1]),
+            *((name, ("reversed", "rows")) if name in ("a", "b") else ()),
         )
         yield Attempt(
             f"{name} reversed",
             "columns",
             f"the columns of {name} are counted from the other end",
             partial(_changed, problem, name, lambda x: x[:, :, ::-1]),
+            *((name, ("reversed", "columns")) if name in ("a", "b") else ()),
         )
     for held in ("f32", "f16", "bf16"):
         for read in ("f32", "f16", "bf16"):
