@@ -96,6 +96,11 @@ def changed(problem: Problem, name: str, codes: Codes) -> Problem:
     return replace(problem, c=codes) if name == "c" else replace(problem, observed=codes)
 
 
+def stored(problem: Problem, codes: Codes, inside: Codes | None) -> Problem:
+    """The problem with what would have been observed, where that was given: what pads the output to the instruction's shape is not known."""
+    return replace(problem, observed=codes, known=None if inside is None else inside != 0)
+
+
 def operand(problem: Problem, name: str) -> Codes:
     """The codes of an operand."""
     given: Codes = getattr(problem, "observed" if name == "d" else name)
@@ -109,7 +114,9 @@ def format_of(problem: Problem, name: str) -> Format:
 
 def _changed(problem: Problem, name: str, change: Callable[[Codes], Codes | None]) -> Problem | None:
     codes = change(operand(problem, name))
-    return None if codes is None else changed(problem, name, codes)
+    if codes is None or name != "d" or problem.size is None:
+        return None if codes is None else changed(problem, name, codes)
+    return stored(problem, codes, change(problem.inside().astype(codes.dtype)))
 
 
 def _other_order(codes: Codes) -> Codes:

@@ -9,7 +9,7 @@ from itertools import combinations, permutations
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.diagnosis.operands import changed, operand
+from tcsim.diagnosis.operands import changed, operand, stored
 from tcsim.diagnosis.problem import Attempt, Codes, Problem
 from tcsim.model.operand import Fragment
 
@@ -115,7 +115,16 @@ def _swapped_nibbles(registers: Registers) -> Registers:
 
 
 def _permuted(problem: Problem, given: Fragment, change: _Change) -> Problem | None:
-    multiply, codes = problem.machine.instruction, operand(problem, given.name)
+    name = given.name
+    codes = _moved(problem, given, operand(problem, name), change)
+    if codes is None or name != "d" or problem.size is None:
+        return None if codes is None else changed(problem, name, codes)
+    return stored(problem, codes, _moved(problem, given, problem.inside().astype(codes.dtype), change))
+
+
+def _moved(problem: Problem, given: Fragment, codes: Codes, change: _Change) -> Codes | None:
+    """Codes with the registers that hold them changed."""
+    multiply = problem.machine.instruction
     rows, columns = given.shape
     batch, tall, wide = codes.shape
     tiles = codes.reshape(batch, tall // rows, rows, wide // columns, columns).swapaxes(2, 3)
@@ -127,4 +136,4 @@ def _permuted(problem: Problem, given: Fragment, change: _Change) -> Problem | N
     registers = multiply.registers(given.name, grouped)
     moved = multiply.matrix(given.name, change(registers)).reshape(tiles.shape)
     result: Codes = moved.swapaxes(2, 3).reshape(codes.shape)
-    return changed(problem, given.name, result)
+    return result
