@@ -59,7 +59,6 @@ FAMILIES = (
     "mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32",
     "mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64",
     "mma.sync.aligned.m16n8k16.row.col.f64.f64.f64.f64",
-    "wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32",
 )
 
 
