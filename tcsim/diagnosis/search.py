@@ -49,7 +49,7 @@ BOTH: tuple[Callable[[Problem], Iterator[Attempt]], ...] = tuple(
 
 _SCREEN = (12, 16)  # rows and columns of the outputs that every mistake is tried on first
 _NEAREST = 5  # how many partial explanations are worked out in full
-_ALSO = 5  # other names of an explanation that are given
+_ALSO = 3  # other names of an explanation that are given
 _FILL = "fill the output with NaN before the launch: what is still NaN was never written, what is zero was computed from zeros"
 _CANNOT_TELL = "this data cannot tell them apart: random operands of the same shapes would"
 _ALL_ZERO = f"every output is zero: the data cannot tell which of these it is; {_FILL}"
