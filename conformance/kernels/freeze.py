@@ -57,7 +57,7 @@ def archive() -> bytes:
 
 
 def disagreements(path: Path, root: Path, every: int) -> Iterator[str]:
-    """Recorded cases, or each so-manieth, whose inputs an archive makes differently."""
+    """Recorded cases, or each N-th, whose inputs an archive makes differently."""
     generators = frozen.Generators(path, generating.__name__)
     number = 0
     for arch in sorted(item.parent.name for item in root.glob(f"*/{manifest.NAME}")):

@@ -1,4 +1,4 @@
-"""Tables of docs/campaigns.md, from the ledger of a campaign on a GPU: docs/measurements/campaign.jsonl."""
+"""Tables of docs/conformance.md, from the ledger of a campaign on a GPU: docs/measurements/campaign.jsonl."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of docs/counters.md and docs/why-slow.md: rules and recorded launches beside the GPU's counters; the GEMM ladder."""
+"""Tables of docs/profile.md and docs/profile.md: rules and recorded launches beside the GPU's counters; the GEMM ladder."""
 
 from __future__ import annotations
 

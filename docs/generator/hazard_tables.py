@@ -22,7 +22,7 @@ _PARTS = {
 def hazards() -> str:
     """Every rule: its name, severity, what it means, and the section that says so."""
     return "\n".join(
-        f"### {title}\n\n"
+        f"## {title}\n\n"
         + table(
             ["name", "severity", "what it means", "section"],
             [[f"`{own.name}`", own.severity, own.sentence, f"{own.section} ({own.source})"] for own in part],

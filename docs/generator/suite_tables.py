@@ -11,7 +11,7 @@ from conformance import conftest
 from conformance.isa import testbench_of
 from conformance.stimuli import classes as inputs
 from conformance.suite import packs, recordings
-from generator.markdown import arch_ranges, code, table
+from generator.markdown import NOTICE, arch_ranges, code, table
 from tcsim import catalog
 from tcsim.core.evidence import LEVELS, Evidence
 from tcsim.core.targets import ARCHS, TARGETS, Arch
@@ -96,11 +96,12 @@ def evidence_totals() -> str:
     return table(("level", "meaning", "instructions x archs"), rows, (2,))
 
 
-def reference_pages() -> str:
-    """The index of docs/reference/."""
-    lines = [f"- [{family.name}](reference/{family.name}.md)" for family in catalog.families()]
-    lines += ["- [Number formats](reference/formats.md)", "- [Archs and targets](reference/targets.md)"]
-    return "\n".join(lines)
+def reference_index() -> str:
+    """docs/reference/README.md: a page for each family."""
+    lines = [f"- [{family.name}]({family.name}.md)" for family in catalog.families()]
+    lines += ["- [Number formats](formats.md)", "- [Archs and targets](targets.md)"]
+    title = "# Reference: every instruction\n\nA page for each family: spellings, targets, operands, layouts, steps, evidence."
+    return f"{NOTICE}\n\n{title}\n\n" + "\n".join(lines) + "\n"
 
 
 def input_classes() -> str:

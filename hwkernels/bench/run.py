@@ -269,7 +269,7 @@ def parse_size(text: str) -> tuple[int, int, int]:
     if len(numbers) == 1:
         numbers *= 3
     if len(numbers) != 3 or min(numbers) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no size; valid: 4096, 8192x1024x4096")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size; valid: 4096, 8192x1024x4096")
     return numbers[0], numbers[1], numbers[2]
 
 

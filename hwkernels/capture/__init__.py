@@ -4,7 +4,7 @@
         kernel[grid](x, y, n)
     print(*session.lines(), sep="\\n")
 
-The same from a shell, for a whole script: `python -m hwkernels.capture script.py -o folder`. docs/capture.md says what is recorded of which
+The same from a shell, for a whole script: `python -m hwkernels.capture script.py -o folder`. docs/exec.md says what is recorded of which
 launcher, and what cannot be.
 """
 

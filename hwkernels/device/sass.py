@@ -82,7 +82,7 @@ def listing_of(cubin: bytes, toolchain: Toolchain | None = None, lines: bool = F
 def parse_listing(listing: str) -> tuple[SassFunction, ...]:
     """The functions in the text that `nvdisasm --print-code` prints.
 
-    Raises SassError on an addressed line that is no instruction and on code outside a function.
+    Raises SassError on an addressed line that is not an instruction and on code outside a function.
     """
     functions: dict[tuple[str, str], list[SassInstruction]] = {}  # by section and name
     announced: set[str] = set()
@@ -98,7 +98,7 @@ def parse_listing(listing: str) -> tuple[SassFunction, ...]:
         elif match := _ADDRESS.match(line):
             parts = _INSTRUCTION.match(match[2])
             if parts is None or current is None:
-                raise SassError(f"nvdisasm printed a line that is no instruction of a function: {line.strip()!r}")
+                raise SassError(f"nvdisasm printed a line that is not an instruction of a function: {line.strip()!r}")
             current.append(SassInstruction(int(match[1], 16), parts[1] or "", parts[2], parts[3]))
     return tuple(SassFunction(name, tuple(found), section) for (section, name), found in functions.items())
 
@@ -142,7 +142,7 @@ def code_sha256(cubin: bytes, section: str = ".text") -> str:
     """SHA-256 of the contents of the .text sections, in file order: the machine code and nothing else.
 
     `section` narrows it: ".text.KERNEL" is one kernel of several, with the helpers that ptxas put beside it.
-    Debug paths, tool names and the kernel's name do not enter it. Raises SassError if `cubin` is no ELF64 file or has
+    Debug paths, tool names and the kernel's name do not enter it. Raises SassError if `cubin` is not an ELF64 file or has
     no such code. Source: the section headers.
     """
     digest, found = hashlib.sha256(), False

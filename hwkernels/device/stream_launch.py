@@ -48,7 +48,7 @@ def current_stream() -> int:
 def encode_tensor_map(spec: TensorMapSpec, address: int) -> bytes:
     """The 128 bytes of a tensor map: two dimensions, zeros out of bounds.
 
-    Raises CudaError, CUDA_ERROR_INVALID_VALUE for an address or pitch that is no multiple of 16 bytes. Source: the driver.
+    Raises CudaError, CUDA_ERROR_INVALID_VALUE for an address or pitch that is not a multiple of 16 bytes. Source: the driver.
     """
     driver = driver_module()
     made = call(
@@ -145,7 +145,7 @@ class StreamLaunch:
     def set_grid(self, grid: Dim3) -> None:
         """Change the grid."""
         if math.prod(grid) % self.cluster:
-            raise ValueError(f"grid {grid} is no multiple of a cluster of {self.cluster}")
+            raise ValueError(f"grid {grid} is not a multiple of a cluster of {self.cluster}")
         self._config.gridDimX, self._config.gridDimY, self._config.gridDimZ = self.grid = grid
 
     def __call__(self, stream: int = 0) -> None:

@@ -26,7 +26,7 @@ _FILL = 0b0100  # metadata of groups beyond the end: the first two elements, as 
 
 
 class SparsityError(OperandTypeError):
-    """An operand has not the sparsity that a sparse kernel multiplies."""
+    """An operand does not have the sparsity that a sparse kernel multiplies."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +106,7 @@ def compress(a: Any) -> SparseMatrix:
     a: of NumPy, or of the GPU (it is copied to the host: compress once, multiply often). Every nonzero is kept, and zeros
     where there are fewer, those of lower k first. A kept zero meets its element of b; a dropped one does not.
 
-    Raises SparsityError for the first group with more nonzeros; OperandTypeError for what is no matrix of a known format.
+    Raises SparsityError for the first group with more nonzeros; OperandTypeError for what is not a matrix of a known format.
 
     >>> compress(np.float16([[0, 7, 0, 8, 9]])).kept.tolist()
     [[7.0, 8.0, 9.0, 0.0]]

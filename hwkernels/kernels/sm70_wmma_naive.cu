@@ -1,6 +1,6 @@
 // sm70_wmma_naive: one warp computes 16 x 16 of the output with wmma, straight from global memory. What one writes first.
 //
-// wmma.load cannot leave out elements: a tile at the edge, or at an address that is no multiple of 32 bytes, is first copied
+// wmma.load cannot leave out elements: a tile at the edge, or at an address that is not a multiple of 32 bytes, is first copied
 // into shared memory, with zeros where the matrix ends.
 #include "ptx.cuh"
 #include "multiply.cuh"  // load_a, load_b, mma, store_d_shared of 16 x 16 x 16; accumulator_t

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from hwkernels.plans.cases import Case, Sweep
 from hwkernels.plans.sweep import answered
 from tcsim.plans.packed import Decision
+from tcsim.plans.record import FP8
 
 NVJET = 66
 """cuBLASLt's number of the algorithm whose kernels are chains of wgmma; others have an order of their own."""
@@ -37,8 +38,8 @@ def decision(about: dict[str, int], format: str) -> Decision:
     number, cuts = about["id"], about["split"]
     if cuts == -1 and about["workspace"] <= WHOLE:
         cuts = 1
-    if number == NVJET and format in ("f16", "bf16", "e4m3"):
-        return Decision("nvjet", cuts, 128 if format == "e4m3" else 64)
+    if number == NVJET and format in ("f16", "bf16", *FP8):
+        return Decision("nvjet", cuts, 128 if format in FP8 else 64)
     stages, custom = about["stages"] if number in STAGES else 0, about["custom"] if number in CUSTOM else 0
     return Decision(f"cublasLt {number}.{stages}.{custom}", 0, 1, cuts, about["reduction"])
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 TYPES = {
-    "f32": torch.float32, "tf32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "e4m3": torch.float8_e4m3fn, "s8": torch.int8,
+    "f32": torch.float32, "tf32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2, "s8": torch.int8,
     "s32": torch.int32,
 }  # fmt: skip
 
@@ -40,15 +40,16 @@ class Buffers:
         """(x, w, out): x (M, K), w (K, N), as the layout has them."""
         lead = (case.batch,) if case.op == "bmm" else ()
         m, n, k = case.m, case.n, case.k
+        first, _, second = case.format.partition(".")
         w = (
-            self.view(1, case.format, *lead, n, k).transpose(-1, -2)
+            self.view(1, second or first, *lead, n, k).transpose(-1, -2)
             if case.layout[0] == "T"
-            else self.view(1, case.format, *lead, k, n)
+            else self.view(1, second or first, *lead, k, n)
         )
         x = (
-            self.view(0, case.format, *lead, k, m).transpose(-1, -2)
+            self.view(0, first, *lead, k, m).transpose(-1, -2)
             if case.layout[1] == "T"
-            else self.view(0, case.format, *lead, m, k)
+            else self.view(0, first, *lead, m, k)
         )
         return x, w, self.view(2, case.out, *lead, m, n)
 

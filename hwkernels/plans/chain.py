@@ -7,7 +7,9 @@ import torch
 import triton
 import triton.language as tl
 
-STEPS = {"tf32": 32, "e4m3": 128, "s8": 128}
+from tcsim.plans.record import FP8
+
+STEPS = {"tf32": 32, "s8": 128} | dict.fromkeys(FP8, 128)
 """Elements of k that one step of the kernel loads; else 64. Chunks are multiples of it."""
 
 
@@ -52,14 +54,14 @@ def chain(x: Any, w: Any, chunk: int, format: str, fast: bool = True) -> Any:
     Raises ValueError for a chunk that is not a multiple of the format's step and shorter than K.
     """
     (m, k), n, step = x.shape, w.shape[0], STEPS.get(format, 64)
-    if format == "e4m3" and fast:
+    if format in FP8 and fast:
         step = 64
     if chunk % step and chunk < k:
         raise ValueError(f"chunk {chunk}; valid: multiples of {step}")
     integer = format == "s8"
     d = torch.empty((m, n), dtype=torch.int32 if integer else torch.float32, device="cuda")
     grid = (triton.cdiv(m, 64) * triton.cdiv(n, 128),)
-    promoted = format == "e4m3" and not fast
+    promoted = format in FP8 and not fast
     _chain[grid](
         x,
         w,

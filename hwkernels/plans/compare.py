@@ -10,6 +10,7 @@ from hwkernels.plans.calls import TYPES, Buffers, call, settings
 from hwkernels.plans.cases import Case, score
 from hwkernels.plans.chain import chain
 from tcsim.plans.packed import Decision
+from tcsim.plans.record import Kind
 
 
 def operand(shape: tuple[int, ...], format: str, generator: Any) -> Any:
@@ -26,7 +27,11 @@ def differing(case: Case, decision: Decision, buffers: Buffers) -> tuple[int, in
     generator = torch.Generator(device="cuda")
     generator.manual_seed(int(score(case, "seed") * 2**31))
     lead = (case.batch,) if case.op == "bmm" else ()
-    x0, w0 = (operand((*lead, rows, case.k), case.format, generator) for rows in (case.m, case.n))
+    formats = Kind(case.op, case.format, case.out, case.layout, bool(case.fast)).formats
+    x0, w0 = (
+        operand((*lead, rows, case.k), format, generator)
+        for rows, format in zip((case.m, case.n), formats, strict=True)
+    )
     x = x0 if case.layout[1] == "N" else x0.transpose(-1, -2).contiguous().transpose(-1, -2)
     w = w0.transpose(-1, -2) if case.layout[0] == "T" else w0.transpose(-1, -2).contiguous()
     out = torch.empty((*lead, case.m, case.n), dtype=TYPES[case.out], device="cuda")

@@ -108,8 +108,9 @@ class Heuristic:
         m, n, k = case.m, case.n, case.k
         first = (k, n, k) if case.layout[0] == "T" else (n, k, n)
         second = (m, k, m) if case.layout[1] == "T" else (k, m, k)
-        a = self.layout(case.format, *first, case.batch, n * k)
-        b = self.layout(case.format, *second, case.batch, m * k)
+        x, _, w = case.format.partition(".")
+        a = self.layout(w or x, *first, case.batch, n * k)
+        b = self.layout(x, *second, case.batch, m * k)
         d = self.layout(case.out, n, m, n, case.batch, m * n)
         result, count = Result(), c_int()
         description = self.description(case, pointer)

@@ -207,7 +207,7 @@ def parse_fault(text: str) -> Fault:
     """
     place, _, bit = text.partition(":")
     if not (place.isdecimal() and bit.isdecimal() and int(bit) < 32):
-        raise argparse.ArgumentTypeError(f"{text!r} is no fault; valid: MULTIPROCESSOR:BIT such as 17:9")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a fault; valid: MULTIPROCESSOR:BIT such as 17:9")
     return Fault(int(place), int(bit))
 
 

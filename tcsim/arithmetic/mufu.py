@@ -7,7 +7,7 @@ the 17 bits below are X, and in units of 2**-40
 
 is cut, never rounded, to 24 significant bits. The square is a folded sum of partial products whose columns below 2**19 are
 left out. Tables and rules were derived from the answers of an H200 (sm_90); of other archs nothing is measured. The tables
-are integers per segment, in mufu_sm90.npz beside this file. Their origin and the search for them: docs/special-functions.md.
+are integers per segment, in mufu_sm90.npz beside this file. Their origin and the search for them: docs/conversions.md.
 
 Inputs and results are codes: uint32 arrays of f32 (uint16 of f16 and bf16, the high words of f64).
 """

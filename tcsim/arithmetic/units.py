@@ -1,6 +1,6 @@
 """The fused dot-add units of the tensor cores: the one table of their constants, for all families and archs.
 
-Sources: docs/numerics.md, sections 1, 2 and 4, and docs/block-scaling.md, which say how each constant is known.
+Sources: docs/numerics.md, sections 1, 2 and 4, and docs/sparsity.md, which say how each constant is known.
 """
 
 from __future__ import annotations

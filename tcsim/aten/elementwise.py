@@ -107,9 +107,8 @@ sin, cos, tan, asin, acos, atan = (
 sinh, cosh, tanh, asinh, acosh, atanh = (
     _plain(name, cuda.FUNCTIONS[name]) for name in ("sinh", "cosh", "tanh", "asinh", "acosh", "atanh")
 )
-erf, erfc, sqrt, rsqrt, reciprocal = (
-    _plain(name, cuda.FUNCTIONS[name]) for name in ("erf", "erfc", "sqrt", "rsqrt", "reciprocal")
-)
+erf, erfc, erfinv, lgamma = (_plain(name, cuda.FUNCTIONS[name]) for name in ("erf", "erfc", "erfinv", "lgamma"))
+sqrt, rsqrt, reciprocal = (_plain(name, cuda.FUNCTIONS[name]) for name in ("sqrt", "rsqrt", "reciprocal"))
 atan2, hypot, fmod = (_plain(name, cuda.FUNCTIONS[name], 2) for name in ("atan2", "hypot", "fmod"))
 
 # --- signs, limits, comparisons

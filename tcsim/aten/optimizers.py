@@ -109,7 +109,7 @@ def _fused_adam(
 
 
 def _slot(shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
-    """Which of the four elements that a thread has at once each is: neighbours, or, if the number of elements is no multiple of four, 512 apart.
+    """Which of the four elements that a thread has at once each is: neighbours, or, if the number of elements is not a multiple of four, 512 apart.
 
     nvcc contracts a product and a sum of some of the four, and not of others.
     """
@@ -193,7 +193,7 @@ def clipped(grads: list[Array], max_norm: float, way: Way = "foreach") -> tuple[
 def foreach_norm(x: Array) -> Array:
     """The norm of order 2 by torch._foreach_norm: chunks of 65,536 elements of 512 threads each, then the chunks.
 
-    A thread has four sums: of the places of its vectors or, if the number of elements is no multiple of four, of elements 512 apart.
+    A thread has four sums: of the places of its vectors or, if the number of elements is not a multiple of four, of elements 512 apart.
     """
     wide = x.reshape(-1).astype(np.float32)
     chunks = max(1, -(-len(wide) // CHUNK))

@@ -31,7 +31,7 @@ def diagnose(
     mnemonic: Annotated[
         list[str],
         typer.Argument(
-            help="The PTX spelling, or words that one instruction has alone; or a kernel: CUDA C++, PTX, a recorded launch.",
+            help="The PTX spelling, or words that identify one instruction; or a kernel: CUDA C++, PTX, a recorded launch.",
             metavar="INSTRUCTION|FILE",
             autocompletion=options.complete_mnemonic,
         ),

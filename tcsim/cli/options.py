@@ -146,7 +146,7 @@ ARCH_HELP = "Arch (sm_90), target (sm_90a) or product (h100). Default: the earli
 Mnemonic = Annotated[
     list[str],
     typer.Argument(
-        help="The PTX spelling, or words that one instruction has alone.",
+        help="The PTX spelling, or keywords that identify one instruction.",
         metavar="INSTRUCTION",
         autocompletion=complete_mnemonic,
     ),

@@ -22,7 +22,8 @@ def plan(
     ],
     shape: Annotated[str, typer.Argument(help="M x N x K: 16x4096x14336.", metavar="SHAPE")],
     format: Annotated[
-        str, typer.Argument(help="Of the operands: f16, bf16, tf32, f32, e4m3, e5m2 or s8.", metavar="FORMAT")
+        str,
+        typer.Argument(help="Of the operands: f16, bf16, tf32, f32, e4m3, e5m2, e4m3.e5m2 or s8.", metavar="FORMAT"),
     ] = "bf16",
     gpus: Annotated[
         str, typer.Option("--gpus", "--gpu", help="Products or archs: h200,b200.", metavar="GPU,...")

@@ -54,9 +54,11 @@ class Tried:
     def said(self) -> str:
         """The order that changes an element, or which orders change nothing."""
         if self.witness is None:
-            tried = f"{len(self.orders)} tried" + (f": {', '.join(self.orders)}" if self.orders else "")
+            tried = f"{len(self.orders)} orders of completion tried" + (
+                f" ({', '.join(self.orders)})" if self.orders else ""
+            )
             more = f"; {self.untried}" if self.untried else ""
-            return f"none: no order of completion changes an array ({tried}{more})"
+            return f"not reproduced: {tried}{more}"
         compared, (order, base) = self.witness.comparison, self.witness.schedules
         first = compared.first
         if first is None:

@@ -3,7 +3,7 @@
 A layout is read as a function from 0, ..., size - 1 to indices. Results are the layouts that CuTe gives for static integers,
 with two differences: a mode of extent 1 gets stride 0, as its stride means nothing, and where no layout is exactly the function
 asked for, that is an error. CuTe also answers where the inner layout of a composition runs past the end of the outer, where a
-sum carries from one mode of the outer to the next, and where a complement leaves holes. docs/layouts.md has examples.
+sum carries from one mode of the outer to the next, and where a complement leaves holes. docs/fragments.md has examples.
 """
 
 from __future__ import annotations

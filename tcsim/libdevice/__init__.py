@@ -15,12 +15,12 @@ sin, cos, tan, asin, acos, atan, atan2 = (
 sinh, cosh, tanh, asinh, acosh, atanh = (
     FUNCTIONS[name] for name in ("sinh", "cosh", "tanh", "asinh", "acosh", "atanh")
 )
-erf, erfc = FUNCTIONS["erf"], FUNCTIONS["erfc"]
+erf, erfc, erfinv, lgamma = (FUNCTIONS[name] for name in ("erf", "erfc", "erfinv", "lgamma"))
 pow, rsqrt, sqrt, cbrt, hypot = (FUNCTIONS[name] for name in ("pow", "rsqrt", "sqrt", "cbrt", "hypot"))
 reciprocal, divide, fmod, remainder = (FUNCTIONS[name] for name in ("reciprocal", "divide", "fmod", "remainder"))
 
 __all__ = [
     "FUNCTIONS", "Function", "FunctionError", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "cos", "cosh", "divide", "erf",
-    "erfc", "exp", "exp2", "exp10", "expm1", "fmod", "hypot", "log", "log1p", "log2", "log10", "pow", "reciprocal", "remainder", "rsqrt", "sin",
+    "erfc", "erfinv", "exp", "exp2", "exp10", "expm1", "fmod", "hypot", "lgamma", "log", "log1p", "log2", "log10", "pow", "reciprocal", "remainder", "rsqrt", "sin",
     "sinh", "sqrt", "tan", "tanh",
 ]  # fmt: skip

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from tcsim.core.errors import TcsimError
 from tcsim.engines import choice
-from tcsim.libdevice import error, exponential, hyperbolic, logarithm, power, quotient, trigonometric
+from tcsim.libdevice import error, exponential, gamma, hyperbolic, logarithm, power, quotient, trigonometric
 from tcsim.libdevice.operations import Floats
 
 _CHUNK = 1 << 14  # elements whose intermediate values stay in the cache
@@ -91,7 +91,8 @@ FUNCTIONS = MappingProxyType(
             ("atan", "atanf(x)"), ("atan2", "atan2f(y, x)", PAIRS))
     | _rows(hyperbolic, ("sinh", "sinhf(x)"), ("cosh", "coshf(x)"), ("tanh", "tanhf(x)"), ("asinh", "asinhf(x)"), ("acosh", "acoshf(x)"),
             ("atanh", "atanhf(x)"))
-    | _rows(error, ("erf", "erff(x)"), ("erfc", "erfcf(x)"))
+    | _rows(error, ("erf", "erff(x)"), ("erfc", "erfcf(x)"), ("erfinv", "erfinvf(x)"))
+    | _rows(gamma, ("lgamma", "lgammaf(x)"))
     | _rows(power, ("pow", "powf(x, y)", PAIRS), ("rsqrt", "rsqrtf(x)"), ("sqrt", "sqrtf(x)"), ("cbrt", "cbrtf(x)"), ("hypot", "hypotf(x, y)", PAIRS))
     | _rows(quotient, ("reciprocal", "1 / x"), ("divide", "x / y", PAIRS), ("fmod", "fmodf(x, y)", PAIRS), ("remainder", "remainderf(x, y)", PAIRS))
 )  # fmt: skip

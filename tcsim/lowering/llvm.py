@@ -202,7 +202,7 @@ class Body:
     def loaded(self, type: str, number: int) -> str:
         """What a register holds; of a predicate a byte."""
         own = "u1" if type == "b1" else type
-        place = self.line(f"getelementptr {element(own)}, ptr %r{number}, i64 %i")
+        place = self.line(f"getelementptr {element(own)}, ptr %r{number}, i64 %s")
         found = self.line(f"load {vector(own)}, ptr {place}, align 1")
         return self.two("icmp ne", "u1", found, self.constant("u1", 0)) if type == "b1" else found
 
@@ -211,7 +211,7 @@ class Body:
         own = "u1" if type == "b1" else type
         self.registers.add(number)
         kept = self.pick("%m", type, value, self.loaded(type, number))
-        place = self.line(f"getelementptr {element(own)}, ptr %r{number}, i64 %i")
+        place = self.line(f"getelementptr {element(own)}, ptr %r{number}, i64 %s")
         kept = self.recast("zext", "b1", "u1", kept) if type == "b1" else kept
         self.lines.append(f"  store {vector(own)} {kept}, ptr {place}, align 1")
 

@@ -17,8 +17,10 @@ from tcsim.core.files import kept
 
 _ENGINES: list[Any] = []
 """Owners of code that may be called until the process ends."""
-Entry = Callable[[int, int, int, int, int], None]
-_ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)
+Entry = Callable[[int, int, int, int, int, int], int]
+_ENTRY = ctypes.CFUNCTYPE(
+    ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p
+)
 NAME = "entry"
 _OLDEST = 20
 """LLVM's version whose passes and assembly are used."""

@@ -63,7 +63,7 @@ class Row:
     arithmetic: str = ""  # the row of the family's lowering table that says what it computes
     documented: bool = True  # listed by the PTX manual's grammar
     modifiers: Mapping[str, str] = field(default_factory=lambda: NO_MODIFIERS)
-    dropped: str = ""  # why the accepted spelling is no instruction: it assembles to nothing
+    dropped: str = ""  # why the accepted spelling is not an instruction: it assembles to nothing
     forms: tuple[
         Form, ...
     ] = ()  # the lists of operands that it takes, the plainest first; not given: one, its fragments

@@ -25,7 +25,7 @@ def field_shift(format: Format, element_bits: int) -> int:
 def field_format(format: Format, element_bits: int) -> Format:
     """The format of all bits of a field that mma.sync multiplies: of fp4 in a byte, e2m3 of its six low bits.
 
-    The two agree where the padding is zero. Source: nine results of an RTX PRO 6000 with random padding (docs/block-scaling.md).
+    The two agree where the padding is zero. Source: nine results of an RTX PRO 6000 with random padding (docs/sparsity.md).
 
     >>> field_format(FORMATS["e2m1"], 8).name, field_format(FORMATS["e2m1"], 4).name, field_format(FORMATS["e3m2"], 8).name
     ('e2m3', 'e2m1', 'e3m2')

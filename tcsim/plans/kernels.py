@@ -1,7 +1,7 @@
 """In which order cuBLASLt's kernels sum, by the algorithm that its heuristic answers (CUDA 13.0, sm_90): what differs from plain chains of wgmma.
 
 Found on an H200 with masks (a large product, its opposite and ones: an output counts the ones that were added after the two had met) and confirmed on
-products of other shapes, every output (docs/plans.md). An algorithm that is not here has an order that is not known.
+products of other shapes, every output (docs/explain.md). An algorithm that is not here has an order that is not known.
 """
 
 from __future__ import annotations

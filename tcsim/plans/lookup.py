@@ -11,7 +11,7 @@ from tcsim.isa.index import entry
 from tcsim.numbers.formats import FORMATS
 from tcsim.plans.kernels import order_of
 from tcsim.plans.packed import Decision, Table
-from tcsim.plans.record import OUT, RECORDED, Kind, Plan, PlanError, reading, table
+from tcsim.plans.record import FP8, MIXED, OUT, RECORDED, Kind, Plan, PlanError, reading, table
 
 OPS = {
     "linear": "mm", "matmul": "mm", "mm": "mm", "addmm": "addmm", "bmm": "bmm", "scaled_mm": "scaled", "scaled_mm_rowwise": "scaled_row", "int_mm": "int_mm",
@@ -31,6 +31,7 @@ def plan(
     """The order of summation of a product of (M, K) and (K, N), as torch and cuBLAS compute it on a GPU.
 
     op: "linear", "matmul", "addmm", "bmm", "scaled_mm", "scaled_mm_rowwise" or "int_mm". linear of e4m3 is scaled_mm, of s8 int_mm; f32 is without tf32.
+    format: of both operands, or of FP8 two, the activations' first: "e4m3.e5m2".
     gpu: a product ("H200", in any case) or an arch; a table exists for `tcsim.plans.recorded()`, everything else is assumed to be one plain chain.
     layout: of the weight and the activations as cuBLAS names them: "TN" is x @ w.T of row-major arrays, "NN" is x @ w. fast: fast accumulation of FP8.
 
@@ -49,7 +50,7 @@ def plan(
     if batch > 1 and kind.call != "bmm":
         raise PlanError(f"plan: batch {batch} of {op}; valid: op 'bmm', or batch 1 with m the number of all rows")
     name, arch = chip(gpu)
-    promotion = PROMOTION if not fast and kind.format in ("e4m3", "e5m2") else 0
+    promotion = PROMOTION if not fast and kind.format in FP8 else 0
 
     def found(instruction: str | None, split: int, chunk: int, source: str, kernel: str, reason: str) -> Plan:
         own = promotion if instruction is not None and instruction.startswith("wgmma") else 0
@@ -61,6 +62,8 @@ def plan(
         recorded = table(name)
         with reading(name):
             decision, source, reason = decided(recorded, kind, m, n, k, batch)
+        if kind.format in MIXED and decision is not None:
+            source, reason = "assumed", "as e4m3: products of two formats were not recorded"
         if decision is None:
             answer = found(None, 0, 0, source, "", reason)
         elif decision.split:
@@ -100,13 +103,13 @@ def _kind(op: str, format: str, out: str | None, layout: str, bias: bool, fast: 
         )
     if layout not in LAYOUTS:
         raise PlanError(f"plan: layout {layout!r}; valid: {listing(LAYOUTS)}")
-    if format in ("e4m3", "e5m2") and call == "mm":
+    if format in FP8 and call == "mm":
         call = "scaled"
     if format == "s8" and call == "mm":
         call = "int_mm"
-    if (format in ("e4m3", "e5m2")) != call.startswith("scaled") or (format == "s8") != (call == "int_mm"):
+    if (format in FP8) != call.startswith("scaled") or (format == "s8") != (call == "int_mm"):
         raise PlanError(
-            f"plan: {op} of {format}; valid: scaled_mm and scaled_mm_rowwise of e4m3 and e5m2, int_mm of s8, the others of f16, bf16, tf32 and f32"
+            f"plan: {op} of {format}; valid: scaled_mm and scaled_mm_rowwise of e4m3, e5m2 and two of them (e4m3.e5m2), int_mm of s8, the others of f16, bf16, tf32 and f32"
         )
     if bias and call == "mm":
         call = "addmm"
@@ -149,7 +152,7 @@ def decided(recorded: Table, kind: Kind, m: int, n: int, k: int, batch: int) -> 
 
 def _aligned(kind: Kind, m: int, n: int, k: int) -> bool:
     """Whether the rows of the operands, as the layout stores them, and of the result hold whole units of ALIGNMENT bytes of the operands' format."""
-    unit = ALIGNMENT * 8 // FORMATS["f32" if kind.format == "tf32" else kind.format].bits
+    unit = ALIGNMENT * 8 // FORMATS["f32" if kind.format == "tf32" else kind.formats[0]].bits
     return all(row % unit == 0 for row in (n if kind.layout[0] == "N" else k, m if kind.layout[1] == "T" else k, n))
 
 
@@ -169,12 +172,15 @@ def chip(gpu: str) -> tuple[str, str]:
     return (product if product in RECORDED else str(gpu).replace(" ", "").replace("-", "").lower()), arch
 
 
-_WGMMA = {"f16": "16.f32.f16.f16", "bf16": "16.f32.bf16.bf16", "tf32": "8.f32.tf32.tf32", "e4m3": "32.f32.e4m3.e4m3", "e5m2": "32.f32.e5m2.e5m2", "s8": "32.s32.s8.s8"}  # fmt: skip
-_TCGEN05 = {"f16": "f16", "bf16": "f16", "tf32": "tf32", "e4m3": "f8f6f4", "e5m2": "f8f6f4", "s8": "i8"}
+_WGMMA = {"f16": "16.f32.f16.f16", "bf16": "16.f32.bf16.bf16", "tf32": "8.f32.tf32.tf32", "s8": "32.s32.s8.s8"}  # fmt: skip
+_TCGEN05 = {"f16": "f16", "bf16": "f16", "tf32": "tf32", "s8": "i8"} | dict.fromkeys(FP8, "f8f6f4")
 _MMA = {
     "f16": "m16n8k16.row.col.f32.f16.f16.f32", "bf16": "m16n8k16.row.col.f32.bf16.bf16.f32", "tf32": "m16n8k8.row.col.f32.tf32.tf32.f32",
-    "e4m3": "m16n8k32.row.col.f32.e4m3.e4m3.f32", "e5m2": "m16n8k32.row.col.f32.e5m2.e5m2.f32", "s8": "m16n8k32.row.col.s32.s8.s8.s32",
+    "s8": "m16n8k32.row.col.s32.s8.s8.s32",
 }  # fmt: skip
+for _format in FP8:
+    _pair = ".".join(Kind("", _format, "", "", True).formats)
+    _WGMMA[_format], _MMA[_format] = f"32.f32.{_pair}", f"m16n8k32.row.col.f32.{_pair}.f32"
 _OLD = {
     "f16": ("m16n8k8.row.col.f32.f16.f16.f32", "m8n8k4.row.col.f32.f16.f16.f32"),
     "s8": ("m8n8k16.row.col.s32.s8.s8.s32",),

@@ -35,8 +35,10 @@ def product(
     """
     if not plan.modelled:
         raise NotModelledError(f"{plan}; valid: plans with an instruction or an order")
-    format = FORMATS["f32" if plan.format == "tf32" else plan.format]
-    a, b = _operand(a, format, "a"), _operand(b, format, "b")
+    a, b = (
+        _operand(x, FORMATS["f32" if format == "tf32" else format], name)
+        for x, format, name in zip((a, b), plan.kind.formats, "ab", strict=True)
+    )
     if a.shape[-2:] != (plan.m, plan.k) or b.shape[-2:] != (plan.k, plan.n):
         raise OperandError(
             f"product: a is {a.shape} and b {b.shape}; valid for this plan: (..., {plan.m}, {plan.k}) and (..., {plan.k}, {plan.n})"
@@ -92,7 +94,8 @@ def descriptor_of(plan: Plan) -> InstructionDescriptor | None:
     if plan.instruction is None or not plan.instruction.startswith("tcgen05"):
         return None
     kind, d = plan.instruction.split("kind::")[1], "s32" if plan.format == "s8" else "f32"
-    return InstructionDescriptor(kind=kind, a_format=plan.format, b_format=plan.format, d_format=d, m=128, n=64)
+    a, b = plan.kind.formats
+    return InstructionDescriptor(kind=kind, a_format=a, b_format=b, d_format=d, m=128, n=64)
 
 
 def _operand(x: Any, format: Any, name: str) -> Array:

@@ -15,7 +15,10 @@ from tcsim.plans.packed import Table, read
 
 RECORDED = {"h200": "h200.plans"}
 """The GPUs with a table, and the file in this package."""
-OUT = {"f16": "f16", "bf16": "bf16", "tf32": "f32", "f32": "f32", "e4m3": "bf16", "e5m2": "bf16", "s8": "s32"}
+MIXED = ("e4m3.e5m2", "e5m2.e4m3")
+"""Products of two formats, the activations' first."""
+FP8 = ("e4m3", "e5m2", *MIXED)
+OUT = {"f16": "f16", "bf16": "bf16", "tf32": "f32", "f32": "f32", "s8": "s32"} | dict.fromkeys(FP8, "bf16")
 """The format of the result, unless another is asked for."""
 
 
@@ -33,15 +36,26 @@ class Kind(NamedTuple):
     fast: bool
 
     @property
+    def formats(self) -> tuple[str, str]:
+        """Of the activations and of the weight."""
+        first, _, second = self.format.partition(".")
+        return first, second or first
+
+    @property
     def plain(self) -> bool:
         """Whether the result has the format that it has unless another is asked for."""
         return self.out == OUT[self.format]
 
     @property
     def key(self) -> str:
-        """As tables spell it: what the choice depends on. mm cuts K the same way for a result in f32 as for one in 16 bits."""
+        """As tables spell it: what the choice depends on. mm cuts K the same way for a result in f32 as for one in 16 bits, and FP8 of two formats as e4m3."""
         shared = self.plain or (self.call == "mm" and self.out == "f32") or self.call == "scaled_row"
-        words = [self.call, self.format, *([] if shared else [self.out]), self.layout]
+        words = [
+            self.call,
+            "e4m3" if self.format in MIXED else self.format,
+            *([] if shared else [self.out]),
+            self.layout,
+        ]
         return " ".join([*words, *([] if self.fast or self.call == "scaled_row" else ["accurate"])])
 
 

@@ -20,6 +20,7 @@ from tcsim.ptx.check.rules.dependents import Ledger, starts_others
 from tcsim.ptx.check.rules.races import Races
 from tcsim.ptx.compile.compiled import SHARED_START, Compiled, layout
 from tcsim.ptx.compile.linking import function_addresses, link, reach, symbols_of
+from tcsim.ptx.compile.regions import VARIABLE, WAYS, asked_way
 from tcsim.ptx.compile.store import key_of, store
 from tcsim.ptx.counters.advice import Shape
 from tcsim.ptx.counters.counters import Counters
@@ -267,7 +268,7 @@ class Kernel(Shown):
         the workspace that grid.sync of cooperative groups needs. origins: the check follows elements through registers too, so that
         tiles that threads store and operands in registers are judged; it takes longer. races: the check looks for races in global memory
         too, between all blocks of the grid (`tcsim.ptx.check.rules.races`); one process runs it. counters: count what Nsight Compute would
-        (`Run.counters`, docs/counters.md).
+        (`Run.counters`, docs/profile.md).
 
         Raises LaunchError for what the caller did wrong, before anything runs. What the kernel does wrong is in `Run.hazards`.
         """
@@ -312,7 +313,12 @@ class Kernel(Shown):
     def _prepared(self, memory: Memory, params: Sequence[Any], asked: Options, stepped: bool = False) -> Launch:
         """The launch, checked. Raises LaunchError."""
         kind = type(memory).__name__
-        refuse(self.name, (not isinstance(memory, Memory), f"memory is a {kind}; valid: a tcsim.ptx.Memory"))
+        way = asked_way()
+        refuse(
+            self.name,
+            (not isinstance(memory, Memory), f"memory is a {kind}; valid: a tcsim.ptx.Memory"),
+            (way not in WAYS, f"the environment has {VARIABLE}={shortened(way)}; valid: {listing(WAYS)}"),
+        )
         chip = arch_of(self.target, asked.arch)
         shape = geometry(self.function, chip, asked.grid, asked.block, asked.cluster, asked.dynamic_smem)
         _options(self.name, asked, stepped)

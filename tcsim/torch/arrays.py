@@ -12,12 +12,17 @@ import torch
 
 Array = npt.NDArray[Any]
 FORMATS = MappingProxyType(
-    {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.int8: "s8", torch.float8_e4m3fn: "e4m3"}
-)
+    {
+        torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.int8: "s8", torch.float8_e4m3fn: "e4m3", torch.float8_e5m2: "e5m2",
+    }
+)  # fmt: skip
 """By dtype the format, of those that are computed with."""
 DTYPES = MappingProxyType({format: dtype for dtype, format in FORMATS.items()})
 """By format the dtype."""
-_AS = {torch.bfloat16: (torch.int16, ml_dtypes.bfloat16), torch.float8_e4m3fn: (torch.uint8, ml_dtypes.float8_e4m3fn)}
+_AS = {
+    torch.bfloat16: (torch.int16, ml_dtypes.bfloat16), torch.float8_e4m3fn: (torch.uint8, ml_dtypes.float8_e4m3fn),
+    torch.float8_e5m2: (torch.uint8, ml_dtypes.float8_e5m2),
+}  # fmt: skip
 """Types that torch does not hand to NumPy: through which type, and as which."""
 _BACK = {np.dtype(array): (np.dtype(str(through).removeprefix("torch.")), own) for own, (through, array) in _AS.items()}
 

@@ -113,7 +113,7 @@ class Run:
 
 
 def first_difference(one: Run, other: Run) -> str:
-    """The first operation of which two runs with steps=True have other bits: its inputs were equal, so it is the cause of all that follow.
+    """The first operation of which two runs with steps=True have different bits: its inputs were equal, so it is the cause of all that follow.
 
     Raises OperandError for runs without steps, or of other operations.
     """
@@ -125,7 +125,7 @@ def first_difference(one: Run, other: Run) -> str:
                 f"step {place} is {own} on {one.gpu} and {its} on {other.gpu}; valid: two runs of one model"
             )
         if own.digest != its.digest:
-            said = [f"step {place} of {len(one.steps)}: {own} has other bits on {one.gpu} and {other.gpu}"]
+            said = [f"step {place} of {len(one.steps)}: {own} has different bits on {one.gpu} and {other.gpu}"]
             said += [f"  {step.plan}" for step in (own, its) if step.plan]
             return "\n".join(said)
     if len(one.steps) != len(other.steps):

@@ -107,7 +107,7 @@ def _checked(x: torch.Tensor, recipe: str) -> torch.Tensor:
 def quantized(x: torch.Tensor, recipe: str, gpu: str = "b200") -> Quantized:
     """Numbers (..., K) in bfloat16 or float32 as codes and scales, by the operations that torchao asks of a GPU.
 
-    recipe: one of RECIPES. Raises OperandError for another one, another dtype, or K that is no multiple of a block; PlanError for a GPU that does not exist.
+    recipe: one of RECIPES. Raises OperandError for another one, another dtype, or K that is not a multiple of a block; PlanError for a GPU that does not exist.
 
     >>> found = quantized(torch.arange(16.0), "nvfp4")
     >>> found.codes[0, 12:], hex(found.scales[0, 0])

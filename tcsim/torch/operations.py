@@ -30,7 +30,7 @@ MOVES = frozenset((
 ))  # fmt: skip
 """Operations that compute no value of their own: copies, choices, comparisons, signs. NaN keeps the bits that the host gives it."""
 UNARY = frozenset((
-    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "erf", "erfc", "sqrt", "rsqrt", "reciprocal",
+    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "erf", "erfc", "erfinv", "lgamma", "sqrt", "rsqrt", "reciprocal",
     "sigmoid", "silu", "mish", "relu", "floor", "ceil", "trunc",
 ))  # fmt: skip
 """Operations of one tensor without numbers."""

@@ -14,6 +14,7 @@ from tcsim.torch.log import Run
 from tcsim.torch.products import status_of
 
 _FP4 = torch.float4_e2m1fn_x2
+_FP8 = (torch.float8_e4m3fn, torch.float8_e5m2)
 ROWS, COLUMNS = 128, 4
 """Scales of a tile in cuBLAS's layout of block scales: 512 bytes, row r and column c at r % 32 * 16 + r / 32 * 4 + c. Source: cuBLAS, "1D Block Scaling Factors Layout"."""
 
@@ -53,7 +54,7 @@ def recipe_of(x: torch.Tensor, scale: torch.Tensor, other: torch.Tensor) -> str 
         return {torch.float8_e4m3fn: "nvfp4", torch.float8_e8m0fnu: "mxfp4"}.get(scale.dtype)
     if x.dtype == torch.float8_e4m3fn and scale.dtype == torch.float8_e8m0fnu:
         return "mxfp8"
-    if x.dtype not in FORMATS or scale.dtype != torch.float32:
+    if x.dtype not in _FP8 or scale.dtype != torch.float32:
         return None
     return "scaled_mm" if scale.numel() == other.numel() == 1 else "scaled_mm_rowwise"
 
@@ -77,8 +78,11 @@ def scaled_mm(
             if bias is not None:
                 total = total + array(bias.float())
             return tensor(np.ascontiguousarray(total)).to(out_dtype)
+    if b.dtype not in _FP8:
+        return None
+    format = FORMATS[a.dtype] if a.dtype == b.dtype else f"{FORMATS[a.dtype]}.{FORMATS[b.dtype]}"
     found = plan(
-        recipe, m=a.shape[0], n=b.shape[1], k=a.shape[1], format=FORMATS[a.dtype], out=FORMATS[out_dtype], gpu=run.gpu, fast=use_fast_accum
+        recipe, m=a.shape[0], n=b.shape[1], k=a.shape[1], format=format, out=FORMATS[out_dtype], gpu=run.gpu, fast=use_fast_accum
     )  # fmt: skip
     if not found.modelled:
         return None

@@ -126,7 +126,7 @@ def test_every_survivor_has_a_reason() -> None:
     survivors = {record["name"] for record in reported() if not record["replay"] and not record["tests"]}
     assert survivors == reasons.keys()
     assert all(len(reason.split()) > 5 and reason.endswith(".") for reason in reasons.values())
-    page = (ROOT / "docs/mutants-of-the-source.md").read_text()
+    page = (ROOT / "docs/tables/mutants-of-the-source.md").read_text()
     assert "unexplained" not in page
     assert all(reason in page for reason in reasons.values())
 

@@ -1,4 +1,4 @@
-"""The second set of wrong kernels: every kind makes its cases from a seed, and the judge tells reports apart. docs/diagnosis-second-cases.md has the whole run."""
+"""The second set of wrong kernels: every kind makes its cases from a seed, and the judge tells reports apart. docs/diagnosis-search.md says how they are judged."""
 
 import re
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What a block-scaled mma.sync or mma.sp computes, on Python integers and fractions; see docs/block-scaling.md."""
+"""What a block-scaled mma.sync or mma.sp computes, on Python integers and fractions; see docs/sparsity.md."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def execute(mnemonic: str, registers: dict[str, Sequence[Codes]], words: dict[st
             places: Sequence[tuple[int, int]]) -> list[int]:  # fmt: skip
     """Some elements (m, n) of D, from registers [lane][register] of a, b and c and a word a lane of the others.
 
-    An e2m1 in a byte is read as e2m3: an RTX PRO 6000 does so (docs/block-scaling.md).
+    An e2m1 in a byte is read as e2m3: an RTX PRO 6000 does so (docs/sparsity.md).
     """
     instruction = parse(mnemonic)
     if instruction.stored_bits == 8:

@@ -134,7 +134,7 @@ def test_a_hazard_is_shown_with_both_lines_and_both_sources(folder: Path) -> Non
         "error (1)", "PROXY_FENCE_MISSING", "line 16 cp.async.bulk.global.shared::cta.bulk_group [%d], [tile], 128;",
         "source copy.cu:7", "copy(out, tile);", "line 12 st.shared.u32 [%r3], %r1;", "tile[threadIdx.x] = threadIdx.x;",
         HAZARDS["PROXY_FENCE_MISSING"].sentence, "section Async Proxy (PTX ISA 9.4)", HAZARDS["PROXY_FENCE_MISSING"].fix,
-        "schedule late, early", "witness none: no order of completion changes an array (2 tried: late:16, early:16)",
+        "schedule late, early", "witness not reproduced: 2 orders of completion tried (late:16, early:16)",
     ):  # fmt: skip
         assert part in said, part
     assert shown.endswith("\n1 error\n")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.hazards.layouts.table import KERNELS, MISTAKES, Kernel, Mistake
+from tests.hazards.layouts.__main__ import PAGE, TEXT, shown
+from tests.hazards.layouts.table import FIELDS, KERNELS, MISTAKES, Kernel, Mistake
 from tests.hazards.layouts.tensor_memory import Tensor
 from tests.hazards.layouts.warps import Warp
 
@@ -24,6 +25,16 @@ def test_a_mistake_is_named_with_its_mend(mistake: Mistake) -> None:
     run = mistake.wrong.run()
     ends = run.completed or run.hazards[-1].name == "SMEM_OUT_OF_RANGE"
     assert ends and mistake.named(run), [(own.name, own.message) for own in run.hazards]
+
+
+def test_the_page_has_every_mistake_and_no_other() -> None:
+    """With the rule and the mend that the table asks for; `python -m tests.hazards.layouts --page` writes it."""
+    page = PAGE.read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("| ")][2:]
+    assert page.startswith(TEXT) and len(rows) == len(MISTAKES)
+    for row, own in zip(rows, MISTAKES, strict=True):
+        assert row.startswith(f"| {own.kernel} | {FIELDS[own.field]}: {shown(own.value)} | "), row
+        assert f"| `{own.rule}` | " in row and own.mend in row, row
 
 
 def test_every_rule_and_every_kind_of_product_has_a_mistake() -> None:
@@ -68,8 +79,6 @@ def test_the_sentence_names_both_elements_and_the_mend() -> None:
     lines = run.text.splitlines()
     found = next(own for own in run.hazards if own.name == "FRAGMENT_LAYOUT")
     assert "reads A[1, 0] from the bytes that were written as A[1, 8]" in found.message
-    assert (
-        "with 80 bytes from row to row instead of 96 every element would be the one that was written" in found.message
-    )
+    assert "right with 80 bytes from row to row instead of 96" in found.message
     assert found.line and lines[found.line - 1].startswith("mma.sync") and found.severity == "error"
     assert found.other_line and lines[found.other_line - 1].startswith("ldmatrix")

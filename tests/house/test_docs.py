@@ -190,11 +190,29 @@ def test_cited_pages_exist() -> None:
     assert [(name_of(source), page) for source, page in cited if not (ROOT / page).exists()] == []
 
 
-def test_the_index_lists_every_guide() -> None:
-    """docs/README.md links to every page beside it."""
-    index = (ROOT / "docs/README.md").read_text(encoding="utf-8")
-    pages = [name_of(path) for path in PAGES if path.parent.name in ("docs", "reference") and path.name != "README.md"]
-    assert [page for page in pages if f"({page.removeprefix('docs/')})" not in index] == []
+WRITTEN = [
+    path
+    for path in PAGES
+    if ROOT / "docs" in path.parents and "<!-- Written by " not in path.read_text(encoding="utf-8")[:300]
+]
+MOST_PAGES, MOST_WORDS = 40, 75_000
+
+
+def test_the_indices_list_every_page() -> None:
+    """docs/README.md links to the pages beside it and to the indices of the folders, which link to theirs."""
+    for folder in ("docs", "docs/reference", "docs/tables"):
+        index = (ROOT / folder / "README.md").read_text(encoding="utf-8")
+        beside = [path.name for path in PAGES if path.parent == ROOT / folder and path.name != "README.md"]
+        below = ["reference/README.md", "tables/README.md"] if folder == "docs" else []
+        assert [page for page in [*beside, *below] if f"({page})" not in index] == []
+
+
+def test_people_write_few_pages_and_words() -> None:
+    """What commands write is data: its first line names the command."""
+    words = sum(len(path.read_text(encoding="utf-8").split()) for path in WRITTEN)
+    assert 20 < len(WRITTEN) <= MOST_PAGES
+    assert words <= MOST_WORDS, f"{words} words in {len(WRITTEN)} pages"
+    assert all(path.parent == ROOT / "docs" for path in WRITTEN)
 
 
 PICTURES = sorted((ROOT / "docs/figures").iterdir())
@@ -219,8 +237,8 @@ def test_there_are_pictures() -> None:
 
 
 def test_every_layer_is_on_the_map() -> None:
-    """docs/architecture.md names every package and loose module of the three packages, but for what pytest collects."""
-    text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    """docs/tables/layers.md names every package and loose module of the three packages, but for what pytest collects."""
+    text = (ROOT / "docs/tables/layers.md").read_text(encoding="utf-8")
     folders = [ROOT / name for name in ("tcsim", "hwkernels", "conformance")]
     modules = [path for folder in folders for path in folder.glob("*.py") if not path.name.startswith(("__", "test_"))]
     packages = [path.parent for folder in folders for path in folder.glob("*/__init__.py")]

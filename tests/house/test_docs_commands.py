@@ -96,5 +96,5 @@ def test_sessions_are_found() -> None:
         Session("tcsim a b", ("x", "..."), 0, 2),
         Session("tcsim c", ("y",), 2, 6),
     ]
-    assert {path.name for path in WITH_SESSIONS} >= {"README.md", "command-line.md", "command-line-results.md"}
+    assert {path.name for path in WITH_SESSIONS} >= {"README.md", "command-line.md", "check.md"}
     assert sum(1 for path in WITH_SESSIONS for _ in sessions(path.read_text(encoding="utf-8"))) >= 25

@@ -21,7 +21,7 @@ def run_of(gpu: str, scale: float = 1.0, k: int = 4096, steps: bool = True) -> R
 def test_the_cause_is_named() -> None:
     said = first_difference(run_of("a100"), run_of("h200"))
     assert (
-        said.startswith("step 1 of 4: linear 32x1024 has other bits on a100 and h200")
+        said.startswith("step 1 of 4: linear 32x1024 has different bits on a100 and h200")
         and "mma.sync" in said
         and "wgmma" in said
     )

@@ -90,7 +90,7 @@ def _number(x: Any, number: float) -> Any:
 def unary(of: Set) -> dict[str, Call]:
     """The operations of one array, by the names of the recording."""
     same = (
-        "exp exp2 log log2 log10 log1p expm1 sqrt rsqrt reciprocal tanh sigmoid relu erf erfc sin cos tan sinh cosh asin acos atan asinh acosh atanh"
+        "exp exp2 log log2 log10 log1p expm1 sqrt rsqrt reciprocal tanh sigmoid relu erf erfc erfinv lgamma sin cos tan sinh cosh asin acos atan asinh acosh atanh"
         " neg abs floor ceil round trunc frac sign silu gelu softplus mish leaky_relu elu hardswish hardsigmoid logsigmoid isnan nan_to_num"
     )
     calls: dict[str, Call] = {name: aten.OPERATIONS[name] for name in same.split()}

@@ -10,7 +10,7 @@ __host__ __device__ inline u64 mix(u64 z) { z ^= z >> 30; z *= 0xBF58476D1CE4E5B
 __device__ inline uint32_t canon(float y) { uint32_t b = __float_as_uint(y); return (b & 0x7fffffffu) > 0x7f800000u ? 0x7fffffffu : b; }
 #define UNARY(X) X(expf,expf(x)) X(exp2f,exp2f(x)) X(exp10f,exp10f(x)) X(expm1f,expm1f(x)) X(logf,logf(x)) X(log2f,log2f(x)) X(log10f,log10f(x)) X(log1pf,log1pf(x)) \
  X(sinf,sinf(x)) X(cosf,cosf(x)) X(tanf,tanf(x)) X(sinhf,sinhf(x)) X(coshf,coshf(x)) X(tanhf,tanhf(x)) X(asinf,asinf(x)) X(acosf,acosf(x)) X(atanf,atanf(x)) \
- X(asinhf,asinhf(x)) X(acoshf,acoshf(x)) X(atanhf,atanhf(x)) X(erff,erff(x)) X(erfcf,erfcf(x)) X(rsqrtf,rsqrtf(x)) X(sqrtf,sqrtf(x)) X(cbrtf,cbrtf(x)) X(reciprocal,1.0f/x)
+ X(asinhf,asinhf(x)) X(acoshf,acoshf(x)) X(atanhf,atanhf(x)) X(erff,erff(x)) X(erfcf,erfcf(x)) X(erfinvf,erfinvf(x)) X(lgammaf,lgammaf(x)) X(rsqrtf,rsqrtf(x)) X(sqrtf,sqrtf(x)) X(cbrtf,cbrtf(x)) X(reciprocal,1.0f/x)
 #define BINARY(X) X(powf,powf(x,y)) X(atan2f,atan2f(x,y)) X(division,x/y) X(fmodf,fmodf(x,y)) X(remainderf,remainderf(x,y)) X(hypotf,hypotf(x,y))
 #define DEF1(n,e) struct F_##n { static __device__ float f(float x) { return e; } };
 #define DEF2(n,e) struct F_##n { static __device__ float f(float x, float y) { return e; } };

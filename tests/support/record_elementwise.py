@@ -15,8 +15,8 @@ import torch.nn.functional as F
 from tests.support.elementwise_cases import SEGMENTS, SETS, Set, codes_of, digest, operands
 
 TYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
-_TORCH = """exp exp2 log log2 log10 log1p expm1 sqrt rsqrt reciprocal tanh sigmoid relu erf erfc sin cos tan sinh cosh asin acos atan asinh acosh
-atanh neg abs square floor ceil round trunc frac sign nan_to_num isnan"""
+_TORCH = """exp exp2 log log2 log10 log1p expm1 sqrt rsqrt reciprocal tanh sigmoid relu erf erfc erfinv lgamma sin cos tan sinh cosh asin acos
+atan asinh acosh atanh neg abs square floor ceil round trunc frac sign nan_to_num isnan"""
 _FUNCTIONAL = "silu gelu softplus mish leaky_relu elu selu hardswish hardsigmoid hardtanh relu6 logsigmoid softsign tanhshrink celu"
 _PAIRS = "add sub mul div maximum minimum fmod remainder atan2 pow hypot eq ne lt le gt ge fmax fmin copysign"
 _NUMBERS = {

@@ -1,4 +1,4 @@
-"""The three wrong kernels of docs/stepper.md and docs/why.md, as they stand there, and what mends each."""
+"""Three wrong kernels and what mends each: two as they stand in docs/stepper.md, and one of tests/support/stepped."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from tcsim.launchers.stepped import session
 from tcsim.ptx import Session
 
 Array = np.ndarray[Any, Any]
-PAGES = [Path(__file__).resolve().parents[2] / "docs" / name for name in ("stepper.md", "why.md")]
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "stepper.md"
+FOLDER = Path(__file__).parent / "stepped"
 NAMES = ("transposed", "late", "swizzled")
 _RIGHT = MatrixDescriptor(stride_byte_offset=1024, swizzle="128B").encode()
 _WRONG = MatrixDescriptor(stride_byte_offset=512, swizzle="64B").encode()
@@ -31,12 +32,9 @@ MENDED = {
 
 @cache
 def files() -> dict[str, str]:
-    """The files of the pages by name."""
-    return {
-        own[1]: own[2]
-        for page in PAGES
-        for own in re.finditer(r"^```\w+ file=([\w.]+)\n(.*?)^```$", page.read_text("utf-8"), re.M | re.S)
-    }
+    """The files of the page and of the folder by name."""
+    page = re.finditer(r"^```\w+ file=([\w.]+)\n(.*?)^```$", PAGE.read_text("utf-8"), re.M | re.S)
+    return {own[1]: own[2] for own in page} | {path.name: path.read_text("utf-8") for path in FOLDER.iterdir()}
 
 
 class Launched:

@@ -25,7 +25,7 @@ def row(a: F32, b: F32, layout: str) -> F32:
     found = plan("bmm", m=1, n=b.shape[-1], k=a.shape[-1], format="f32", layout=layout, batch=len(a))
     if not found.modelled or found.source == "assumed":
         raise NotModelledError(
-            f"the math backend with one query: {found}; modelled: shapes that were recorded (docs/plans.md)"
+            f"the math backend with one query: {found}; modelled: shapes that were recorded (docs/explain.md)"
         )
     return product(found, a, b).view(np.float32)
 

@@ -17,7 +17,7 @@ Array = npt.NDArray[Any]
 
 
 def backend_of(q: Array, k: Array, masked: bool = False) -> str:
-    """The backend that torch takes by itself on an H200: cuDNN; flash where one query meets one key or D is no multiple of 8; efficient for float32.
+    """The backend that torch takes by itself on an H200: cuDNN; flash where one query meets one key or D is not a multiple of 8; efficient for float32.
 
     >>> backend_of(np.zeros((1, 2, 1, 64), np.float16), np.zeros((1, 2, 9, 64), np.float16))
     'cudnn'

@@ -96,7 +96,7 @@ _GROUPS = tuple((f".cta_group::{group}", ".2CTA" if group == 2 else "") for grou
 _MULTICASTS = (
     (".multicast::cluster", ".MULTICAST", _HOPPER, "8.0", True, 16),
     (".multicast::cluster::16b", ".MULTICAST", _HOPPER, "9.4", False, 16),
-    (".multicast::cluster::32b", ".MULTICAST32", _RUBIN, "9.4", False, 32),
+    (".multicast::cluster::32b", ".MULTICAST32", _RUBIN, "9.4", True, 32),
 )
 
 LOAD_ENDINGS: tuple[Ending, ...] = (
@@ -107,7 +107,7 @@ LOAD_ENDINGS: tuple[Ending, ...] = (
            _TILED, ONE, override="global_dim", unmodelled=_OVERRIDE),
     Ending(".override::global_address.override::global_dim_stride", ".TENSOR_GADDR.TENSOR_STRIDE_SIZE_MAX256", _RUBIN,
            "9.4", _TILED, FROM_2, override="global_dim_stride", unmodelled=_OVERRIDE),
-    *(Ending(f".mbarrier::report::{text}", opcode, _RUBIN, "9.4", ("tile", "im2col"), unmodelled=_REPORT)
+    *(Ending(f".mbarrier::report::{text}", opcode, _RUBIN, "9.4", ("tile", "im2col"), unmodelled=_REPORT if opcode else "")
       for text, opcode in (("disabled", ""), ("validity::per_16bytes::8000", ".VALIDCHK_XXXX8000"),
                            ("validity::per_element::ff", ".VALIDCHK_EVERY_FF"))),
 )  # fmt: skip

@@ -1,7 +1,7 @@
 """Block-scaled mma.sync and mma.sp: the rows the assembler accepts, and what each computes on each arch.
 
 Sources: PTX ISA, sections Multiply-and-Accumulate Instruction mma, mma.sp and Block Scaling for mma.sync; ptxas 13.5 (which
-targets accept which spelling, and the SASS they emit); docs/block-scaling.md (arithmetic and its evidence).
+targets accept which spelling, and the SASS they emit); docs/sparsity.md (arithmetic and its evidence).
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ _FOUR_IN_OPCODES = {1: "", 2: "", 4: ".4X"}
 
 
 def lowering(row: ScaledRow, arch: Arch) -> Lowering:
-    """One scaled dot-add over all products, of a sparse A over all kept ones (docs/block-scaling.md)."""
+    """One scaled dot-add over all products, of a sparse A over all kept ones (docs/sparsity.md)."""
     scales = _SCALES_IN_OPCODES[row.scale_a.format.name] + _FOUR_IN_OPCODES[row.scale_a.layout.blocks]
     return lower(_LOWERINGS, row, arch, SP=".SP" if row.sparsity else "", SCALES=scales)
 

@@ -2,7 +2,7 @@
 
 Source: the machine code of every spelling by ptxas 12.9 and 13.5 (nvdisasm), its addresses computed for every lane and for
 strides of every remainder; no nvdisasm at hand reads sm_70 and sm_72, so there the strides are inferred. An H200 agrees
-where it was asked (docs/wmma.md).
+where it was asked (docs/fragments.md).
 """
 
 from __future__ import annotations

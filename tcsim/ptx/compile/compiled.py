@@ -126,7 +126,11 @@ class Compiled:
         repr=False, default_factory=dict
     )  # of blocks that were cut again: the first piece, or 0
     plain: bool = False  # whether it tells nobody of single instructions, so that several may be executed at once
+    watched: bool = False  # whether an observer may look at registers
     done: dict[int, float] = field(repr=False, default_factory=dict)  # of blocks: instructions times threads so far
+    temporaries: frozenset[int] | None = field(
+        repr=False, default=None
+    )  # registers of one basic block (`tcsim.ptx.compile.temporaries`), once they are asked for
     took: Took = field(repr=False, default_factory=Took)
 
     def add(self, sources: Sequence[BasicBlock], code: CodeType | None = None) -> None:
@@ -144,7 +148,7 @@ class Compiled:
     def kept(self) -> dict[str, Any]:
         """All but its functions."""
         names = {name: value for name, value in self.names.items() if _CONSTANT.fullmatch(name)}
-        made = ("names", "blocks", "gathers", "lines", "code", "done", "took")
+        made = ("names", "blocks", "gathers", "lines", "code", "done", "took", "temporaries")
         return {"names": names} | {name: value for name, value in vars(self).items() if name not in made}
 
     @classmethod

@@ -176,6 +176,7 @@ def link(
         carried=context.carried,
         traced=traced,
         plain=not stepped and not traced,
+        watched=watched,
         narrowest=min(writer.narrowest for writer in writers),
         narrowest_global=min(writer.narrowest_global for writer in writers),
     )

@@ -102,7 +102,7 @@ class Spins:
     def _polls(self, index: int, start: int, end: int) -> bool:
         """Whether an instruction of a loop asks the same place each time, where other threads may write.
 
-        A block that meets at a barrier in each turn asks shared memory for what it has agreed on: that is no wait.
+        A block that meets at a barrier in each turn asks shared memory for what it has agreed on: that is not a wait.
         """
         item = self.body[index]
         row, space = ordinary(item.opcode), space_in(item.opcode).partition("::")[0]

@@ -25,7 +25,7 @@ _PITCHES = tuple(1 << bits for bits in range(6, 13))
 _LEAST_COPY, _NARROW = 512, 64
 """Bytes of a copy of TMA, and columns of a wgmma, below which the unit's fixed cost counts more than the work."""
 _FLOOR = 18.0
-"""Cycles of a wgmma of 8 columns (docs/counters.md)."""
+"""Cycles of a wgmma of 8 columns (docs/profile.md)."""
 _WIDE, _MANY, _FEW = 16, 64, 4
 
 

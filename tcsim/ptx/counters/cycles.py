@@ -1,4 +1,4 @@
-"""How long units of a GPU take at least: cycles of what they do, measured on an H200 (docs/counters.md)."""
+"""How long units of a GPU take at least: cycles of what they do, measured on an H200 (docs/profile.md)."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class Watched(Memory):
 
     def __init__(self, memory: Memory, reads: Mapping[int, Marks]) -> None:
         vars(self).update(vars(memory))
-        self._reads = reads
+        self.reads = reads
         self._writes: dict[int, Marks] = {}
         self.writes_later = False  # while a batch runs: what it has written is known from `wrote`, when it has ended
 
@@ -90,7 +90,7 @@ class Watched(Memory):
         """As of any memory; what is read is marked."""
         found = super().gather(addresses, size)
         for segment, places in self._touched(addresses, size):
-            self._reads[segment.address].views[size][places] = _ONES[size]
+            self.reads[segment.address].views[size][places] = _ONES[size]
         return found
 
     def scatter(self, addresses: Addresses, values: np.ndarray[Any, Any], size: int) -> None:
@@ -104,7 +104,7 @@ class Watched(Memory):
     def change(self, addresses: Addresses, size: int) -> None:
         """As of any memory; it is marked as read and as written."""
         for segment, places in self._touched(addresses, size):
-            self._reads[segment.address].views[size][places] = _ONES[size]
+            self.reads[segment.address].views[size][places] = _ONES[size]
             if not self.writes_later:
                 self._mark(segment, places, size)
 

@@ -13,6 +13,7 @@ from tcsim.memory.windows import SHARED_WINDOW
 from tcsim.ptx.machine.arrays import LANES, TYPED, Array, Mask
 from tcsim.ptx.machine.events import Events
 from tcsim.ptx.machine.inexact import Inexact
+from tcsim.ptx.machine.reach import Reach
 from tcsim.ptx.machine.spaces import Parts, Spaces
 from tcsim.ptx.machine.threads import Threads
 
@@ -64,6 +65,7 @@ class Accesses:
 
     def __init__(self, block: object, threads: Threads, spaces: Spaces, inexact: Inexact, events: Events) -> None:
         self.block, self.threads, self.spaces, self.inexact, self.events = block, threads, spaces, inexact, events
+        self.reach = Reach(threads, spaces, events)
 
     def is_space(self, address: Array, space: str) -> Array:
         """Whether generic addresses lie in a state space."""

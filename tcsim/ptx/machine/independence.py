@@ -129,6 +129,19 @@ class Independence:
                 marks.keep(index, unit)
                 marks.writers[unit][index] = mine
 
+    @property
+    def followed(self) -> int:
+        """How many segments are followed."""
+        return len(self._marks)
+
+    def follows(self, segment: Segment) -> bool:
+        """Whether what is read there has to be told."""
+        return segment.address in self._marks
+
+    def has_read(self, address: int) -> None:
+        """The batch has read a segment that is not followed."""
+        self._read.add(address)
+
     @contextmanager
     def before(self) -> Iterator[None]:
         """For a while memory is as it was before the batch, and what is done then is undone."""

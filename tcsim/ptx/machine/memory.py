@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -82,6 +83,10 @@ class Memory:
         self._next = FIRST_ALLOCATION
         self._placed: dict[int, tuple[Any, dict[str, int]]] = {}  # by module, which is kept alive
         self.watches = Watches()  # what clusters poll
+        self.reads: Mapping[
+            int, Segment
+        ] = {}  # by address, of segments: which of their bytes were read, where account is kept of it
+        self.version = 0  # changes whenever memory is mapped or released
         self.writes_later = False  # whether those who keep account of writes hear of them when a batch has ended
         self.heap: dict[int, int] = {}  # what malloc gave and free did not take: bytes by address
 
@@ -127,6 +132,7 @@ class Memory:
             raise OperandError(
                 f"Memory.map: {segment.address:#x} to {segment.end:#x} overlaps what is mapped at {other.address:#x} to {other.end:#x}"
             )
+        self.version += 1
         self._segments.insert(at, segment)
         self._starts.insert(at, segment.address)
 
@@ -209,6 +215,7 @@ class Memory:
         at = bisect_right(self._starts, address) - 1
         if at < 0 or self._starts[at] != address:
             raise OperandError(f"Memory.release: nothing begins at {address:#x}")
+        self.version += 1
         del self._segments[at], self._starts[at]
 
     def symbol(self, module: Any, name: str) -> int:

@@ -298,7 +298,7 @@ class Performer:
             whole = np.pad(warps.reshape(batch, each), ((0, 0), (0, -each % 4)))
             groups: Array = np.asarray(whole.reshape(batch, -1, 4).any(2))
             if each % 4 and groups[:, -1].any():
-                said = f"an instruction of warpgroups in one of {each % 4} warps: the block has no more"
+                said = f"an instruction of a warpgroup needs 4 warps; the last warpgroup of this block has {each % 4}"
                 raise Stop("INVALID_OPERAND", said)
             warps = np.repeat(groups, 4, axis=1)[:, :each].reshape(-1)
         found = self.threads.numbers if warps.all() else np.nonzero(np.repeat(warps, LANES))[0]

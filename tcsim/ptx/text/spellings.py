@@ -14,7 +14,7 @@ from typing import NamedTuple
 from tcsim import catalog
 from tcsim.core.errors import listing, nearest, shortened
 from tcsim.core.targets import TARGETS, at_least
-from tcsim.core.versions import earliest
+from tcsim.core.versions import earliest, latest
 from tcsim.isa.ordinary.catalog import ORDINARY, of_stem
 from tcsim.isa.ordinary.table import VECTOR, Ordinary
 from tcsim.isa.scalar.catalog import scalar, scalars
@@ -44,16 +44,22 @@ _UNDOCUMENTED = {
     "mbarrier::report::": "what .mbarrier::report puts into the mbarrier is not documented",
 }
 """Modifiers by how they begin, and why no copy is modelled with them."""
+_OF_COPIES = (*_UNDOCUMENTED, "relaxed", "L2::cache_hint", "ignore_oob", "cp_mask", "multicast::cluster::")
 _COMBINED: dict[str, tuple[str, ...]] = {
     "ld": ("proxy::readonly",),
     "mbarrier": ("layout::",),
     "tcgen05": ("collector::", "ashift"),
-    **dict.fromkeys(
-        ("cp", "multimem", "applypriority"),
-        (*_UNDOCUMENTED, "weak", "relaxed", "L2::cache_hint", "ignore_oob", "cp_mask", "multicast::cluster::"),
-    ),
+    **dict.fromkeys(("cp", "applypriority"), _OF_COPIES),
+    "multimem": (*_OF_COPIES, "weak"),
 }
 """Modifiers by stem and by how they begin that the assembler takes beside more others than the tables have."""
+_SILENT = {
+    "weak": (("cp.async.bulk",), "9.3", frozenset(TARGETS)),
+    "mbarrier::report::disabled": (("cp.async.bulk", "cp.async.bulk.tensor"), "9.4", frozenset(("sm_107f", "sm_107a"))),
+}
+"""Modifiers with which ptxas 13.5.37 makes the machine code of the copy without them: the families, the lowest version, the targets."""
+_FROM_GLOBAL = frozenset(("global", "mbarrier::complete_tx::bytes"))
+"""What the copies that take these have."""
 _SCOPES = frozenset(("cta", "cluster", "gpu", "sys"))
 _MOST = 6
 """Such modifiers in one spelling: all of what is left without some of them is looked up."""
@@ -120,6 +126,8 @@ def known(opcode: str, sources: int | None = None, pair: bool = False) -> Known:
         first = min(TARGETS[name].number for name in listed.targets)
         forms = listed.forms if len({form.ptx_version for form in listed.forms}) > 1 else ()
         return Known(listed.mnemonic, listed.ptx_version, frozenset(listed.targets), first, forms)
+    if (plain := _without_silent(stem, words)) is not None:
+        return plain
     if reason := unmodelled(opcode):
         raise ValueError(f"{shortened(opcode)} is not modelled: {reason}")
     complaint = complaint or _OUTSIDE.get(stem, "")
@@ -133,8 +141,8 @@ def unmodelled(opcode: str) -> str:
 
     >>> unmodelled("fabric.submit"), unmodelled("fabric.go")
     ('the fabric proxy reaches the memory of other GPUs, and the model has only one', '')
-    >>> unmodelled("cp.async.bulk.weak.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster")
-    'only without .weak'
+    >>> unmodelled("mbarrier.pending_count.layout::v0.b64")
+    'only without .layout::v0'
     """
     stem, *words = opcode.split(".")
     if (stem == "fabric" and words[:1] and words[0] in _OPERATIONS) or (
@@ -149,12 +157,33 @@ def unmodelled(opcode: str) -> str:
     return _without(stem, words)
 
 
+def _without_silent(stem: str, words: list[str]) -> Known | None:
+    """A copy without the modifiers that change nothing, or applypriority with the .global that it need not have; None if there is none."""
+    silent = [word for word in words if word in _SILENT]
+    rest = [word for word in words if word not in _SILENT]
+    if stem == "applypriority" and "global" not in rest:
+        rest.append("global")
+    elif (
+        not silent
+        or len(set(silent)) < len(silent)
+        or {"weak", "relaxed"} <= set(words)
+        or not set(rest) >= _FROM_GLOBAL
+    ):
+        return None
+    row = catalog.row_of(".".join((stem, *rest)))
+    if row is None or any(row.family not in _SILENT[word][0] for word in silent):
+        return None
+    version = latest(row.ptx_version, *(_SILENT[word][1] for word in silent))
+    targets = frozenset(row.targets).intersection(*(_SILENT[word][2] for word in silent))
+    return Known(row.mnemonic, version, targets, min(TARGETS[name].number for name in targets))
+
+
 def _without(stem: str, words: list[str]) -> str:
     """Which of a spelling's modifiers keep it out of the tables: the fewest of `_COMBINED` without which it is there."""
     if stem == "applypriority" and "global" not in words:
-        place = 4 if words[2:3] == ["tensor"] else 2
-        words = [*words[:place], "global", *words[place:]]
-        return "only with .global" if _listed(stem, words) or _without(stem, words) else ""
+        words = [*words, "global"]
+    if set(words) >= _FROM_GLOBAL:
+        words = [word for word in words if word not in _SILENT]
     places = [place for place, word in enumerate(words) if word.startswith(_COMBINED.get(stem, ()))]
     if len(places) > _MOST:
         return ""

@@ -1,6 +1,6 @@
 """How `tcsim.diagnose` names the mistakes of kernels: `python -m tests.evaluation.wrong_kernels [--each N] [--kind TEXT] [--write]`.
 
-It prints a table by kind; `--write` puts it into docs/diagnosis-cases.md.
+It prints a table by kind; `--write` keeps the figures in docs/measurements/diagnosis.json.
 """
 
 from __future__ import annotations
@@ -9,16 +9,15 @@ import argparse
 import time
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 
 import tcsim
+from tests.evaluation.kept import keep
 from tests.evaluation.wrong_kernels.cases import OUTCOMES, Case, Kind, cases, outcome
 from tests.evaluation.wrong_kernels.places import PLACES
 from tests.evaluation.wrong_kernels.results import RESULTS
 from tests.evaluation.wrong_kernels.right import CORRECT
 
 KINDS = (*PLACES, *RESULTS, *CORRECT)
-PAGE = Path(__file__).parents[3] / "docs" / "diagnosis-cases.md"
 
 
 def asked(case: Case) -> tuple[str, str]:
@@ -79,7 +78,7 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--kind", default="", help="only kinds whose name holds this")
     parser.add_argument("-n", type=int, default=1, help="processes")
-    parser.add_argument("--write", action="store_true", help=f"write {PAGE.name}")
+    parser.add_argument("--write", action="store_true", help="keep the figures")
     given = parser.parse_args()
     numbers = [number for number, kind in enumerate(KINDS) if given.kind in kind.name]
     found = {}
@@ -89,11 +88,21 @@ def main() -> None:
         ):
             found[number] = counts
             print(f"{KINDS[number].name}: {dict(_total(counts))} {seconds:.2f} s", *lines[:8], sep="\n  ", flush=True)
-    lines = table(found)
-    print("\n".join(lines))
+    print("\n".join(table(found)))
     if given.write:
-        head, mark, _ = PAGE.read_text().partition("<!-- table -->\n")
-        PAGE.write_text(head + mark + "\n".join(lines) + "\n")
+        kinds = [[KINDS[number].name, "", "", _five(_total(counts))] for number, counts in sorted(found.items())]
+        mistakes, right = (_of(found, correct) for correct in (False, True))
+        keep("first", "latest", _five(mistakes), _five(right), kinds)
+
+
+def _of(found: dict[int, dict[str, Counter[str]]], correct: bool) -> Counter[str]:
+    """The outcomes of all mistakes, or of all right kernels."""
+    return sum((_total(own) for number, own in found.items() if KINDS[number].correct is correct), Counter())
+
+
+def _five(counts: Counter[str]) -> list[int]:
+    """As the other sets are counted: this one does not tell "right among equals" apart."""
+    return [counts["right"], 0, *(counts[how] for how in ("half", "not explained", "wrong"))]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""`python -m tests.hazards.layouts`: every mistake of layout, and every kernel without one. --page: write the table in docs/layout-mistakes.md.
+"""`python -m tests.hazards.layouts`: every mistake of layout, and every kernel without one. --page: write docs/tables/layout-mistakes.md.
 
 The exit status says whether a mistake is not named, or a right kernel is.
 """
@@ -13,8 +13,15 @@ from pathlib import Path
 from tcsim.ptx import Hazard
 from tests.hazards.layouts.table import FIELDS, KERNELS, MISTAKES, Mistake
 
-PAGE = Path(__file__).parents[3] / "docs" / "layout-mistakes.md"
-BEGIN, END = "<!-- layouts: written by `python -m tests.hazards.layouts --page` -->\n", "<!-- end of layouts -->\n"
+PAGE = Path(__file__).parents[3] / "docs" / "tables" / "layout-mistakes.md"
+TEXT = """<!-- Written by `python -m tests.hazards.layouts --page`. Do not edit. -->
+
+# Mistakes of layout
+
+Planted mistakes in how operands are stored and read, and how [the check](../hazards.md#wrong-descriptors-and-layouts) names each.
+
+## One of each
+"""
 SHOWN = {
     "A tile that TMA wrote, wgmma": ("wgmma, TMA", "stride_a"), "A tile that threads stored, wgmma": ("wgmma, st.shared", "store_phase"),
     "ldmatrix": ("mma.sync, cp.async, swizzled", "phase_a"), "tcgen05.mma": ("tcgen05.mma, TMA", "major_b"),
@@ -31,7 +38,8 @@ def hazard(own: Mistake) -> Hazard | None:
     return next((item for item in found if own.mend in item.detail.get("mend", "")), None)
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """A value as the page has it."""
     return "as stored" if value is None else str(value) or "none"
 
 
@@ -49,7 +57,7 @@ def written(named: dict[Mistake, Hazard | None]) -> str:
     ]
     for own, found in named.items():
         said = f"`{found.name}` | {found.detail['mend']}" if found else "not named | "
-        lines.append(f"| {own.kernel} | {FIELDS[own.field]}: {_shown(own.value)} | {_shown(own.right)} | {said} |")
+        lines.append(f"| {own.kernel} | {FIELDS[own.field]}: {shown(own.value)} | {shown(own.right)} | {said} |")
     silent = f"\nThe {len(KERNELS)} kernels without a mistake are silent."
     return "\n".join([*lines, silent]) + "\n"
 
@@ -66,8 +74,7 @@ def main(arguments: list[str]) -> int:
         if hazards:
             print(f"{name} is right, and has {[str(own) for own in hazards[:2]]}")
     if "--page" in arguments:
-        head, _, rest = PAGE.read_text().partition(BEGIN)
-        PAGE.write_text(f"{head}{BEGIN}\n{written(named)}\n{END}{rest.partition(END)[2]}")
+        PAGE.write_text(f"{TEXT}\n{written(named)}")
     lost, wrong = sum(own is None for own in named.values()), sum(map(bool, loud.values()))
     print(
         f"{len(named)} mistakes, {lost} not named; {len(loud)} kernels without one, {wrong} not silent; {time.process_time() - start:.0f} s of CPU"

@@ -81,7 +81,7 @@ class Mender:
         return right
 
     def exchanged(self, site: Site, a: View, b: View) -> bool:
-        """Operands of which one is no matrix: whether both would be through each other's descriptors."""
+        """Operands of which one is not a matrix: whether both would be through each other's descriptors."""
         one, other = a.source.through(b.descriptor), b.source.through(a.descriptor)
         if one is None or other is None or one.shape != a.found.shape or other.shape != b.found.shape:
             return False
@@ -194,7 +194,7 @@ class Mender:
         return begun(a, b, at_b) or begun(b, a, at_a)
 
     def across(self, site: Site, view: View, before: View, far: int, steps: int) -> bool:
-        """An operand goes on by what is no step of its k, but is one if rows and columns are the other way round."""
+        """An operand advances by what is not a step of its k, but is one if rows and columns are the other way round."""
         for mend in view.source.turned() if self.traced and self._may_try(view.line, "across") else ():
             if not mend.found.size:
                 continue
@@ -241,7 +241,7 @@ class Mender:
     def behind(self, site: Site, view: View, mend: Mend, said: str, last: int) -> None:
         """An operand begins at another element than its sum needs."""
         plain = f"{self.state.opcode(view.line)}: {said} since {self.state.opcode(last)}"
-        message = f"{plain}: with {mend.said} both would go on together, element by element"
+        message = f"{plain}: right with {mend.said}"
         mended = replace(mend, rule="K_ADVANCE")
         self.report(site, view, mended, plain, message, [0, int(view.k[0])], 1, again=False)
 
@@ -263,7 +263,7 @@ def fits(view: View, mend: Mend) -> bool:
 def _as_written(opcode: str, view: View, mend: Mend, place: tuple[int, int], read: int) -> str:
     """What an element is read from, and with which mend that would not be so."""
     there = _written_as(view, mend.found, read)
-    return f"{opcode} reads {view.element(*place)} from {there}: with {mend.said} every element would be the one that was written"
+    return f"{opcode} reads {view.element(*place)} from {there}: right with {mend.said}"
 
 
 def _written_as(view: View, mended: Array, read: int) -> str:

@@ -263,7 +263,7 @@ class _Step:
     # --- both
 
     def _both(self, steps: int, whole: int, starts: dict[str, Start]) -> None:
-        """Both go on by the same k, and that is no slice."""
+        """Both go on by the same k, and that is not a slice."""
         sums, unit = self.sums, self.now[0].view.unit
         further = [starts[side.view.name].at + side.whole - side.at for side in self.now]
         sides = list(zip(self.now, self.before, further, strict=True))
@@ -342,7 +342,7 @@ class _Step:
     # --- one of them
 
     def _one(self, steps: tuple[int, int], whole: int, starts: dict[str, Start]) -> None:
-        """They do not go on together."""
+        """They do not advance together."""
         sides = list(zip(self.now, self.before, steps, steps[::-1], self.now[::-1], strict=True))
         for side, before, own, its, against in sides[::-1] if steps[0] == whole else sides:
             if abs(its) != whole:

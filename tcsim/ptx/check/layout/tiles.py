@@ -121,7 +121,7 @@ class View:
 
 
 def irregular(view: View, other: View | None) -> str:
-    """What is wrong with an operand that is no matrix, or does not go with the other one."""
+    """What is wrong with an operand that is not a matrix, or does not go with the other one."""
     found, begin = view.lines, view.element(0, 0)
     name = view.element if view.along == "k" else lambda line, run: view.element(run, line)
     for known, said in ((found == 0, "bytes that no copy wrote"), (found == FILL, "bytes that were filled in")):

@@ -329,7 +329,7 @@ class Traced(Layout):
         return left
 
     def _left(self, site: Site, view: View, key: Any) -> View | None:
-        """An operand that is no matrix would be one where its sum goes on: it has left its tile."""
+        """An operand that is not a matrix would be one where its sum goes on: it has left its tile."""
         expected = self.sums.expected(view, key)
         if expected is None:
             return None

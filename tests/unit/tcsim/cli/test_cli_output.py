@@ -44,8 +44,8 @@ def test_every_verb_takes_json_and_explains_itself() -> None:
 
 
 def documented_keys() -> dict[str, set[str]]:
-    """The keys of JSON by subcommand, from the table of docs/command-line-json.md."""
-    page = (Path(__file__).resolve().parents[4] / "docs/command-line-json.md").read_text(encoding="utf-8")
+    """The keys of JSON by subcommand, from the table of docs/json.md."""
+    page = (Path(__file__).resolve().parents[4] / "docs/json.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `([^`]+)` \| (.+) \|$", page.split("## JSON")[1].split("## ")[0], re.MULTILINE)
     return {subcommand: set(re.findall(r"`(\w+)`", keys)) for subcommand, keys in rows}
 

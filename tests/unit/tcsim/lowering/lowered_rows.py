@@ -23,7 +23,7 @@ from tcsim.isa.scalar.table import CONTAINERS, Scalar
 from tcsim.isa.special.rows import FUNCTIONS
 from tcsim.lowering.calls import Calls
 from tcsim.lowering.llvm import WIDTH
-from tcsim.lowering.loop import Loop
+from tcsim.lowering.loop import Loop, Recording
 from tcsim.lowering.traced import Node, Traced, Untraceable, traced
 
 Array = npt.NDArray[Any]
@@ -107,7 +107,7 @@ def compared_function(name: str, compute: Any, sources: list[Any], count: int, s
         given.append(inputs(type, count, rng))
     made = Calls().call(compute, *named)
     results = made if isinstance(made, tuple) else (made,)
-    loop = Loop({len(given) + place: traced(own, own.dtype).nodes.flat[0] for place, own in enumerate(results)})
+    loop = Loop(Recording({len(given) + at: traced(own, own.dtype).nodes.flat[0] for at, own in enumerate(results)}))
     found = [np.zeros(count, own.dtype) for own in results]
     registers = np.array([own.ctypes.data for own in (*given, *found)], np.uint64)
     everyone, arrays = np.ones(count, bool), iter(given)

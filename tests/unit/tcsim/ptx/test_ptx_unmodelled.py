@@ -9,6 +9,7 @@ import tcsim
 from tcsim.ptx import Memory, PtxError, parse
 from tcsim.ptx.text.spellings import known, refusal, unmodelled
 
+_BULK = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
 _G2S = "cp.async.bulk.tensor.1d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
 
 
@@ -41,23 +42,20 @@ def module(body: str, target: str = "sm_90a", version: str = "9.5") -> str:
         ("st.async.release.sys.global.b32", "that releases, without an mbarrier"),
         ("red.async.mmio.release.gpu.global.add.u32", "that releases, without an mbarrier"),
         (
-            f"{_G2S}.cta_group::1.mbarrier::report::disabled",
+            f"{_G2S}.cta_group::1.mbarrier::report::validity::per_element::ff",
             "what .mbarrier::report puts into the mbarrier is not documented",
         ),
+        (f"{_BULK}.weak.multicast::cluster.mbarrier::report::validity::per_16bytes::80", "what .mbarrier::report puts"),
         (f"{_G2S}.cta_group::2.mbarrier::report::disabled.override::global_address", "what .override puts in place"),
         (
             "cp.reduce.async.bulk.tensor.1d.global.shared::cta.min.tile.override::global_address.bulk_group",
             "what .override puts",
         ),
         (
-            "cp.async.bulk.weak.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster",
-            "only without .weak",
-        ),
-        (
             "multimem.cp.async.bulk.relaxed.cta.global.shared::cta.bulk_group.cp_mask.b128",
             "only without .relaxed, .cta, .b128",
         ),
-        ("applypriority.async.bulk.bulk_group.L2::evict_normal", "only with .global"),
+        ("multimem.cp.async.bulk.weak.global.shared::cta.bulk_group.cp_mask", "only without .weak"),
         ("ld.global.b32.proxy::readonly", "only without .proxy::readonly"),
         ("mbarrier.pending_count.layout::v0.b64", "only without .layout::v0"),
         ("add.rn.f32x2.f16x2.f32x2", "packed arithmetic of sm_107"),
@@ -78,6 +76,8 @@ def test_refused_by_name(opcode: str, reason: str) -> None:
         "fabric.go",
         "fabric",
         "cp.async.bulk.wait_group.override::x",
+        "cp.async.bulk.wait_group.weak",
+        "cp.async.bulk.tensor.1d.global.shared::cta.tile.bulk_group.weak",
         "st.async.global.b32",
         "add.f32x2",
         "ld.globl.f32",
@@ -110,11 +110,28 @@ def test_operands_of_an_override_are_not_what_is_wrong() -> None:
         ("fence.alias.sync_restrict::read.release.sys", "9.5"),
         ("fence.proxy.async::generic.release.sync_restrict::shared::cluster::read.cta", "9.4"),
         ("prefetch.global.L1::32B.valid_addr", "9.4"),
+        (f"{_BULK}.weak", "9.3"),
+        (f"{_BULK}.multicast::cluster.L2::cache_hint.weak", "9.3"),
+        (f"{_BULK}.mbarrier::report::disabled.weak", "9.4"),
+        (f"{_G2S}.cta_group::2.mbarrier::report::disabled", "9.4"),
     ],
 )
 def test_versions(opcode: str, version: str) -> None:
     """As ptxas 13.5 says."""
     assert known(opcode).version == version
+
+
+def test_what_changes_nothing() -> None:
+    """Copies with modifiers that leave the machine code as it is are those without them, on the targets that have both."""
+    plain, weak = known(_BULK), known(f"{_BULK}.weak")
+    assert (weak.opcode, weak.targets) == (plain.opcode, plain.targets)
+    silent = known(f"{_G2S}.cta_group::2.mbarrier::report::disabled")
+    assert (silent.opcode, silent.targets) == (f"{_G2S}.cta_group::2", {"sm_107f", "sm_107a"})
+    for twice in (f"{_BULK}.weak.weak", f"{_BULK}.weak.relaxed.gpu.b128", f"{_G2S}.weak"):
+        assert refusal(twice) is not None
+    assert known("applypriority.async.bulk.bulk_group.L2::evict_normal").opcode.startswith(
+        "applypriority.async.bulk.global"
+    )
 
 
 def test_an_older_version_does_not_have_them() -> None:

@@ -13,7 +13,7 @@ import pytest
 from tcsim.core import files
 from tcsim.core.files import Files
 from tcsim.lowering import objects
-from tcsim.ptx import Limits, Memory, Run, parse
+from tcsim.ptx import LaunchError, Limits, Memory, Run, parse
 from tcsim.ptx.compile import regions
 from tcsim.ptx.compile.regions import VARIABLE, Recorded, work
 from tests.hazards import kernels, kernels_lanes, kernels_mbarriers, kernels_tensor
@@ -51,9 +51,9 @@ def forced(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     found: list[int] = []
     before = Recorded.region
 
-    def region(own: Recorded) -> regions.Region:
-        found.append(len(own.results))
-        return before(own)
+    def region(own: Recorded, *given: Any) -> regions.Region:
+        found.append(len(own.made.results))
+        return before(own, *given)
 
     monkeypatch.setattr(Recorded, "region", region)
     return found
@@ -100,11 +100,18 @@ def test_planted_hazards_are_found_with_regions(
 
 
 def test_only_hot_blocks_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A block that has executed little stays as it is; another value of the variable turns all off."""
+    """A block that has executed little stays as it is."""
     monkeypatch.delenv(VARIABLE, raising=False)
     assert work() == regions._WORK["auto"] > 20 * BLOCKS * THREADS * 20
-    monkeypatch.setenv(VARIABLE, "never")
+    monkeypatch.setenv(VARIABLE, "off")
     assert work() == float("inf")
+
+
+def test_another_way_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not one of the three words is a mistake of whoever set the variable."""
+    monkeypatch.setenv(VARIABLE, "on")
+    with pytest.raises(LaunchError, match=r"TCSIM_REGIONS='on'; valid: auto, all, off"):
+        launched()
 
 
 def test_without_llvmlite_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,13 +197,13 @@ def test_a_line_that_cannot_be_recorded_changes_nothing() -> None:
     memory = Memory()
     program = parse(PTX).kernel().compiled(memory, "sm_90")
     block = max(program.sources, key=lambda own: own.size)
-    recorded = Recorded(program)
+    recorded = Recorded(program, memory=True)
     assert recorded.take(
         [line for line in block.lines if line.text.startswith("copyto") and "mem." not in line.text][:1]
     )
-    before = dict(recorded.results)
+    before = dict(recorded.made.results)
     loads = [line for own in program.sources for line in own.lines if "mem." in line.text]
-    assert loads and not recorded.take(loads[:1]) and recorded.results == before
+    assert loads and not recorded.take(loads[:1]) and recorded.made.results == before
 
 
 FAULT = PTX.replace("st.global.f32 [%d1], %f1;", "st.global.f32 [%d1], %f1;\n  st.global.f32 [%d1+1048576], %f1;\n")
