@@ -136,7 +136,7 @@ class Deadlocks:
             return "MBAR_PHASE_ALIAS", said
         if found.ended == last + 1:
             return "MBAR_PARITY", f"it waits for phase {found.ended} of {found}, and has not seen phase {last} complete"
-        fields = mbarrier_bits.unpack(block.mbarriers.word(key) & ~1, block.arch)
+        fields = mbarrier_bits.counts(block.mbarriers.word(key), block.arch)
         pending, left, state = fields["pending"], fields.get("tx_count", 0), self._object(found)
         if pending and (found.now.arrivals or found.now.delivered):
             return "MBAR_ARRIVE_MISSING", f"{found} lacks {pending} arrival{'s' * (pending > 1)}; {state}"
