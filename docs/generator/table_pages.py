@@ -282,7 +282,8 @@ TABLE_PAGES = {
     "mutants-of-the-source": TablePage(
         "Mutants of the source",
         "Made from the model's source, by syntax: a constant one higher, a condition reversed, an operator exchanged. `python -m tests.evaluation.mutation.run` imports each in a process of its own and holds it against recorded results "
-        "of the families that run through the module, then against its examples and the tests that know it best.",
+        "of the families that run through the module, then against its examples and the tests that know it best. What behaves (the executor, diagnosis, explanation, engines, search, campaigns, vectors) has no recordings of instructions: "
+        "three mutants of each module are held against tests alone, those that reach the line.",
         (
             Part("", mutant_tables.total),
             Part("By family", mutant_tables.by_family, "A mutant counts for all families that run through its module."),

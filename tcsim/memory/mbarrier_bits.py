@@ -85,6 +85,23 @@ def unpack(value: int, arch: str) -> dict[str, int]:
     return {field.name: field.take(value) for field in fields}
 
 
+def counts(value: int, arch: str) -> dict[str, int]:
+    """As `unpack`, of an object of layout v1 what layout v0 would hold in its places. An arch before sm_90 has a count where later ones say the layout.
+
+    >>> value = pack({"expected": 3, "pending": 2}, "sm_80")
+    >>> value & 1, counts(value, "sm_80")
+    (1, {'expected': 3, 'pending': 2, 'phase': 0})
+
+    Pre-conditions:
+        0 <= value < 1 << 64
+        arch_named(arch) in FIELDS
+    Post-conditions:
+        result.get("layout", 0) == 0
+    """
+    layout = any(field.name == "layout" for field in _fields(arch))
+    return unpack(value & ~1 if layout else value, arch)
+
+
 def pack(values: dict[str, int], arch: str) -> int:
     """The bits of an object with these numbers: inverse of `unpack`; fields that are not named are zero.
 

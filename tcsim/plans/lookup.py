@@ -62,8 +62,8 @@ def plan(
         recorded = table(name)
         with reading(name):
             decision, source, reason = decided(recorded, kind, m, n, k, batch)
-        if kind.format in MIXED and decision is not None:
-            source, reason = "assumed", "as e4m3: products of two formats were not recorded"
+        if kind.format in MIXED and source == "table":
+            source, reason = "assumed", "as e4m3: where K is cut, one shape in nine of two formats is cut otherwise"
         if decision is None:
             answer = found(None, 0, 0, source, "", reason)
         elif decision.split:

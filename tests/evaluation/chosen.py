@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tests.evaluation.mutation.run import RESULT
+from tests.evaluation.mutation.run import reported
 from tests.support.extent import DEFAULT, Table, parts_of
 
 SECONDS = Path(".seconds.jsonl")
@@ -79,7 +79,7 @@ def reached(path: Path = Path(".coverage")) -> dict[str, Lines]:
 
 def killers() -> set[str]:
     """The tests that killed a mutant of the source."""
-    return {record["tests"] for record in json.loads(RESULT.read_text())["mutants"]}
+    return {record["tests"] for record in reported()}
 
 
 def choose(took: Mapping[str, float], reach: Mapping[str, Lines], always: Collection[str], budget: float) -> set[str]:

@@ -1,7 +1,7 @@
 """How much `pytest tests/` runs: a part, the same in every run; with TCSIM_WHOLE=1, which `tox -e whole` sets, all.
 
 tests/default.json names the functions of which the default runs less than all cases, and the cases that it runs: the cheapest
-ones that together reached every line that the whole reached when they were chosen, and every test that docs/measurements/mutants.json
+ones that together reached every line that the whole reached when they were chosen, and every test that docs/measurements/mutants.json.xz
 names as the killer of a mutant. What is new, and what is not named there, runs; so does a test that is asked for by its own name.
 """
 

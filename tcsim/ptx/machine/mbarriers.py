@@ -83,8 +83,10 @@ def described(value: int, arch: str) -> str:
     >>> early.complete_tx(16)
     >>> described(early.encode(arch="sm_90"), "sm_90")
     'phase 0 under way, 2 of 2 arrivals missing, 16 bytes too many'
+    >>> described(MBarrier(3).encode(arch="sm_80"), "sm_80")
+    'phase 0 under way, 3 of 3 arrivals missing, 0 bytes missing'
     """
-    fields = mbarrier_bits.unpack(value & ~1, arch)
+    fields = mbarrier_bits.counts(value, arch)
     left = fields.get("tx_count", 0)
     bytes_ = f"{-left} bytes too many" if left < 0 else f"{left} bytes missing"
     return f"phase {fields['phase']} under way, {fields['pending']} of {fields['expected']} arrivals missing, {bytes_}"

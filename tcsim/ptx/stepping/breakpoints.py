@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from tcsim.core.errors import listing, shortened
-from tcsim.memory.mbarrier_bits import unpack
+from tcsim.memory.mbarrier_bits import counts
 from tcsim.ptx.compile.compiled import Site
 from tcsim.ptx.machine.arrays import LANES, Array
 from tcsim.ptx.machine.block import Block
@@ -161,7 +161,7 @@ def same_file(own: str, given: str) -> bool:
 
 
 def _phase(block: Block, address: int) -> int:
-    return unpack(block.mbarriers.word(block.rank << 24 | address) & ~1, block.arch)["phase"]
+    return counts(block.mbarriers.word(block.rank << 24 | address), block.arch)["phase"]
 
 
 def _meant(own: Any, block: Block, mask: Array) -> bool:

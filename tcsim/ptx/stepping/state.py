@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tcsim.core.errors import OperandError, TcsimError, listing, nearest, shortened
-from tcsim.memory.mbarrier_bits import unpack
+from tcsim.memory.mbarrier_bits import counts
 from tcsim.ptx.compile.compiled import Site
 from tcsim.ptx.machine.arrays import LANES, Array
 from tcsim.ptx.machine.block import Block
@@ -165,11 +165,11 @@ def barriers(block: Block) -> Iterator[Barrier]:
     """The objects that were initialised and not invalidated, by address."""
     for offset in sorted(block.mbarriers.live):
         try:
-            fields = unpack(block.mbarriers.word(block.rank << 24 | offset) & ~1, block.arch)
+            fields = counts(block.mbarriers.word(block.rank << 24 | offset), block.arch)
         except TcsimError:
             continue
-        counts = (fields.get(name, 0) for name in ("phase", "expected", "pending", "tx_count"))
-        yield Barrier(block.index, offset, *counts)
+        numbers = (fields.get(name, 0) for name in ("phase", "expected", "pending", "tx_count"))
+        yield Barrier(block.index, offset, *numbers)
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,17 @@
 """Runs the mutants of the source: `python -m tests.evaluation.mutation.run [-n COUNT] [-j PROCESSES]`, from the root of the tree.
 
-It writes docs/measurements/mutants.json, and goes on where that ends: delete it to run all of them again.
+It writes docs/measurements/mutants.json.xz, and goes on where that ends: delete it to run all of them again. `--survivors` prints those that nothing
+contradicts and no reason explains.
 Each is imported in a process of its own and held against recorded hardware results of the families that run through its
-module; those that survive are held against the module's examples and the tests that `MODULES` names for it.
+module; those that survive are held against the module's examples and the tests that `MODULES` names for it. Mutants of `BEHAVIOUR` were held
+against other tests too: those that reach their line, the quickest first.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import lzma
 import os
 import re
 import resource
@@ -35,7 +38,7 @@ import numpy  # noqa: F401
 from tests.evaluation.mutation import replay
 from tests.evaluation.mutation.sites import ROOT, Site, behaves, chosen, mutated, tests_of
 
-RESULT = ROOT / "docs/measurements/mutants.json"
+RESULT = ROOT / "docs/measurements/mutants.json.xz"
 REASONS = ROOT / "docs/measurements/mutants-reasons.json"
 """Why a mutant that survives changes no result: a sentence for its name."""
 PATIENCE = 60  # seconds of a processor that the recordings of a mutant may take
@@ -138,10 +141,13 @@ def main() -> None:
     parser.add_argument("-n", type=int, help="how many to run")
     parser.add_argument("-j", type=int, default=1, help="number of processes")
     parser.add_argument("--out", type=Path, default=RESULT)
+    parser.add_argument("--survivors", action="store_true", help="print those that are left, and run none")
     options = parser.parse_args()
-    known = json.loads(options.out.read_text())["mutants"] if options.out.exists() else []
-    records = {record["name"]: record for record in known}
+    records = {record["name"]: record for record in (reported(options.out) if options.out.exists() else [])}
     reasons = json.loads(REASONS.read_text())
+    if options.survivors:
+        print(*(name for name, record in records.items() if not _decided(record, reasons)), sep="\n")
+        return
     wanted = chosen(records)[: options.n]
     found = {site.name: records[site.name] | {"line": site.line} for site in wanted if site.name in records}
     started = time.monotonic()
@@ -164,9 +170,16 @@ def main() -> None:
     _write(options.out, [found[site.name] for site in wanted if site.name in found])
 
 
+def reported(path: Path = RESULT) -> list[dict[str, Any]]:
+    """The records of a file."""
+    found: list[dict[str, Any]] = json.loads(lzma.decompress(path.read_bytes()))["mutants"]
+    return found
+
+
 def _write(out: Path, mutants: list[dict[str, Any]]) -> None:
     out.parent.mkdir(exist_ok=True)
-    out.write_text(json.dumps({"date": date.today().isoformat(), "mutants": mutants}, indent=1) + "\n")
+    text = json.dumps({"date": date.today().isoformat(), "mutants": mutants}, indent=1) + "\n"
+    out.write_bytes(lzma.compress(text.encode(), preset=9))
 
 
 def _decided(record: dict[str, Any] | None, reasons: Container[str]) -> bool:
