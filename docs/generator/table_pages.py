@@ -64,7 +64,7 @@ def families() -> str:
 
 
 def findings() -> str:
-    """What the check named in kernels of others, and what it is."""
+    """What the check named in other people's kernels, and what it is."""
     found = json.loads((FOLDER / "measurements" / "third-party-findings.json").read_text(encoding="utf-8"))
     return "\n\n".join(f"{title}:\n\n" + "\n".join(f"- {item}" for item in items) for title, items in found)
 
@@ -125,7 +125,7 @@ TABLE_PAGES = {
         ),
     ),
     "corpora": TablePage(
-        "Corpora: recorded launches, and kernels of others",
+        "Corpora: recorded launches, and other people's kernels",
         "[What they are for](../corpora.md).",
         (
             Part("Recorded launches", corpora_tables.launches),

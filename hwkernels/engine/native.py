@@ -23,7 +23,7 @@ def why_not(work: Work) -> str:
     if not all(isinstance(step, Arithmetic) for step in work.steps):
         return "its steps are not all ordinary arithmetic"
     if work.sparse or c != work.result or SPAN % work.k:
-        return f"its result is not its addend, or K is no divisor of {SPAN}"
+        return f"its result is not its addend, or K is not a divisor of {SPAN}"
     if (a.name, b.name, c.name) not in {("f64",) * 3, ("f16", "f16", "f32"), ("f16",) * 3}:
         return "its operands are neither f64 nor f16 with sums of f32"
     try:

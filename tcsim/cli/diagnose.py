@@ -31,7 +31,7 @@ def diagnose(
     mnemonic: Annotated[
         list[str],
         typer.Argument(
-            help="The PTX spelling, or words that one instruction has alone; or a kernel: CUDA C++, PTX, a recorded launch.",
+            help="The PTX spelling, or words that identify one instruction; or a kernel: CUDA C++, PTX, a recorded launch.",
             metavar="INSTRUCTION|FILE",
             autocompletion=options.complete_mnemonic,
         ),
@@ -52,9 +52,10 @@ def diagnose(
     html: options.Html = False,
     json: options.Json = False,
 ) -> None:  # fmt: skip
-    """Find the mistake behind a wrong result: of an instruction's inputs (--inputs), or of a kernel that is run (--launch).
+    """Find the mistake behind a wrong result.
 
-    Of a kernel: the cause, the place, and a mend that was tried and is right. What is not explained is drawn: where it is wrong, and what it looks like. --html draws it always.
+    Give an instruction and its --inputs, or a kernel and its --launch. Of a kernel it says the cause, the place, and a mend that was tried and is right. What is not explained
+    is drawn: where it is wrong, and what it looks like. --html draws it always.
 
     Exit status: 0 if the result is right, also in another order of summation, 1 if what is wrong is explained, 2 if it is not
     (several explanations, a part, or none) and for wrong use.

@@ -149,7 +149,7 @@ def solved_functions(x: Numbers, seen: Numbers, open_: Mask, finite: Mask, whole
     low, high = float(seen[finite].min()), float(seen[finite].max())
     far = 1e-5 * max(abs(low), abs(high))
     at_low, at_high = ((np.abs(seen - bound) <= far)[open_].sum() >= _MANY for bound in (low, high))
-    if (at_low or at_high) and low < high:
+    if (at_low or at_high) and high - low > 10 * far:  # else they are one number
         low, high = float(f"{low:.5g}"), float(f"{high:.5g}")
         bounds = low if at_low else -np.inf, high if at_high else np.inf
         said = (

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.core.samples import repeatable
+from tcsim.diagnosis.enough import enough
 from tcsim.diagnosis.equivalence import right_of
 from tcsim.diagnosis.predicted import End
 from tcsim.diagnosis.problem import Codes, Part, Problem
@@ -28,7 +29,6 @@ _SIDE = 8  # rows and columns of the outputs that are tried first
 _OFF = (1e-8, 0.05)  # of a usual output: how far rounding of sums takes one
 _SHARE = 0.3  # of the outputs that must fit in float64
 _RUN = 6  # forms that are run bit for bit
-_TELLING = 8  # outputs that are not the right ones
 _PARTS = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 48, 64)
 _STEPS = (1, 2, 4, 8, 16)
 _ROUNDINGS: tuple[tuple[str, RoundingName], ...] = (("bf16", "rne"), ("f16", "rne"), ("bf16", "rz"))
@@ -186,7 +186,7 @@ def _tells(problem: Problem, codes: Codes, end: End) -> bool:
     inside = problem.inside()
     apart = (end(right_of(replace(problem, finish=None))) != problem.observed)[inside]
     same: bool = (end(codes) == problem.observed)[inside].all()
-    return same and bool(apart.sum() >= _TELLING)
+    return same and enough(int(apart.sum()))
 
 
 def _parts(a: Numbers, b: Numbers, length: int) -> Numbers:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from tcsim.core.samples import repeatable
+from tcsim.diagnosis.enough import enough
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
 
 MOST = 1700  # unknowns that are solved for at once
 _TIMES = 2  # samples for each unknown
-_LEAST = 1.2
 _TELLS = 1e-3  # of a term that is left when the others are taken off
 _BLOCK = 64  # unknowns
 _OFF = 0.2  # how far from a whole number a weight may come out
@@ -18,11 +18,10 @@ _TELLS = 0.01  # of a usual sum: how far rounding may take one, whatever the wei
 
 def samples(reals: Reals, open_: Mask, unknowns: int) -> Ints | None:
     """Outputs enough for so many unknowns, (n, 3), open ones if these are enough; None if there are too few."""
-    least = _LEAST * unknowns + 8
     known = reals.finite & ((reals.observed > 0) if reals.floor else True)
-    if (open_ & known).sum() >= least:
+    if enough(int((open_ & known).sum()), unknowns):
         known = open_ & known
-    if unknowns > MOST or known.sum() < least:
+    if unknowns > MOST or not enough(int(known.sum()), unknowns):
         return None
     places = np.argwhere(known)
     random = repeatable()

@@ -64,8 +64,9 @@ def _readings(problem: Problem, name: str, tile: CanonicalTile) -> Iterator[Atte
     def attempt(mistake: str, detail: str, advice: str, descriptor: MatrixDescriptor, **other: object) -> Attempt:
         said = f"{place}: {detail}" if detail else place
         return Attempt(
-            f"{name}: {mistake}", said, advice, partial(_read, problem, name, tile, image, descriptor, other)
-        )
+            f"{name}: {mistake}", said, advice, partial(_read, problem, name, tile, image, descriptor, other),
+            name, (mistake, tile.major, mode, detail),
+        )  # fmt: skip
 
     fields = f"the descriptor of {name} should have LBO {leading}, SBO {stride} bytes and swizzle {mode}"
     if leading != stride:
@@ -95,7 +96,9 @@ def _readings(problem: Problem, name: str, tile: CanonicalTile) -> Iterator[Atte
             ("elements for bytes", [x // size if size else x for x in tile.advances]),
             ("bytes for units of 16", [x * _UNIT for x in tile.advances]),
             ("always by the first step's bytes", [i * tile.advances[1] for i in range(len(tile.advances))]),
+            ("twice the right one", [2 * x for x in tile.advances]),
             ("by a whole swizzle span", [i * tile.swizzle.span for i in range(len(tile.advances))]),
+            ("by a group of 8 lines", [i * 8 * tile.swizzle.span for i in range(len(tile.advances))]),
         ):
             if tuple(advances) != tile.advances:
                 yield attempt("K advance wrong", detail, said, right, advances=advances)
@@ -163,7 +166,8 @@ def _rereadings(problem: Problem, name: str) -> Iterator[Attempt]:
     """What was meant, if what was sent is given; what was sent, if what was meant is."""
 
     def attempt(mistake: str, detail: str, advice: str, change: _Change, flip: bool = False) -> Attempt:
-        return Attempt(f"{name}: {mistake}", detail, advice, partial(_reread, problem, name, change, flip))
+        made = partial(_reread, problem, name, change, flip)
+        return Attempt(f"{name}: {mistake}", detail, advice, made, name, (mistake, detail))
 
     look = f"compare the descriptor of {name} field by field: MatrixDescriptor.decode(...).describe()"
     yield attempt("LBO and SBO swapped", "", look, _swapped)

@@ -12,6 +12,7 @@ import numpy as np
 from tcsim.core.samples import repeatable, some_of
 from tcsim.diagnosis.candidate import CROSSED, STORED, Candidate
 from tcsim.diagnosis.candidate import STORED_ADVICE as _LOOK
+from tcsim.diagnosis.enough import enough
 from tcsim.diagnosis.line_words import MORE, described
 from tcsim.diagnosis.maps import LINES, SAME, Rule, Where, line_rules, memory_rules
 from tcsim.diagnosis.problem import Codes, Problem
@@ -151,7 +152,8 @@ def line_maps(reals: Reals, open_: Mask) -> tuple[tuple[Rule, ...], tuple[Rule, 
         nearest = alike.argmax(axis=1)
         nearest = np.where(alike.max(axis=1) > 0.6, nearest, np.arange(len(nearest)))
         rules = [zero_lines(reals, open_, name)]
-        if (nearest != np.arange(len(nearest))).any():
+        others = int((nearest != np.arange(len(nearest))).sum())
+        if others and enough(int(open_[matrix].sum()), others):
             what = "rows" if name == "a" else "columns"
             rules.append(free_rule(nearest, what))
             if rules[0] is not None:
@@ -315,10 +317,11 @@ def _candidates(i: Ints, j: Ints, row: Ints, column: Ints, shape: tuple[int, int
             yield Moved(flat=rule)
     i, j, row, column = every
     yield from (Moved(flat=rule) for rule in store_rules(i, j, row, column, shape))
-    free = [
-        free_rule(_usual(own, found, size), what)
-        for own, found, size, what in ((i, row, shape[0], "rows"), (j, column, shape[1], "columns"))
-    ]
+    free = []
+    for own, found, size, what in ((i, row, shape[0], "rows"), (j, column, shape[1], "columns")):
+        usual = _usual(own, found, size)
+        tells = enough(len(own), int((usual != np.arange(size)).sum()))
+        free.append(free_rule(usual, what) if tells else None)
     for one in (rows[0] if rows else None, free[0]):
         for two in (columns[0] if columns else None, free[1]):
             if one is not None and two is not None:

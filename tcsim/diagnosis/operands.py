@@ -24,12 +24,14 @@ def attempts(problem: Problem) -> Iterator[Attempt]:
             "the whole matrix, row-major taken for column-major",
             f"look at the order in memory that {name} is given in, and at .row and .col",
             partial(_changed, problem, name, _other_order),
+            *((name, ("transposed", "whole")) if name in ("a", "b") else ()),
         )
         yield Attempt(
             f"{name} transposed",
             "each 8 x 8 block",
             f"add or drop .trans where {name} is moved with ldmatrix, stmatrix or movmatrix",
             partial(_changed, problem, name, _blocks_transposed),
+            *((name, ("transposed", "blocks")) if name in ("a", "b") else ()),
         )
         yield Attempt(
             f"{name} negated",
@@ -42,12 +44,14 @@ def attempts(problem: Problem) -> Iterator[Attempt]:
             "rows",
             f"the rows of {name} are counted from the other end",
             partial(_changed, problem, name, lambda x: x[:, ::-1]),
+            *((name, ("reversed", "rows")) if name in ("a", "b") else ()),
         )
         yield Attempt(
             f"{name} reversed",
             "columns",
             f"the columns of {name} are counted from the other end",
             partial(_changed, problem, name, lambda x: x[:, :, ::-1]),
+            *((name, ("reversed", "columns")) if name in ("a", "b") else ()),
         )
     for held in ("f32", "f16", "bf16"):
         for read in ("f32", "f16", "bf16"):
@@ -92,6 +96,11 @@ def changed(problem: Problem, name: str, codes: Codes) -> Problem:
     return replace(problem, c=codes) if name == "c" else replace(problem, observed=codes)
 
 
+def stored(problem: Problem, codes: Codes, inside: Codes | None) -> Problem:
+    """The problem with what would have been observed, where that was given: what pads the output to the instruction's shape is not known."""
+    return replace(problem, observed=codes, known=None if inside is None else inside != 0)
+
+
 def operand(problem: Problem, name: str) -> Codes:
     """The codes of an operand."""
     given: Codes = getattr(problem, "observed" if name == "d" else name)
@@ -105,7 +114,9 @@ def format_of(problem: Problem, name: str) -> Format:
 
 def _changed(problem: Problem, name: str, change: Callable[[Codes], Codes | None]) -> Problem | None:
     codes = change(operand(problem, name))
-    return None if codes is None else changed(problem, name, codes)
+    if codes is None or name != "d" or problem.size is None:
+        return None if codes is None else changed(problem, name, codes)
+    return stored(problem, codes, change(problem.inside().astype(codes.dtype)))
 
 
 def _other_order(codes: Codes) -> Codes:

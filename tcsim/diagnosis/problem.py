@@ -163,3 +163,5 @@ class Attempt:
     detail: str  # which of its forms; may be empty
     advice: str  # what to look at
     change: Callable[[], Problem | None]  # the problem with the mistake made; None if it cannot be made here
+    operand: str = ""  # "a" or "b", of a mistake that the other operand can have too
+    form: tuple[str, ...] = ()  # what it is, in either operand

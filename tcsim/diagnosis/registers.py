@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import combinations
+from itertools import combinations, permutations
 
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.diagnosis.operands import changed, operand
+from tcsim.diagnosis.operands import changed, operand, stored
 from tcsim.diagnosis.problem import Attempt, Codes, Problem
 from tcsim.model.operand import Fragment
 
@@ -20,10 +20,12 @@ Permutation = npt.NDArray[np.intp]
 def attempts(problem: Problem) -> Iterator[Attempt]:
     """Every operand that registers hold, each of the permutations below."""
     for name, given in problem.machine.instruction.operands.items():
-        for mistake, detail, forward, backward in _permutations(given):
+        for mistake, detail, forward, backward in (*_permutations(given), *(() if name == "d" else _repeated(given))):
             advice = f"compare with instruction.operands[{name!r}].layout: where an element of {name} belongs"
             change = backward if name == "d" else forward
-            yield Attempt(f"{name} {mistake}", detail, advice, partial(_permuted, problem, given, change))
+            both = name if name in ("a", "b") else ""
+            made = partial(_permuted, problem, given, change)
+            yield Attempt(f"{name} {mistake}", detail, advice, made, both, (mistake, detail))
 
 
 _Change = Callable[[Registers], Registers]
@@ -46,6 +48,18 @@ def _permutations(given: Fragment) -> Iterator[tuple[str, str, _Change, _Change]
     for detail, order in _distinct(_lane_orders(given.lanes)):
         forward, backward = (partial(np.take, indices=x, axis=-2) for x in (order, np.argsort(order)))
         yield "lanes permuted", detail, forward, backward
+
+
+def _repeated(given: Fragment) -> Iterator[tuple[str, str, _Change, _Change]]:
+    """One register in the place of another: what the other holds is read nowhere."""
+    words = 2 if given.layout.element_bits == 64 else 1
+    count = given.registers // words
+    for place, taken in permutations(range(count), 2) if count <= 8 else ():
+        order = np.arange(count)
+        order[place] = taken
+        whole = (order[:, None] * words + np.arange(words)).reshape(-1)
+        change = partial(np.take, indices=whole, axis=-1)
+        yield "register used twice", f"register {taken} where {place} belongs", change, change
 
 
 def _distinct(orders: Iterator[tuple[str, Permutation]]) -> Iterator[tuple[str, Permutation]]:
@@ -101,7 +115,16 @@ def _swapped_nibbles(registers: Registers) -> Registers:
 
 
 def _permuted(problem: Problem, given: Fragment, change: _Change) -> Problem | None:
-    multiply, codes = problem.machine.instruction, operand(problem, given.name)
+    name = given.name
+    codes = _moved(problem, given, operand(problem, name), change)
+    if codes is None or name != "d" or problem.size is None:
+        return None if codes is None else changed(problem, name, codes)
+    return stored(problem, codes, _moved(problem, given, problem.inside().astype(codes.dtype), change))
+
+
+def _moved(problem: Problem, given: Fragment, codes: Codes, change: _Change) -> Codes | None:
+    """Codes with the registers that hold them changed."""
+    multiply = problem.machine.instruction
     rows, columns = given.shape
     batch, tall, wide = codes.shape
     tiles = codes.reshape(batch, tall // rows, rows, wide // columns, columns).swapaxes(2, 3)
@@ -113,4 +136,4 @@ def _permuted(problem: Problem, given: Fragment, change: _Change) -> Problem | N
     registers = multiply.registers(given.name, grouped)
     moved = multiply.matrix(given.name, change(registers)).reshape(tiles.shape)
     result: Codes = moved.swapaxes(2, 3).reshape(codes.shape)
-    return changed(problem, given.name, result)
+    return result

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.diagnosis.arithmetic import narrowed
+from tcsim.diagnosis.enough import enough
 from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.reals import Mask, Numbers, Reals
 from tcsim.numbers.codec import decode, encode
@@ -153,8 +154,9 @@ def vector(reals: Reals, axes: tuple[int, ...] = (1, 2)) -> Line | None:
     if min(right.shape[1:]) < 4:
         return None
     shown = reals.finite & (seen > 0) if reals.floor else reals.finite
+    outputs = int(shown.sum())
     for axis, line, other in ((1, "column", "rows"), (2, "row", "columns")):
-        if axis not in axes:
+        if axis not in axes or not enough(outputs, int(shown.any(axis=axis).sum())):
             continue
         low = np.where(shown, seen - right - reals.reach, -np.inf).max(axis=axis, keepdims=True)
         high = np.where(shown, seen - right + reals.reach, np.inf).min(axis=axis, keepdims=True)
@@ -173,6 +175,8 @@ def vector(reals: Reals, axes: tuple[int, ...] = (1, 2)) -> Line | None:
         if _near_with(reals, factor, base, rest):
             return None  # one factor for all is simpler
     for axis, what in ((2, "rows"), (1, "columns")):
+        if not enough(outputs, int(shown.any(axis=axis).sum())):
+            continue
         for with_c, base, rest in ((True, right, 0.0), (False, product, reals.c)):
             with np.errstate(all="ignore"):
                 own = np.where(reals.finite, base, 0.0)

@@ -20,7 +20,8 @@ from tcsim.diagnosis.whole import Whole
 from tcsim.numbers.codec import decode, encode
 from tcsim.numbers.formats import FORMATS, Format
 
-_SAMPLES = 64  # outputs that every pair of tables is tried on
+_FEW = 12  # outputs that every pair of tables is tried on
+_SAMPLES = 64  # outputs that those are tried on which give the few
 _FIRST = 24  # pairs that are reckoned out in full
 _LAYOUT = (
     "look at the layout of the scale factors of {x} in memory, and at the one that the instruction or the copy expects"
@@ -165,14 +166,18 @@ def scale_tables(problem: Problem, reals: Reals, open_: Mask) -> Iterator[ScaleT
         ]  # (readings, samples, blocks)
     terms = reals.bare[0][t, i] * reals.bare[1][t, j]
     terms = terms.reshape(len(t), reals.factors[0].shape[2], -1)
-    found, size = (_together(x.sum(axis=2)[:, :blocks], *tables) for x in (terms, np.abs(terms)))
+    sums = [x.sum(axis=2)[:, :blocks] for x in (terms, np.abs(terms))]
     place = t, i, j
     if (np.abs((reals.observed - reals.c)[place]) <= reals.reach[place]).all():
         return  # nothing is added: lines that are zero say that more simply than tiny factors
-    given = np.all(reals.near(found + reals.c[place], place, size), axis=2)
-    items = [
-        ScaleTables(readings[a], readings[b], (lines[0], lines[1]), blocks) for a, b in np.argwhere(given) if a or b
-    ]
+    first = tuple(x[:_FEW] for x in place)
+    found, size = (_together(x[:_FEW], *(own[:, :_FEW] for own in tables)) for x in sums)
+    pairs = np.argwhere(np.all(reals.near(found + reals.c[first], first, size), axis=2))
+    items = []
+    for a, b in pairs[pairs.any(axis=1)]:  # the others are as they should be
+        found, size = ((x * tables[0][a] * tables[1][b]).sum(axis=1) for x in sums)
+        if reals.near(found + reals.c[place], place, size).all():
+            items.append(ScaleTables(readings[a], readings[b], (lines[0], lines[1]), blocks))
     yield from sorted(items, key=lambda item: item.rank)[:_FIRST]
 
 

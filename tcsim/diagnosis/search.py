@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tcsim.diagnosis import arithmetic, blocks, memory, operands, recoded, registers, scales, sparsity
+from tcsim.diagnosis.both import in_both
+from tcsim.diagnosis.enough import enough
 from tcsim.diagnosis.equivalence import Fresh, alike, right_of
 from tcsim.diagnosis.error_map import ErrorMap, error_map
 from tcsim.diagnosis.moves import diagnose_move
@@ -39,15 +42,19 @@ CATALOGUE: tuple[Callable[[Problem], Iterator[Attempt]], ...] = (
 )
 """Where mistakes come from, the commonest first."""
 
+BOTH: tuple[Callable[[Problem], Iterator[Attempt]], ...] = tuple(
+    partial(in_both, source) for source in (operands.attempts, memory.attempts, registers.attempts)
+)
+"""The same mistake in both operands, where none in one explains everything."""
+
 _SCREEN = (12, 16)  # rows and columns of the outputs that every mistake is tried on first
 _NEAREST = 5  # how many partial explanations are worked out in full
-_ALSO = 5  # other names of an explanation that are given
+_ALSO = 3  # other names of an explanation that are given
 _FILL = "fill the output with NaN before the launch: what is still NaN was never written, what is zero was computed from zeros"
 _CANNOT_TELL = "this data cannot tell them apart: random operands of the same shapes would"
 _ALL_ZERO = f"every output is zero: the data cannot tell which of these it is; {_FILL}"
 _PART_OF_A_TILE = 128  # rows or columns: some tiles are twice as large, so that half of them lies behind the edge
 _SAFE = 16  # times the model's own distance from exact sums: outputs that are further off are not those of a mistake
-_TELLING = 8  # outputs that differ from the model and that an explanation must reproduce
 
 
 @dataclass(frozen=True)
@@ -69,6 +76,7 @@ class _Found:
     rank: int
     known: bool  # every output can be predicted
     predicts: Callable[[Fresh], Numbers | None]  # without what the epilogue does
+    single: bool = True  # not the same mistake in both operands
     epilogue: tuple[Relation, ...] = ()
 
 
@@ -120,7 +128,7 @@ def diagnose(instruction: Any, *, observed: Any, arch: str = "sm_90", **operands
     if found:
         others = [item.explanation for item in exact][:_ALSO]
         return described(outputs, right, [*found, *others], [], tried, where, same, _CANNOT_TELL if others else "")
-    own = solved(problem, model, inside, any(item.known for item in exact))
+    own = solved(problem, model, inside, any(item.known and item.single for item in exact))
     if own is not None and own.rounding_only:
         answer = within_rounding(problem, model, own, [item.explanation for item in exact], where, tried)
         return replace(answer, note=_said(answer.note, same))
@@ -163,7 +171,7 @@ def _of_solver(own: Solved, outputs: int) -> list[_Found]:
             values = found if own.candidate is not None else np.where(region, found, values)
         return values
 
-    found = [_Found(own.explanation(outputs), own.rank, True, predicts, own.relations)]
+    found = [_Found(own.explanation(outputs), own.rank, True, predicts, epilogue=own.relations)]
     found += [other for again in not_loaded(own) if again.same == own.same for other in _of_solver(again, outputs)]
     for number, piece in enumerate(own.pieces):
         for one in piece.ties:
@@ -180,11 +188,12 @@ def _catalogued(problem: Problem, wrong: Mask, outputs: int) -> tuple[int, list[
     reach = _reach(problem, screen)
     tried = 0
     exact: list[_Found] = []
-    partial: list[tuple[float, int, Attempt, Problem]] = []
+    near: list[tuple[float, int, Attempt]] = []
     single = all(size <= unit for size, unit in zip(wrong.shape[1:], problem.machine.shape, strict=False))
-    for number, source in enumerate(CATALOGUE):
-        rank = 0 if single and source is registers.attempts else number
-        for attempt in source(problem):
+    for number, source in enumerate((*CATALOGUE, *BOTH)):
+        one = source.args[0] if isinstance(source, partial) else source
+        rank = 0 if single and one is registers.attempts else CATALOGUE.index(one)
+        for attempt in source(problem) if number < len(CATALOGUE) or not exact else ():
             changed = attempt.change()
             if changed is None:
                 continue
@@ -195,11 +204,12 @@ def _catalogued(problem: Problem, wrong: Mask, outputs: int) -> tuple[int, list[
                 if _explains(whole, outputs, int(wrong.sum())):
                     exact.append(_of_attempt(problem, attempt, source, 2 + rank, whole, outputs))
                     continue
-            partial.append((score.share, -tried, attempt, changed))
+            near.append((score.share, -tried, attempt))
     nearest = []
     if not exact:
-        for _, _, attempt, changed in sorted(partial, key=lambda item: item[:2], reverse=True)[:_NEAREST]:
-            left = np.zeros_like(wrong)
+        for _, _, attempt in sorted(near, key=lambda item: item[:2], reverse=True)[:_NEAREST]:
+            changed, left = attempt.change(), np.zeros_like(wrong)
+            assert changed is not None
             whole = _score(changed, list(changed.parts()), wrong, left)
             if changed.observed is problem.observed and not shows(problem, wrong, ~left):
                 continue
@@ -227,7 +237,7 @@ def _of_attempt(
         return None
 
     explanation = Explanation(attempt.mistake, attempt.detail, attempt.advice, score.matched)
-    return _Found(explanation, rank, score.known == outputs, predicts)
+    return _Found(explanation, rank, score.known == outputs, predicts, not isinstance(source, partial))
 
 
 def _merged(problem: Problem, exact: list[_Found]) -> tuple[list[Explanation], str]:
@@ -302,8 +312,8 @@ def _classes(exact: list[_Found], fresh: Fresh) -> list[list[_Found]]:
 
 def _explains(score: _Score, outputs: int, wrong: int) -> bool:
     """All that can be predicted is reproduced, and it is enough."""
-    enough = score.known * 4 >= outputs and score.telling >= min(_TELLING, wrong)
-    return score.matched == score.known and enough
+    telling = enough(score.telling) or score.telling == wrong
+    return score.matched == score.known and score.known * 4 >= outputs and telling
 
 
 def _score(changed: Problem, parts: list[Part], wrong: Mask, left: Mask | None = None, reach: float = np.inf) -> _Score:
@@ -364,7 +374,7 @@ def _constant(problem: Problem) -> list[Explanation]:
     """A result that holds one code everywhere was never computed, or a NaN goes into every output; of a chain of instructions zeros may be the last thing that was stored."""
     seen = problem.observed[problem.inside()]
     first = seen[0]
-    if seen.size < _TELLING or (seen != first).any():
+    if not enough(seen.size) or (seen != first).any():
         return []
     detail = f"every output is {int(first):#x}"
     advice = "the result was never written, or all its inputs were zero: look at the store and at what was launched"

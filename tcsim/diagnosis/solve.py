@@ -12,6 +12,7 @@ import numpy as np
 from tcsim.core.samples import some_of
 from tcsim.diagnosis.candidate import Candidate, asked
 from tcsim.diagnosis.counts import Count, counts
+from tcsim.diagnosis.enough import enough
 from tcsim.diagnosis.maps import (
     SAME,
     Rule,
@@ -427,7 +428,8 @@ def clean(gives: Mask, open_: Mask) -> int:
             continue
         rows, columns = matrix.any(axis=1), matrix.any(axis=0)
         held = given.any(axis=1)[:, None] & given.any(axis=0)  # without what pads to the instruction's shape
-        if given[np.ix_(rows, columns)].all() or beyond_diagonal(matrix[None], (given | ~held)[None]):
+        tidy = given[np.ix_(rows, columns)].all() or beyond_diagonal(matrix[None], (given | ~held)[None])
+        if tidy and enough(int(matrix.sum()), 2 * (_runs(rows) + _runs(columns) - 2)):
             continue
         whole = []
         for height, across in ((8, (1, 3)), (16, (0, 2))):
@@ -438,6 +440,11 @@ def clean(gives: Mask, open_: Mask) -> int:
             return 0
         found = found if whole[0] else 1
     return found
+
+
+def _runs(lines: Mask) -> int:
+    """How often a line is one of some and the one before is not."""
+    return int((lines & ~np.concatenate([[False], lines[:-1]])).sum())
 
 
 def _tiled(mask: Mask, height: int, fill: bool) -> Mask:

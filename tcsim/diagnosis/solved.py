@@ -79,7 +79,7 @@ def not_loaded(found: Solved) -> Iterator[Solved]:
             yield replace(found, unwritten=np.zeros_like(found.unwritten), pieces=(piece,))
 
 
-@np.errstate(over="ignore", invalid="ignore")  # of hypotheses, not of the operands
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")  # of hypotheses, not of the operands
 def solved(problem: Problem, model: Codes, inside: Mask, known: bool) -> Solved | None:
     """Solve for what made the outputs; None for operands that are not numbers, or are too many, or products that say nothing of the outputs.
 

@@ -4,7 +4,7 @@ with tcsim.launchers.triton(arch="sm_90"):
     kernel[grid](x, y, n)  # Triton's or Gluon's; x and y are CPU tensors
 with tcsim.launchers.cute(arch="sm_90"):
     function(from_dlpack(x), from_dlpack(y))  # CuTe DSL's
-print(tcsim.launchers.diagnose("gemm.ptx", "launch.toml"))  # what is wrong with a launch, and what mends it
+answer = tcsim.launchers.diagnose("gemm.ptx", "launch.toml")  # what is wrong with a launch, and what mends it
 """
 
 from __future__ import annotations

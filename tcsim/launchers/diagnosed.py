@@ -378,8 +378,11 @@ class _Launch:
         name, index, said = found
         if self.session is None or name not in self.session.arrays:
             return Element(said)
-        tree = tuple(self.session.why(f"{name}[{', '.join(map(str, index))}]").lines())
-        made = made_of(self.session, name, index)
+        try:
+            tree = tuple(self.session.why(f"{name}[{', '.join(map(str, index))}]").lines())
+            made = made_of(self.session, name, index)
+        except OperandError:
+            return Element(said)  # several elements in a byte have no names of their own
         if made is None or self.product is None or self.product.d.name != name:
             return Element(said, tree=tree)
         return replace(self._misread(made, index[-2:]), said=said, tree=tree)

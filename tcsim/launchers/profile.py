@@ -180,7 +180,9 @@ def compared(now: Mapping[str, Any], path: str) -> Report:
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         if isinstance(error, OperandError):
             raise
-        raise OperandError(f"profile: {path!r} is no answer of tcsim profile --json: {shortened(str(error))}") from None
+        raise OperandError(
+            f"profile: {path!r} is not an answer of tcsim profile --json: {shortened(str(error))}"
+        ) from None
     return Report(
         f"{now['kernel']}: before and after",
         (table(("counter", "before", "after", "change"), rows, right=(1, 2, 3), whole=(1, 2, 3)),),

@@ -25,12 +25,17 @@ class Recording:
     places: list[Node] = field(
         default_factory=list
     )  # of loads: all are looked at, whether what lies there is used or not
+    given: set[int] = field(default_factory=set)  # registers that other lanes read: they are not among the results
     stores: list[Stored] = field(default_factory=list)  # in order, each of all threads after the one before
+
+    def copy(self) -> Recording:
+        """What was recorded so far."""
+        return Recording(**{name: own.copy() for name, own in vars(self).items()})
 
     @property
     def reaches(self) -> bool:
-        """Whether it loads or stores."""
-        return bool(self.places or self.stores)
+        """Whether it loads, stores, or reads registers of other lanes."""
+        return bool(self.places or self.stores or self.given)
 
 
 class Loop:

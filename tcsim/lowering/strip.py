@@ -113,6 +113,28 @@ class Strip(Body):
         own = self.splat("u8", self.told(OWN))
         return own if node.type == "u8" else self.recast("trunc", "u8", node.type, own)
 
+    # --- other lanes
+
+    def _lane(self, node: Node) -> str:
+        """Which lane of its warp a thread is."""
+        first = self.line(f"and i64 %s, {LANES - 1}")
+        places = f"<{', '.join(f'i64 {lane}' for lane in range(WIDTH))}>"
+        return self.two("add", "u8", self.splat("u8", first), places)
+
+    def _other(self, node: Node, lane: str) -> str:
+        """What a register holds in another lane of the warp; of one that does not execute 0. extra: its number."""
+        self.registers.add(node.extra)
+        warp = self.line(f"and i64 %s, -{LANES}")
+        threads = self.two("add", "u8", lane, self.splat("u8", warp))
+        kind = element(node.type)
+        places = self.line(f"getelementptr {kind}, ptr %r{node.extra}, {vector('u8')} {threads}")
+        octets = self.line(f"load <{LANES} x i8>, ptr {self.line(f'getelementptr i8, ptr %mask, i64 {warp}')}, align 1")
+        on = self.line(f"icmp ne <{LANES} x i8> {octets}, zeroinitializer")
+        bits = self.splat("u4", self.line(f"bitcast <{LANES} x i1> {on} to i32"))
+        moved = self.two("lshr", "u4", bits, self.recast("trunc", "u8", "u4", lane))
+        there = self.two("icmp ne", "u4", self.two("and", "u4", moved, self.constant("u4", 1)), self.constant("u4", 0))
+        return self.pick(there, node.type, self._gathered(node.type, places, "%m"), "zeroinitializer")
+
     # --- places
 
     def _place(self, node: Node, address: str, *guard: str) -> str:
@@ -201,11 +223,13 @@ class Strip(Body):
     def _loaded(self, node: Node, place: str, *guard: str) -> str:
         """A word of what lies at a place. extra: bytes behind it."""
         on = self.two("and", "b1", "%m", guard[0]) if guard else "%m"
-        own, kind = vector(node.type), f"i{8 * int(node.type[1:])}"
-        pointers = self.pointers(self._behind(place, node.extra))
-        name = f"llvm.masked.gather.v{WIDTH}{kind}.v{WIDTH}p0"
+        return self._gathered(node.type, self.pointers(self._behind(place, node.extra)), on)
+
+    def _gathered(self, type: str, pointers: str, on: str) -> str:
+        """Values at addresses of this process, of the lanes that are on."""
+        own, size = vector(type), int(type[1:])
+        name = f"llvm.masked.gather.v{WIDTH}i{8 * size}.v{WIDTH}p0"
         self.unit.declared[name] = f"declare {own} @{name}(<{WIDTH} x ptr>, i32, {vector('b1')}, {own})"
-        size = int(node.type[1:])
         given = f"<{WIDTH} x ptr> {pointers}, i32 {size}, {vector('b1')} {on}, {own} zeroinitializer"
         return self.line(f"call {own} @{name}({given})")
 

@@ -165,7 +165,7 @@ def test_what_is_wrong_is_said_without_a_mend_too() -> None:
     found = layouts(Wide(lanes_b=LANES_OF_A).run())
     assert "does not take A and B through k together" in found[0].message and "mend" not in found[0].detail
     found = layouts(Wide(load_a=(0, 3)).run())
-    assert "pieces of its rows are exchanged" in found[0].detail["found"] and ": with " in found[0].message
+    assert "pieces of its rows are exchanged" in found[0].detail["found"] and ": right with " in found[0].message
 
 
 def test_a_mend_that_not_every_block_needs_is_none() -> None:

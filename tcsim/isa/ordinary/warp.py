@@ -2,10 +2,34 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
 from tcsim.isa.ordinary.table import Ordinary, grammar
 from tcsim.model.emit import Emitter, Lines, machine
 from tcsim.model.grammar import need, one, since
 from tcsim.model.statement import Instruction, Operand, Pair, Sink
+
+
+def partners(mode: str, lane: Any, b: Any, c: Any) -> tuple[Any, Any]:
+    """The lane that a shuffle names for each lane, the own one where that is out of range; and whether it is in range.
+
+    lane, b, c: int64, elementwise. Source: PTX ISA, shfl.sync, pseudocode.
+
+    >>> lane = np.arange(4)
+    >>> [own.tolist() for own in partners("down", lane, np.full(4, 2), np.full(4, 3))]
+    [[2, 3, 2, 3], [True, True, False, False]]
+    """
+    clamp, segment, b5 = c & 31, c >> 8 & 31, b & 31
+    most, least = (lane & segment) | (clamp & ~segment), lane & segment
+    if mode == "up":
+        source = lane - b5
+        inside = source >= most
+    else:
+        source = {"down": lane + b5, "bfly": lane ^ b5, "idx": least | (b5 & ~segment)}[mode]
+        inside = source <= most
+    return np.where(inside, source, lane), inside
 
 
 def _shuffle(emitter: Emitter, item: Instruction) -> Lines:

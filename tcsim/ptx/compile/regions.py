@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from tcsim.isa.ordinary.warp import partners
 from tcsim.lowering.calls import Calls
 from tcsim.lowering.loop import Loop, Recording
 from tcsim.lowering.objects import llvm
@@ -59,7 +60,7 @@ class Region:
 
     loop: Loop
     counted: tuple[str, ...]
-    reaches: bool  # whether it loads or stores
+    reaches: bool  # whether it loads, stores, or reads registers of other lanes
     stores: bool
     lines: Callable[[], Callable[..., Any]] = field(repr=False)  # the same without compiled loads and stores
 
@@ -165,12 +166,7 @@ class Recorded:
 
     def take(self, lines: list[Line]) -> bool:
         """Record the lines of an instruction; False, and nothing has changed, if that cannot be."""
-        own = self.made
-        kept = (
-            dict(self.values),
-            list(self.texts),
-            Recording(dict(own.results), list(own.counted), list(own.places), list(own.stores)),
-        )
+        kept = dict(self.values), list(self.texts), self.made.copy()
         self.names.assigned = {"w": True}
         try:
             for line in lines:
@@ -208,6 +204,8 @@ class Recorded:
         """`np.copyto` into a register, of the threads of a mask."""
         if to.register is None:
             raise Untraceable("an array that is no register")
+        if to.register in self.made.given:
+            raise Untraceable("a register that other lanes read")
         before = self.register(to.register)
         made: Any = traced(value, to.dtype).view(before.dtype)
         if made.size != 1:
@@ -237,8 +235,8 @@ class Recorded:
 
     def load(self, space: str, address: Any, size: int, w: Any) -> Any:
         """As `Accesses.load`: of 16 bytes words of 8."""
-        if self.made.stores:
-            raise Untraceable("a load behind a store")
+        if self.made.stores or self.made.given:
+            raise Untraceable("a load behind a store or an exchange")
         place, unit = self.place(space, address, size, w), min(size, 8)
         self.made.places.append(place)
         words = [Node("loaded", f"u{unit}", (place, *place.args[1:]), at) for at in range(0, size, unit)]
@@ -254,6 +252,25 @@ class Recorded:
         if len(nodes) * unit != size:
             raise Untraceable("values of another width")
         self.made.stores.append(Stored(self.place(space, address, size, w), nodes, size))
+
+    def shuffle(self, mode: str, a: Any, b: Any, c: Any, w: Any) -> tuple[Any, Any]:
+        """As `Warps.shuffle`, of a register that nothing before it has written."""
+        (node,) = traced(a, np.uint32).nodes.reshape(-1)
+        if (
+            node.op != "register"
+            or node.extra in self.made.results
+            or self.made.places
+            or w is not True
+            or not self.memory
+        ):
+            raise Untraceable("an exchange of values that are in no register, or behind a load")
+        lane = Traced(np.array([Node("lane", "i8")], object), np.int64)
+        source, inside = partners(
+            mode, lane, traced(b, np.uint32).astype(np.int64), traced(c, np.uint32).astype(np.int64)
+        )
+        self.made.given.add(node.extra)
+        (place,) = source.astype(np.uint64).nodes.reshape(-1)
+        return Traced(np.array([Node("other", node.type, (place,), node.extra)], object), np.uint32), inside
 
     # --- the machine
 
@@ -340,6 +357,7 @@ class _Names(dict[str, Any]):
                 pack=_join,
             ),
             "mem": SimpleNamespace(load=recorded.load, store=recorded.store),
+            "warp": SimpleNamespace(shuffle=recorded.shuffle),
             "m_own": lambda address: _own(np.dtype(np.uint64)) + address,
             "m_all": lambda address: np.uint64(address),
             "fx": SimpleNamespace(perform=recorded.perform),

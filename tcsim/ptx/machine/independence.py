@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tcsim.ptx.machine.arrays import TYPED, Array
+from tcsim.ptx.machine.arrays import TYPED, Array, distinct
 from tcsim.ptx.machine.faults import Unbatchable
 from tcsim.ptx.machine.limits import MOST_BATCHED
 from tcsim.ptx.machine.memory import Memory, Segment, views_of
@@ -46,9 +46,10 @@ class _Marks:
     def keep(self, index: Array, size: int) -> None:
         """Keep what is now on the pages of some values."""
         pages = index >> (_PAGE - size.bit_length() + 1)
-        if self.pages[pages].all():
+        known = self.pages[pages]
+        if known.all():
             return
-        for page in np.unique(pages[~self.pages[pages]]).tolist():
+        for page in distinct(pages[~known]).tolist():
             self.pages[page] = True
             self.before[page] = self.segment.store[page << _PAGE : page + 1 << _PAGE].copy()
 

@@ -29,7 +29,9 @@ class Reach:
 
     def begin(self) -> bool:
         """Be ready for compiled code; False where somebody hears of every access, and it may not run."""
-        if self.events.accessed or self.events.loaded or self.events.stored or self.spaces.polled is not None:
+        events = self.events
+        heard = events.accessed, events.loaded, events.stored, events.shuffled, events.exchanged
+        if any(heard) or self.spaces.polled is not None:
             return False
         independence = self.spaces.independence
         version = self.spaces.memory.version, independence.followed if independence is not None else 0

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tcsim.core.arguments import spread
+from tcsim.isa.ordinary.warp import partners
 from tcsim.ptx.machine.arrays import LANES, Array, Mask
 from tcsim.ptx.machine.events import Events
 from tcsim.ptx.machine.fibers import Fibers, Moves, Wait
@@ -60,25 +61,8 @@ class Warps:
 
     def _partners(self, mode: str, b: Array, c: Array) -> tuple[Array, Array]:
         """The lanes (warps, 32) that a shuffle names, the own one where that is out of range; and whether it is in range."""
-        lane = np.arange(LANES)
         delta, control = self._warped(b).astype(np.int64), self._warped(c).astype(np.int64)
-        clamp, segment = control & 31, control >> 8 & 31
-        most = (lane & segment) | (clamp & ~segment)
-        least = lane & segment
-        b5 = delta & 31
-        if mode == "up":
-            source = lane - b5
-            inside = source >= most
-        elif mode == "down":
-            source = lane + b5
-            inside = source <= most
-        elif mode == "bfly":
-            source = lane ^ b5
-            inside = source <= most
-        else:
-            source = least | (b5 & ~segment)
-            inside = source <= most
-        return np.where(inside, source, lane), inside
+        return partners(mode, np.arange(LANES), delta, control)
 
     def ballot(self, flags: Array) -> Array:
         """Of each thread the lanes of its warp for which something holds, as bits."""

@@ -33,7 +33,7 @@ class Cancels:
         by.unit = CANCEL
         known = [own for own in self._refused if state.operations.is_after(own.number, warps, WRITTEN)]
         if known:
-            said = f"{state.opcode(line)} asks again, and {state.opcode(known[0].line)} was told that there is nothing left"
+            said = f"{state.opcode(line)} is issued again, though {state.opcode(known[0].line)} was answered that nothing is left"
             state.report("CLC_AFTER_NO", block, said, line, known[0].line, int(threads[0]))
         if any(int.from_bytes(write.data.tobytes(), "little") == encode_response(None) for write in outcome.writes):
             self._refused.append(by)

@@ -85,7 +85,7 @@ class Deadlocks:
             return
         state = self.state
         for line, (own, phase) in self.mbarriers.repeated.items():
-            said = f"{state.opcode(line)} asks {own} for phase {phase}, which its warp has seen complete before"
+            said = f"{state.opcode(line)} waits for phase {phase} of {own}, which its warp has already seen complete"
             state.findings.report("MBAR_PARITY", said, line, address=own.key)
         if stop.name != "DEADLOCK":
             return
@@ -100,7 +100,7 @@ class Deadlocks:
         thread = int(np.argmax(fiber.mask))
         waits = fiber.waits.item if fiber.waits is not None else None
         line = waits or next((own for own in block.program.lines[fiber.block] if own is not None), None)
-        message = f"warp {thread // LANES} waits for ever: {said}"
+        message = f"warp {thread // LANES} waits forever: {said}"
         self.state.report(rule, block, message, self.state.number(line), 0, thread)
 
     def _named(self, block: Block, fiber: Fiber, waits: Wait) -> tuple[str, str] | None:
@@ -135,7 +135,7 @@ class Deadlocks:
             said = f"phase {last} of {found} is complete, and so is phase {last + 1}: the parity is that of the phase under way"
             return "MBAR_PHASE_ALIAS", said
         if found.ended == last + 1:
-            return "MBAR_PARITY", f"it asks {found} for phase {found.ended}, and has not seen phase {last} complete"
+            return "MBAR_PARITY", f"it waits for phase {found.ended} of {found}, and has not seen phase {last} complete"
         fields = mbarrier_bits.counts(block.mbarriers.word(key), block.arch)
         pending, left, state = fields["pending"], fields.get("tx_count", 0), self._object(found)
         if pending and (found.now.arrivals or found.now.delivered):

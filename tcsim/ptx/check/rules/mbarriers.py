@@ -108,7 +108,9 @@ class Mbarriers:
     def _late(self, found: Object, phase: int, wait: int, warp: int, why: str, line: int, block: Block) -> None:
         """A wait for a phase may come when the next one is over, too: the parity that it asks for is that of the one after it."""
         own = warp % self.state.per_block
-        said = f"{self.opcode(wait)} asks {found} for phase {phase} in warp {own}, and may come two phases late: {why}"
+        said = (
+            f"{self.opcode(wait)} waits for phase {phase} of {found} in warp {own}, and may come two phases late: {why}"
+        )
         self._report("MBAR_PHASE_ALIAS", found.key, said, wait, line, Site(block, own * LANES))
 
     def _level(self, found: Object, warp: int) -> int | None:
@@ -184,7 +186,7 @@ class Mbarriers:
             own.tells += ((key, found.ended),)
             if own.proxy == "async" and not found.fenced:
                 found.fenced = True
-                said = f"{self.opcode(own.line)} tells {found}, and no fence.mbarrier_init or fence.proxy.async follows {self.opcode(found.line)}"
+                said = f"{self.opcode(own.line)} signals {found}, and no fence.mbarrier_init or fence.proxy.async follows {self.opcode(found.line)}"
                 self._report("MBAR_INIT_NOT_FENCED", key, said, found.line, own.line, Site(block))
             found.arriving.update(own.warps.tolist())
             if own.kind == "":
@@ -262,4 +264,4 @@ class Mbarriers:
         return None
 
     def _repeats(self, found: Object, own: Pass) -> str:
-        return f"{self.opcode(own.line)} asked {found} for phase {own.ended - 1}, which was complete before"
+        return f"{self.opcode(own.line)} waited for phase {own.ended - 1} of {found}, which was already complete"

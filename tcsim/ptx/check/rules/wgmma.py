@@ -70,7 +70,7 @@ class Wgmma:
         for earlier in state.operations.flying.get(("wgmma", block.rank), ()) if taken else ():
             mine = np.isin(earlier.threads, own.threads)
             if not earlier.registers.isdisjoint(taken) and earlier.left[WRITTEN][mine].any():
-                self._report("WGMMA_ACC_READ_IN_FLIGHT", block, earlier, own.line, "takes as A an accumulator")
+                self._report("WGMMA_ACC_READ_IN_FLIGHT", block, earlier, own.line, "reads as A an accumulator")
         for key in self._groups(block, own.threads):
             touched = self._touched.get(key, {})
             if key in self._fenced and not touched:

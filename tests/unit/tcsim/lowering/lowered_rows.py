@@ -149,7 +149,7 @@ def main() -> int:
         try:
             left = int(asked.inputs)
             while left > 0:
-                found = compare(1 << 16, left)
+                found = compare(min(1 << 20, -(-left // WIDTH) * WIDTH), left)
                 total, left = total + found.inputs, left - found.inputs
                 if found.different:
                     sys.stdout.write(found.different + "\n")

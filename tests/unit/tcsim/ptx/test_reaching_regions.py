@@ -69,6 +69,20 @@ STORES = {
     "@!%p3 st.shared.u32 [smem+2048], %r14; @%p3 bra COUNT; bra DONE; WAIT: ld.volatile.shared.u32 %r10, [smem+2048]; setp.ne.u32 %p4, %r10, 300; @%p4 bra WAIT; DONE: ",
     "an address that only the variable has": "st.shared.u32 [smem+16], %r2; " + READ,
 }  # fmt: skip
+SHUFFLES = {
+    **{f"{mode} by {by}": f"mov.u32 %r14, {by}; shfl.sync.{mode}.b32 %r10|%p3, %r4, %r14, {mask}, -1; selp.u32 %r11, 1, 2, %p3; shfl.sync.{mode}.b32 %r12, %r10, {by}, {mask}, -1; "
+       for mode, by, mask in (("up", 1, 0), ("up", 40, 0x1000), ("down", 3, 31), ("down", 5, 0x181F), ("bfly", 16, 31), ("bfly", 9, 0x1C1F), ("idx", 7, 31), ("idx", 70, 0x101F))},
+    "a lane that each one names": "xor.b32 %r14, %r4, %r0; shfl.sync.idx.b32 %r10|%p3, %r2, %r14, 31, -1; selp.u32 %r11, %r10, 7, %p3; ",
+    "a register into itself": "mov.u32 %r10, %r4; shfl.sync.bfly.b32 %r10, %r10, 17, 31, -1; shfl.sync.bfly.b32 %r10, %r10, 16, 31, -1; ",
+    "a register that is written behind it": "mov.u32 %r10, %r2; mov.u32 %r14, %r4; add.u32 %r12, %r0, 1; bar.sync 0; shfl.sync.down.b32 %r11, %r14, 16, 31, -1; add.u32 %r14, %r14, %r11; xor.b32 %r10, %r14, %r12; ",
+    "a sum over a warp": "cvt.rn.f32.u32 %f0, %r4; " + "".join(f"mov.b32 %r14, %f0; shfl.sync.bfly.b32 %r15, %r14, {by}, 31, -1; mov.b32 %f1, %r15; add.f32 %f0, %f0, %f1; " for by in (16, 8, 4, 2, 1)) + "mov.b32 %r10, %f0; ",
+    "some lanes of a warp": "and.b32 %r14, %r0, 3; setp.eq.u32 %p2, %r14, 1; @!%p2 bra SKIP; shfl.sync.bfly.b32 %r10, %r4, 4, 31, 0x22222222; shfl.sync.idx.b32 %r11, %r4, 0, 31, 0x22222222; SKIP: ",
+    "threads that have ended": "and.b32 %r14, %r0, 31; setp.gt.u32 %p2, %r14, 20; @%p2 exit; shfl.sync.down.b32 %r10, %r4, 8, 31, 0x1FFFFF; shfl.sync.idx.b32 %r11, %r10, 3, 31, 0x1FFFFF; ",
+    "a load before it and a store behind it": "ld.global.u32 %r14, [%d4]; shfl.sync.bfly.b32 %r15, %r14, 16, 31, -1; add.u32 %r15, %r15, %r14; st.shared.u32 [%r6], %r15; bar.sync 0; ld.shared.u32 %r10, [%r6]; shfl.sync.up.b32 %r11, %r10, 2, 0, -1; ",
+    "threads that have ended, of a whole warp": "and.b32 %r14, %r0, 31; setp.gt.u32 %p2, %r14, 20; @%p2 exit; shfl.sync.down.b32 %r10, %r4, 8, 31, -1; ",
+    "a register that has another value by now": "mov.u32 %r14, %r4; bar.sync 0; mov.u32 %r15, %r14; mov.u32 %r14, %r0; shfl.sync.bfly.b32 %r10, %r15, 16, 31, -1; add.u32 %r11, %r14, %r15; ",
+    "a load that is left to NumPy": "and.b32 %r14, %r0, 31; setp.eq.u32 %p2, %r14, 20; bar.sync 0; shfl.sync.bfly.b32 %r11, %r4, 16, 31, -1; selp.b64 %d5, %d0, %d1, %p2; ld.global.u32 %r10, [%d5+32]; ",
+}  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -90,6 +104,7 @@ def launched(body: str, **options: Any) -> tuple[Any, ...]:
 
 
 BODIES = {f"loads: {name}": body for name, body in LOADS.items()} | {f"stores: {n}": b for n, b in STORES.items()}
+BODIES |= {f"exchanges: {name}": body for name, body in SHUFFLES.items()}
 
 
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES.keys())

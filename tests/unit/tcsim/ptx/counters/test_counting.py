@@ -127,7 +127,7 @@ def test_a_profile_is_compared_with_an_earlier_one(tmp_path):
     before.write_text(json.dumps(data | {"counters": data["counters"] | {"ptx__inst_executed.sum": 1}}))
     (part,) = compared(data, str(before)).parts
     assert [row[0] for row in part.rows] == ["bound, cycles", "ptx__inst_executed.sum"]
-    with pytest.raises(OperandError, match="is no answer of tcsim profile"):
+    with pytest.raises(OperandError, match="is not an answer of tcsim profile"):
         compared(data, str(tmp_path / "none.json"))
 
 
