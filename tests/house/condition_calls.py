@@ -350,6 +350,7 @@ CALLS: dict[str, Call] = {
     _BITS + "unpack": st.tuples(st.one_of(st.integers(-1, 1 << 64), WORD.map(lambda x: x & ~1)), ARCHS),
     _BITS + "pack": barrier_numbers(),
     _BITS + "pending_count": st.tuples(st.one_of(WORD, st.sampled_from([-1, 1 << 64])), ARCHS),
+    _BITS + "counts": st.tuples(st.one_of(WORD, st.sampled_from([-1, 1 << 64])), ARCHS),
     "tcsim.memory.mbarrier_object.decode_barrier": st.tuples(WORD, ARCHS),
     "tcsim.memory.mbarrier_object.initial_barrier": st.tuples(st.integers(0, 1 << 20), st.sampled_from(["sm_80", "sm_90"])),
     _B + "encode": with_barrier(st.sampled_from(["sm_80", "sm_90"])).map(lambda x: (x[0], {"arch": x[1]})),
