@@ -35,12 +35,17 @@ def _pool(process: int, threads: int) -> ThreadPoolExecutor:
 
 def share(loop: Callable[[int, int], None], size: int, least: int = 1) -> None:
     """Run loop(first, last) over ranges that together are 0 to `size`: at once if there is at most `least` for a thread, or inside another's loop."""
-    threads = min(count(), size // max(least, 1))
+    worth = size // max(least, 1)  # parts that are worth a thread
+    threads = min(count(), worth)
     if threads <= 1 or getattr(_here, "sharing", False):
         loop(0, size)
         return
-    parts = min(size, 4 * threads)
-    ends = [size * part // parts for part in range(parts + 1)]
+    parts = min(worth, 4 * threads)
+    ranges = [*pairwise(size * part // parts for part in range(parts + 1))]
     pool = _pool(os.getpid(), count())
-    for done in [pool.submit(loop, first, last) for first, last in pairwise(ends)]:
-        done.result()
+    others = [pool.submit(loop, *own) for own in ranges[1:]]
+    try:
+        loop(*ranges[0])  # here meanwhile
+    finally:
+        for done in others:
+            done.result()
