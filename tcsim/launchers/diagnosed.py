@@ -343,7 +343,9 @@ class _Launch:
     def _cause(self, finding: Finding | None, element: Element | None) -> str:
         if finding is not None:
             own = finding.hazard
-            said = own.message.partition(f": with {own.detail['mend']}")[0] if "mend" in own.detail else own.message
+            said = (
+                own.message.partition(own.detail["mend"])[0].rpartition(":")[0] if "mend" in own.detail else own.message
+            )
             how = " (ptxas repairs it)" if own.severity == "repaired" else ""
             return f"{own.name}{how}: {_short(said)}"
         if self._explained and self.numbers is not None:
@@ -448,4 +450,5 @@ def _at(line: int, source: str | None, quoted: str, instruction: str) -> str:
     where = f"{source.removeprefix(f'{Path.cwd()}/')} (PTX line {line})" if source else f"line {line}"
     if not quoted or quoted.startswith("asm"):
         return f"{where}: {_short(_SPELLING.sub('', instruction).split()[0].rstrip(';'))}"
+    quoted = quoted.rstrip(";")
     return f"{where}: {quoted if len(quoted) <= _WIDE else quoted[: _WIDE - 3] + '...'}"
