@@ -314,6 +314,7 @@ TABLE_PAGES = {
             Part("The check in batches", recorded("check in batches")),
             Part("Many blocks", recorded("batches")),
             Part("Whole kernels", recorded("kernels")),
+            Part("Kernels without tensor cores", recorded("scalar kernels")),
             Part("Kernels of Triton", recorded("triton kernels")),
             Part("Triton's tutorials", recorded("tutorials")),
             Part("Examples of CuTe DSL", recorded("cute examples")),

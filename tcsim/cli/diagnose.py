@@ -22,7 +22,8 @@ from tcsim.launchers.diagnosed import diagnose_launch, given, of_gpu
 from tcsim.launchers.progress import bar
 
 STATUS = {
-    "correct": 0, "explained": 1, "mended": 1, "named": 1, "ambiguous": 2, "partly explained": 2, "not explained": 2
+    "correct": 0, "explained": 1, "mended": 1, "named": 1, "ambiguous": 2, "partly explained": 2, "not explained": 2,
+    "not compared": 2,
 }  # fmt: skip
 """The exit status of each verdict."""
 

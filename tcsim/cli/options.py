@@ -198,7 +198,7 @@ Idesc = Annotated[
     ),
 ]
 Launched = Annotated[
-    str, typer.Argument(help="PTX, a recorded launch: .npz, or a script for Triton: .py.", metavar="FILE")
+    str, typer.Argument(help="CUDA C++, PTX, a recorded launch: .npz, or a script for Triton: .py.", metavar="FILE")
 ]
 Arguments = Annotated[
     list[str] | None,

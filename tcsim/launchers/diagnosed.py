@@ -30,7 +30,7 @@ from tcsim.ptx import HAZARDS, Limits, Session, parse
 from tcsim.ptx.launch.grid import Progress
 from tcsim.ptx.text.syntax import Instruction, place_of, statement
 
-Verdict = Literal["correct", "mended", "named", "not explained"]
+Verdict = Literal["correct", "mended", "named", "not explained", "not compared"]
 MOST = 16
 """Mends that are tried, at the most."""
 _INSTRUCTIONS = 20_000_000
@@ -58,7 +58,7 @@ class LaunchDiagnosis(Shown):
     """One cause, one place, one mend.
 
     `correct`: nothing is wrong. `mended`: with the mend the launch is right. `named`: what is wrong is known, but no mend that was tried is
-    right. `not explained`: the result is wrong, and nothing says why.
+    right. `not explained`: the result is wrong, and nothing says why. `not compared`: nothing was found, and what is right is not known.
     """
 
     verdict: Verdict
@@ -247,6 +247,10 @@ class _Launch:
         """The whole answer."""
         errors = [own for own in self.check.findings if own.hazard.severity == "error"]
         found = errors + [own for own in self.check.findings if self.right and own.hazard.severity == "repaired"]
+        if self.right and not found and not self.compared:
+            said = "the launch ends and check finds no error, but the result is not compared"
+            help = "[expected], or the shapes of the arrays that are multiplied"
+            return self._said("not compared", f"{said}: {self.unknown}", mend=f"the launch file lacks {help}")
         if self.right and not found:
             return self._said("correct", f"nothing is wrong: the launch ends, check finds no error, and {self._by()}")
         element, tried = None if self.right else self._element(), list[str]()
@@ -281,10 +285,13 @@ class _Launch:
     def _explained(self) -> bool:
         return self.numbers is not None and bool(self.numbers.explanations)
 
+    @property
+    def compared(self) -> bool:
+        """Whether anything says what the result should be."""
+        return bool((self.ran[0].equal and not self.gpu) or self.product)
+
     def _by(self) -> str:
-        if self.ran[0].equal and not self.gpu:
-            return "memory is as expected"
-        return f"{self.product} in every element" if self.product else f"nothing is compared: {self.unknown}"
+        return "memory is as expected" if self.ran[0].equal and not self.gpu else f"{self.product} in every element"
 
     def _said(
         self, verdict: Verdict, cause: str, place: str = "", mend: str = "", tried: Sequence[str] = (), element: Element | None = None

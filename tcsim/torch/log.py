@@ -90,6 +90,11 @@ class Run:
         """Whether something was computed, and everything is exact."""
         return bool(self._entries) and all(own.status == "exact" for own in self._entries.values())
 
+    @property
+    def inexact(self) -> int:
+        """How many calls are not exact."""
+        return sum(own.calls for own in self._entries.values() if own.status != "exact")
+
     def as_dict(self) -> dict[str, Any]:
         """What JSON holds."""
         return {"gpu": self.gpu, "arch": self.arch, "exact": self.exact, "ops": self.ops()}
@@ -130,4 +135,6 @@ def first_difference(one: Run, other: Run) -> str:
             return "\n".join(said)
     if len(one.steps) != len(other.steps):
         raise OperandError(f"{len(one.steps)} steps and {len(other.steps)}; valid: two runs of one model")
-    return f"all {len(one.steps)} steps have the same bits on {one.gpu} and {other.gpu}"
+    assumed = [f"{own.gpu}: {count} calls are not exact" for own in (one, other) if (count := own.inexact)]
+    same = f"all {len(one.steps)} steps have the same bits on {one.gpu} and {other.gpu}"
+    return f"{same}, as modelled ({'; '.join(assumed)})" if assumed else same

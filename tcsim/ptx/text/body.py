@@ -220,7 +220,10 @@ class BodyReader:
         match = LOC.match(reader.text, reader.at)
         if match:
             reader.at = match.end()
-            self.source = self._located(match)
+            if (
+                not reader.inlined
+            ):  # LLVM counts the lines of inline assembly on from that of the statement (Triton 3.8, 3.9)
+                self.source = self._located(match)
             return
         word = reader.word()
         if word == "reg":

@@ -45,6 +45,7 @@ DECLARATION = re.compile(
 )
 EXTENT = re.compile(r"\[\s*([^\]]*?)\s*\]")
 DECLARED_WORD = re.compile(r"\.(\w+(?:::\w+)?)\s*(\([^()]*\))?\s*(\b\d{1,10})?", re.ASCII)
+_INLINE = re.compile(r"//\s*(?:begin|end) inline asm\b")
 UNCLOSED = "\0/*"
 PARAMETER_WORDS = ("ptr", "align", "attribute", "reg")
 
@@ -54,12 +55,18 @@ class Scanner:
 
     def __init__(self, text: str, nesting: int = DEEPEST_SCOPE) -> None:
         self.nesting = nesting  # blocks in braces that may stand in each other
+        self.inline = [match.start() for match in _INLINE.finditer(text)]
         self.text = COMMENT.sub(_blank, text)
         self.at = 0
         self.version, self.versions = "", frozenset(PTX_ISA)  # the module's, and those up to it
         if self.text.endswith(UNCLOSED):
             self.at = len(self.text) - 1
             raise self.error("a comment /* does not end")
+
+    @property
+    def inlined(self) -> bool:
+        """Whether this is between the comments that compilers put around inline assembly."""
+        return bisect_right(self.inline, self.at) % 2 == 1
 
     @cached_property
     def newlines(self) -> list[int]:

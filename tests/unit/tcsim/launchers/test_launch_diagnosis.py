@@ -50,6 +50,16 @@ LAUNCHES = {
 }  # fmt: skip
 
 
+def test_a_result_that_is_compared_with_nothing_is_not_called_right(tmp_path: Path) -> None:
+    """A result without rows and columns: what was multiplied is not known, and the exit status says so."""
+    source, launch = written(tmp_path, "mma", 0)
+    Path(launch).write_text(Path(launch).read_text().replace("shape = [64, 64]", "shape = [4096]"))
+    found = RUNNER.invoke(app, ["diagnose", source, "--launch", launch])
+    assert (
+        found.exit_code == 2 and "the result is not compared" in found.stdout and "nothing is wrong" not in found.stdout
+    )
+
+
 def written(folder: Path, kernel: str, bug: int) -> tuple[str, str]:
     """A kernel and its launch file, with one mistake or none."""
     source, launch = folder / f"{kernel}.cu", folder / f"{kernel}.toml"
