@@ -127,6 +127,7 @@ class Compiled:
     )  # of blocks that were cut again: the first piece, or 0
     plain: bool = False  # whether it tells nobody of single instructions, so that several may be executed at once
     watched: bool = False  # whether an observer may look at registers
+    lowered: int = 0  # of how many blocks regions were looked for
     done: dict[int, float] = field(repr=False, default_factory=dict)  # of blocks: instructions times threads so far
     temporaries: frozenset[int] | None = field(
         repr=False, default=None
@@ -148,7 +149,7 @@ class Compiled:
     def kept(self) -> dict[str, Any]:
         """All but its functions."""
         names = {name: value for name, value in self.names.items() if _CONSTANT.fullmatch(name)}
-        made = ("names", "blocks", "gathers", "lines", "code", "done", "took", "temporaries")
+        made = ("names", "blocks", "gathers", "lines", "code", "done", "took", "temporaries", "lowered")
         return {"names": names} | {name: value for name, value in vars(self).items() if name not in made}
 
     @classmethod

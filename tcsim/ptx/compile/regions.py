@@ -88,6 +88,7 @@ class Region:
 
 def lower(program: Compiled, number: int) -> None:
     """Let a basic block execute regions."""
+    program.lowered += 1
     block = program.sources[number]
     own = _lowered(program, block, 0, len(block.lines), memory=True)
     if own is not None:

@@ -98,7 +98,7 @@ class Range(Grid):
 def run(launch: Launch) -> tuple[Grid, bool, int]:
     """Run a grid: what became of it, whether it ran to its end, and how many processes did it."""
     grid, count, automatic, ran = Grid(launch), _count(launch), not launch.limits.processes, 1
-    took, before = launch.program.took, (grid.next, grid.began)
+    took, before, lowered = launch.program.took, (grid.next, grid.began), launch.program.lowered
 
     def share(grid: Grid) -> None:
         nonlocal ran, before
@@ -114,7 +114,7 @@ def run(launch: Launch) -> tuple[Grid, bool, int]:
         grid.share = share if automatic else None
         share(grid)
     ended = ran > 1 or grid.run()
-    if ended and not grid.alone:
+    if ended and not grid.alone and launch.program.lowered == lowered:  # without the time of compiling regions
         took.note((time.monotonic() - grid.began) / launch.shape.clusters, ran > 1)
     return grid, ended, ran
 

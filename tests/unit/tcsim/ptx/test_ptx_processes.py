@@ -17,6 +17,7 @@ import pytest
 
 from tcsim.launchers.recording import read
 from tcsim.ptx import Limits, Memory, Run, parse
+from tcsim.ptx.compile.regions import VARIABLE
 from tcsim.ptx.launch import processes
 from tcsim.ptx.launch.processes import Range
 from tests.kernels.corpora import recording
@@ -234,6 +235,20 @@ def test_later_launches_know_how_long_earlier_ones_took(monkeypatch: pytest.Monk
         if len(found) == 3:
             compiled.took.shared = 2 * compiled.took.alone  # as if not
     assert found == [1, 1, 2, 1]
+
+
+def test_a_launch_that_compiles_regions_says_nothing_of_later_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its time is that of the compiler; the next one counts."""
+    monkeypatch.setenv(VARIABLE, "all")
+    module, counted = parse(kernel(INDEPENDENT + "mov.u32 %r3, 78;")), []
+    for _ in range(3):
+        memory = Memory()
+        memory.map(OUT, np.arange(WORDS, dtype=np.uint32).view(np.uint8))
+        own = module.kernel()
+        assert own.launch(memory, [OUT], (4, 1, 1), (32, 1, 1), check=False).processes == 1
+        program = own.compiled(memory, "sm_90")
+        counted.append((program.lowered > 0, program.took.launches))
+    assert counted == [(True, 0), (True, 1), (True, 2)]
 
 
 @pytest.mark.usefixtures("worth")
