@@ -371,7 +371,7 @@ $k$f:
     ids=["outside a function", "no instruction"],
 )
 def test_an_unknown_listing_is_an_error(listing: str) -> None:
-    with pytest.raises(SassError, match="no instruction of a function"):
+    with pytest.raises(SassError, match="not an instruction of a function"):
         parse_listing(listing)
 
 
