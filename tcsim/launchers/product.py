@@ -114,7 +114,7 @@ class Product:
     ) -> tuple[str, tuple[int, int] | None]:  # fmt: skip
         """Whether an operand's registers were taken for each other, or those of the result: the one that is needed, and the one that was taken.
 
-        places: what was read of a row of A or a column of B, of which those that are `wrong` are others.
+        places: what was read of a row of A or a column of B; `wrong` marks elements read from elsewhere.
         """
         row, column = index[::-1] if self.d.turned else index
         own, line = (self.a, row) if name == "a" else (self.b, column)

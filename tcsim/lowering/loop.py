@@ -52,7 +52,7 @@ class Loop:
         """Run it for threads from the first on; how many are done, and for how many of these each condition held. All of a loop that stores, or none.
 
         registers: where the addresses of the registers' arrays lie; mask: where the bools of the threads that execute do; world: what
-        `tcsim.lowering.strip` has to be told of memory.
+        `tcsim.lowering.strip` needs to know of memory.
         """
         if not self._counted:
             return self._entry(registers, mask, threads, self._where, 0, world), []
@@ -75,7 +75,7 @@ def _written(recording: Recording) -> tuple[str, list[npt.NDArray[Any]]]:
     for own in recording.stores:
         strip = Strip(unit, checks=False)
         strip.store(own)
-        loops.append(_loop(len(loops), strip, "xor i64 %i, 16" if pairs(own.size) else "add i64 %i, 0"))
+        loops.append(_loop(len(loops), strip, f"xor i64 %i, {WIDTH}" if pairs(own.size) else "add i64 %i, 0"))
     if recording.results or recording.counted or recording.places:
         strip = Strip(unit)
         _computed(strip, recording)

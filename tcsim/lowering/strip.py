@@ -13,14 +13,15 @@ from tcsim.lowering.llvm import WIDTH, Body, element, vector
 from tcsim.lowering.traced import Node
 
 SHARED_AT, SHARED_STEP, SHARED_SIZE, OWN, THREADS, PIECES, AT_PIECES, CHANGED = range(8)
-"""What compiled code is told of the memory of a block, in words of 8 bytes: where shared memory lies, bytes from a block's to the next one's, bytes of
-it, what addresses of the block's own have above the offset; threads of a block; pieces of global memory, and where the rows about them lie; where
-a byte for each block lies that says whether memory has changed."""
+"""The words of 8 bytes in which compiled code finds a block's memory: the address of shared memory, the distance from one block's to the next, its
+size, the rank above the offset in the block's own addresses; threads of a block; the number of pieces of global memory, and the address of their rows;
+the address of a byte for each block that is set when memory changes."""
 START, SIZE, DELTA, MARKS, TOUCHED = range(5)
 """A row about a piece of global memory: its address, its bytes, what is added to addresses, and to those of marks of reads (0: there are none),
 and whether it was read."""
 LANES = 32  # of a warp
-_STORED_AT_ONCE = 128
+STORED_AT_ONCE = 128
+"""Bytes that the lanes of a warp store together (`tcsim.ptx.machine.accesses.store_order`)."""
 _BITS = f"i{WIDTH}"
 _SEEK = f"""
 define internal ptr @seek(ptr %world, {vector("u8")} %a, {vector("b1")} %on, i64 %less, {vector("u8")} %low) noinline {{
@@ -104,13 +105,13 @@ class Strip(Body):
         zeros = f"<{WIDTH} x i32> zeroinitializer"
         return self.line(f"shufflevector {vector(type)} {one}, {vector(type)} poison, {zeros}")
 
-    def told(self, word: int) -> str:
-        """A word of what is told of the block's memory."""
+    def word(self, word: int) -> str:
+        """A word about the block's memory."""
         return self.line(f"load i64, ptr {self.line(f'getelementptr i64, ptr %world, i64 {word}')}, !invariant.load !0")
 
     def _own(self, node: Node) -> str:
         """What addresses of the block's own shared memory have above the offset."""
-        own = self.splat("u8", self.told(OWN))
+        own = self.splat("u8", self.word(OWN))
         return own if node.type == "u8" else self.recast("trunc", "u8", node.type, own)
 
     # --- other lanes
@@ -145,18 +146,18 @@ class Strip(Body):
         return way(address, on, size)
 
     def _in_shared(self, address: str, on: str, size: int) -> str:
-        own = self.recast("trunc", "u8", "u4", self.splat("u8", self.told(OWN)))
+        own = self.recast("trunc", "u8", "u4", self.splat("u8", self.word(OWN)))
         offset = self.two("sub", "u4", self.recast("trunc", "u8", "u4", address), own)
         wide = self.recast("zext", "u4", "u8", offset)
         if self.checks:
-            end = self.splat("u8", self.told(SHARED_SIZE))
+            end = self.splat("u8", self.word(SHARED_SIZE))
             beyond = self.two("icmp ugt", "u8", self.two("add", "u8", wide, self.constant("u8", size)), end)
             odd = self.two("and", "u4", offset, self.constant("u4", min(size, 16) - 1))
             wrong = self.two("or", "b1", beyond, self.two("icmp ne", "u4", odd, self.constant("u4", 0)))
             self.leave(self.two("and", "b1", wrong, on))
-        number = self.line(f"udiv i64 %s, {self.told(THREADS)}")
-        start = self.line(f"mul i64 {number}, {self.told(SHARED_STEP)}")
-        return self.two("add", "u8", wide, self.splat("u8", self.line(f"add i64 {start}, {self.told(SHARED_AT)}")))
+        number = self.line(f"udiv i64 %s, {self.word(THREADS)}")
+        start = self.line(f"mul i64 {number}, {self.word(SHARED_STEP)}")
+        return self.two("add", "u8", wide, self.splat("u8", self.line(f"add i64 {start}, {self.word(SHARED_AT)}")))
 
     def _in_global(self, address: str, on: str, size: int) -> str:
         """In a piece of global memory: most often the one of the step before."""
@@ -250,7 +251,7 @@ class Strip(Body):
         place, words = self.value(own.place), [self.value(word) for word in own.words]
         guard = own.place.args[1:]
         on = self.two("and", "b1", "%m", self.value(guard[0])) if guard else "%m"
-        part = min(WIDTH, _STORED_AT_ONCE // own.size)
+        part = min(WIDTH, STORED_AT_ONCE // own.size)
         order = [lane ^ (part - 1) for lane in range(WIDTH)]
         on, place = self._ordered("b1", on, order), self._ordered("u8", place, order)
         at = 0
@@ -259,8 +260,8 @@ class Strip(Body):
             at += int(node.type[1:])
         any_on = self.line(f"icmp ne {_BITS} {self.bits(on)}, 0")
         some = self.line(f"zext i1 {any_on} to i8")
-        number = self.line(f"udiv i64 %s, {self.told(THREADS)}")
-        changed = self.line(f"inttoptr i64 {self.told(CHANGED)} to ptr")
+        number = self.line(f"udiv i64 %s, {self.word(THREADS)}")
+        changed = self.line(f"inttoptr i64 {self.word(CHANGED)} to ptr")
         at_block = self.line(f"getelementptr i8, ptr {changed}, i64 {number}")
         self.count += 1
         self.lines += [
@@ -277,4 +278,4 @@ class Strip(Body):
 
 def pairs(size: int) -> bool:
     """Whether the parts of a warp that store one after the other are longer than a step: then its last step comes first."""
-    return min(LANES, _STORED_AT_ONCE // size) > WIDTH
+    return min(LANES, STORED_AT_ONCE // size) > WIDTH

@@ -1,12 +1,12 @@
-"""Regions: stretches of a basic block's source that compute, load and store, as compiled code.
+"""Regions: stretches of a basic block's source that compute, load, shuffle or store, as compiled code.
 
 A basic block that has executed much is looked at again: its lines are called with recorded arrays in place of the registers (`tcsim.lowering`), and
 what could be recorded becomes a loop over the threads. So the NumPy functions of the instructions' rows are what is compiled; lines that reach for
 other lanes or the machine's state stay as they are, between the regions.
 
-A region is done, or done for the first threads: then its lines run in NumPy for the others, which raises what there is to raise. That it comes to the
-same holds because a region that loads does not store, and one that stores has looked at all places first. Where every access is told to somebody,
-nothing that reaches memory is compiled. TCSIM_REGIONS: "auto" (blocks that have executed much), "all" (each when it is first executed), "off".
+A region completes, or stops after the first threads. Then NumPy runs its lines for the others and raises the fault, if there is one. The result is the
+same, because a region that loads does not store, and a region that stores checks all addresses first. While an observer hears every access, only
+arithmetic is compiled. TCSIM_REGIONS: "auto" (blocks that have executed much), "all" (each when it is first executed), "off".
 Without llvmlite there are none.
 """
 

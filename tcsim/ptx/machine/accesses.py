@@ -9,6 +9,7 @@ import numpy as np
 from tcsim.core.arguments import spread
 from tcsim.isa.scalar.atomic import Atomic, combination
 from tcsim.isa.scalar.table import CONTAINERS, Compute
+from tcsim.lowering.strip import STORED_AT_ONCE
 from tcsim.memory.windows import SHARED_WINDOW
 from tcsim.ptx.machine.arrays import LANES, TYPED, Array, Mask
 from tcsim.ptx.machine.events import Events
@@ -26,7 +27,7 @@ def store_order(threads: Array, size: int) -> Array:
     >>> store_order(np.array([0, 1, 5, 8, 9, 40]), 16).tolist()  # parts of eight lanes
     [2, 1, 0, 4, 3, 5]
     """
-    part = threads // min(LANES, _STORED_AT_ONCE // size)
+    part = threads // min(LANES, STORED_AT_ONCE // size)
     starts = np.flatnonzero(np.diff(part, prepend=-1))
     counts = np.diff(starts, append=len(threads))
     return np.repeat(2 * starts + counts - 1, counts) - np.arange(len(threads))
@@ -37,7 +38,6 @@ def _rise(places: Array) -> bool:
     return bool((places[1:] > places[:-1]).all())
 
 
-_STORED_AT_ONCE = 128
 _REDUCTIONS: dict[str, np.ufunc] = {
     "add": np.add, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "min": np.minimum, "max": np.maximum,
 }  # fmt: skip
@@ -57,7 +57,7 @@ def _unhindered(threads: Array, places: Array) -> Array:
     Found from the values that all lanes of 64 warps saw on an H200: no other period and no other part of a warp explains them.
     """
     halves = (threads // (LANES // 2)).astype(np.uint64)
-    return _first(threads, halves * np.uint64(_STORED_AT_ONCE) + places % np.uint64(_STORED_AT_ONCE))
+    return _first(threads, halves * np.uint64(STORED_AT_ONCE) + places % np.uint64(STORED_AT_ONCE))
 
 
 class Accesses:

@@ -1,4 +1,4 @@
-"""What compiled code is told of the memory of a block: where its loads and stores find it, without a call for each."""
+"""Where compiled code finds a block's memory, so that its loads and stores need no call each."""
 
 from __future__ import annotations
 
