@@ -220,9 +220,8 @@ class BodyReader:
         match = LOC.match(reader.text, reader.at)
         if match:
             reader.at = match.end()
-            if (
-                not reader.inlined
-            ):  # LLVM counts the lines of inline assembly on from that of the statement (Triton 3.8, 3.9)
+            # LLVM counts the lines of inline assembly on from that of the statement (Triton 3.8, 3.9).
+            if not reader.inlined:
                 self.source = self._located(match)
             return
         word = reader.word()

@@ -9,6 +9,7 @@ import pytest
 
 from tcsim.ptx import Limits, Memory, parse
 from tcsim.ptx.compile.regions import VARIABLE, Recorded, Region
+from tcsim.ptx.compile.temporaries import temporaries
 
 SIZE, THREADS = 1 << 14, 96
 FROM, OTHER, TO = 0x10000, 0x40000, 0x80000
@@ -172,3 +173,14 @@ def test_a_temporary_is_not_put_back_and_others_are(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv(VARIABLE, "off")
     assert found == launched(body, check=False)
     assert sizes and min(sizes) <= 3  # of the loop: two sums and the predicate, not %r16
+
+
+def test_a_program_that_waits_or_is_watched_has_no_temporaries() -> None:
+    """Whether it spins is seen from all registers, and an observer may look at them."""
+    wait = "LOOP: ld.volatile.global.u32 %r14, [%d1]; setp.ne.u32 %p2, %r14, 7; @%p2 bra LOOP; "
+    plain, waiting = (
+        parse(HEAD + body + TAIL).kernel() for body in ("add.u32 %r14, %r2, 5; add.u32 %r10, %r14, 1; ", wait)
+    )
+    assert temporaries(plain.compiled(Memory(), "sm_90"))
+    assert not temporaries(plain.compiled(Memory(), "sm_90", True))
+    assert not temporaries(waiting.compiled(Memory(), "sm_90"))
