@@ -11,7 +11,10 @@ import lzma
 import re
 import sys
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cache, partial
+from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
@@ -32,6 +35,7 @@ ASSEMBLER = "13.0.88"
 ASYNCHRONOUS = ("cp.async", "wgmma", "mbarrier")
 
 
+@cache
 def measured() -> dict[str, dict[str, int]]:
     """What was counted, by launch."""
     data = json.loads(lzma.decompress(RECORDED.read_bytes()))
@@ -89,6 +93,15 @@ def compared(fields: recording.Fields, name: str, wanted: Mapping[str, int], mac
     return Compared(differences(own.counters, wanted), any(word in own.run.text for word in ASYNCHRONOUS), executed)
 
 
+@cache
+def _fields() -> dict[str, recording.Fields]:
+    return dict(launches())
+
+
+def _compared(name: str, machine: bool) -> Compared:
+    return compared(_fields()[name], name, measured()[name], machine)
+
+
 def summary(found: Mapping[str, Compared]) -> dict[str, Any]:
     """By counter, of the launches in which it is not 0: those that are equal, all, those above the GPU's; of shared memory without asynchronous work, too."""
     every = measured()
@@ -110,8 +123,9 @@ def summary(found: Mapping[str, Compared]) -> dict[str, Any]:
 
 def results(machine: bool = False) -> dict[str, Any]:
     """Compare all; machine: with machine code, and how many machine instructions are executed; else with what differs, by launch."""
-    wanted = measured()
-    found = {name: compared(fields, name, wanted[name], machine) for name, fields in launches()}
+    names = list(_fields())
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+        found = dict(zip(names, pool.map(partial(_compared, machine=machine), names, chunksize=4), strict=True))
     if not machine:
         return summary(found) | {"different": {name: own.different for name, own in found.items() if own.different}}
     errors = [abs(own.executed) for own in found.values()]
