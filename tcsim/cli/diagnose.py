@@ -48,7 +48,7 @@ def diagnose(
         str | None, typer.Option("--observed", help="The result: .npy, .pt, or .npz with one array; of a launch what a GPU gave.", metavar="FILE")
     ] = None,
     arch: options.Arch = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Of a launch: all that is known, not three lines.")] = False,
+    verbose: options.Verbose = False,
     idesc: options.Idesc = None,
     html: options.Html = False,
     json: options.Json = False,
@@ -121,7 +121,7 @@ def _of_launch(
     emit(
         "diagnose",
         lambda: {"file": file, **found.as_dict()},
-        lambda: Report("", (Lines(tuple(found.lines(verbose)), wrap=True),)),
+        lambda: Report("", (Lines(tuple(found.lines(verbose))),)),
         form=options.form_of(json, False),
     )
     if status := STATUS[found.verdict]:

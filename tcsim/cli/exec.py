@@ -21,11 +21,12 @@ from tcsim.core.files import replacing
 from tcsim.core.targets import arch_named
 from tcsim.inspection.report import Facts, Lines, Report, table
 from tcsim.launchers import cuda_source, launch_file, recording
+from tcsim.launchers.check import checked
+from tcsim.launchers.check_report import findings
 from tcsim.launchers.job import Execution, Job, execute
 from tcsim.launchers.progress import bar
 from tcsim.launchers.script import run_script
 from tcsim.ptx import Limits
-from tcsim.ptx.hazards.hazard import by_cause
 
 SCHEMA = 1
 """Of what --json writes: raised when a key goes or changes its meaning."""
@@ -45,6 +46,7 @@ def run(
     ] = None,
     sample: options.Sample = False,
     every: options.Every = False,
+    verbose: options.Verbose = False,
     json: options.Json = False,
 ) -> None:  # fmt: skip
     """Run a kernel's PTX, a recorded launch, or a script for Triton, without a GPU.
@@ -67,7 +69,7 @@ def run(
         found = execute(job, progress)
     files = _written(found, output)
     data = {"schema": SCHEMA, "file": file, **found.as_dict(), "files": files}
-    emit("exec", lambda: data, lambda: _report(file, found, files, every), form="json" if json else "text")
+    emit("exec", lambda: data, lambda: _report(file, found, files, every, verbose), form="json" if json else "text")
     if not found.passed:
         raise typer.Exit(1)
 
@@ -200,7 +202,7 @@ def _written(found: Execution, output: str | None) -> dict[str, str]:
     return files
 
 
-def _report(file: str, found: Execution, files: dict[str, str], every: bool) -> Report:
+def _report(file: str, found: Execution, files: dict[str, str], every: bool, verbose: bool) -> Report:
     job, run = found.job, found.run
     shape = f"grid {_dim3(job.grid)}, block {_dim3(job.block)}" + (
         f", cluster {_dim3(job.cluster)}" if job.cluster != (1, 1, 1) else ""
@@ -209,9 +211,6 @@ def _report(file: str, found: Execution, files: dict[str, str], every: bool) -> 
         ("launch", f"{shape}, {job.dynamic_smem} dynamic shared bytes, schedule {job.schedule}"),
         ("completed", ("yes" if run.completed else "no") + f", {run.instructions} instructions"),
     ]
-    for first, *more in by_cause(run.hazards, run.text.splitlines()).values():
-        facts += [("hazard", str(own)) for own in (first, *(more if every else ()))]
-        facts += [("", f"and {len(more)} more of the same cause: --all shows them")] if more and not every else []
     facts += [("check", run.sampled)] if run.sampled else []
     facts.append(
         (
@@ -221,6 +220,8 @@ def _report(file: str, found: Execution, files: dict[str, str], every: bool) -> 
     )
     facts += [("not recorded", note) for note in job.notes]
     parts: list[Any] = [Facts(tuple(facts))]
+    for cause in checked(job, file, [found]).causes:
+        parts += findings(cause, every, verbose)
     if job.regions:
         parts.append(_arrays(found, files))
     if run.output:

@@ -221,6 +221,7 @@ Schedule = Annotated[
 Html = Annotated[bool, typer.Option("--html", help="Write one HTML page that stands alone.")]
 Json = Annotated[bool, typer.Option("--json", help="Write JSON.")]
 Every = Annotated[bool, typer.Option("--all", help="Show every finding, not one of each cause.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="All that is known of a finding, not three lines.")]
 Sample = Annotated[
     bool, typer.Option("--sample", help="Watch the blocks of 8 clusters at the most, not all: faster; what is found is of these only.")
 ]  # fmt: skip

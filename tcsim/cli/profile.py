@@ -28,10 +28,13 @@ def profile(
     launch: options.LaunchFile = None,
     arch: options.Chip = None,
     compare: Annotated[
-        str | None, typer.Option("--compare", help="Show what changed since an answer that --json wrote.", metavar="FILE")
+        str | None, typer.Option("--compare", help="Show only what changed since an answer that --json wrote.", metavar="FILE")
     ] = None,
     machine: Annotated[
         bool, typer.Option("--machine", help="Assemble it, too: registers, and how often each machine instruction is executed. Needs the extra assemble.")
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Every counter, and how the banks of the worst access are hit.")
     ] = False,
     html: options.Html = False,
     json: options.Json = False,
@@ -60,9 +63,11 @@ def profile(
         else {"schema": SCHEMA, "file": file, "launches": [own.as_dict() for own in found]}
     )
     form = options.form_of(json, html)
-    parts = [page_report(own) if form == "html" else own.report() for own in found]
-    if compare is not None:
-        parts.append(compared(data, compare))
+    parts = (
+        [compared(data, compare)]
+        if compare is not None
+        else [page_report(own) if form == "html" else own.report(verbose) for own in found]
+    )
     emit("profile", lambda: data, lambda: _joined(parts), form=form)
     if not all(own.run.completed for own in found):
         raise typer.Exit(1)

@@ -1,0 +1,103 @@
+"""A finding in three lines: the cause, the place, the mend. `check`, `exec` and `diagnose` say it alike."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from tcsim.inspection.report import Lines
+from tcsim.launchers.check import Finding, Place
+from tcsim.ptx import HAZARDS, Hazard
+from tcsim.ptx.hazards.rules import GRID, RACES
+
+LONGEST = 240
+"""Letters of a cause."""
+_WIDE = 70
+"""Letters of a line that are quoted."""
+_LABEL = re.compile(r"^\s*(?:[{]\s*)?(?:\w+:\s*)?(?:@!?%?\w+\s+)?")
+"""What stands before the spelling of an instruction: a label, a guard."""
+_NAMES = "async|bulk|tensor|tensormap|commit_group|wait_group"
+"""What is part of an instruction's name behind its first two words."""
+_OPCODE = re.compile(rf"\b([a-z][a-z0-9_]*[.][a-z0-9_]+(?:[.](?:{_NAMES})\b)*)(?:[.:]+[a-zA-Z0-9_]+){{2,}}")
+_LINE = re.compile(r"(?P<open> \(|, )line (?P<line>\d+)(?:, (?P<source>[^():,;]+:\d+))?(?P<close>\)?)")
+"""A line of PTX in a message, with that of its source."""
+_IN_ORDER = frozenset(rule.name for rule in (*RACES, *GRID))
+"""Rules whose second line is that of the access that came first."""
+
+
+def short(message: str) -> str:
+    """A message with the names of instructions for long spellings.
+
+    >>> short("wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 reads what cp.async.bulk.global.shared::cta wrote")
+    'wgmma.mma_async reads what cp.async.bulk wrote'
+    """
+    return _OPCODE.sub(r"\1", message)
+
+
+def cause(own: Hazard) -> str:
+    """The rule and what happened: without the lines that the place names, with those of the source for others.
+
+    >>> cause(Hazard("DEADLOCK", "block (0, 0, 0), thread 0, line 9, k.cu:4: waits for st.async.weak.shared (line 7)", 8))
+    'DEADLOCK: block (0, 0, 0), thread 0, k.cu:4: waits for st.async (line 7)'
+    """
+
+    def said(found: re.Match[str]) -> str:
+        if found["close"] and int(found["line"]) in (own.line, own.other_line):
+            return ""
+        return f"{found['open']}{found['source'] or 'line ' + found['line']}{found['close']}"
+
+    text = short(_LINE.sub(said, own.detail.get("found", own.message)))
+    if len(text) > LONGEST:
+        text = text[: max(text.rfind("; ", 0, LONGEST), text.rfind(", ", 0, LONGEST), LONGEST // 2)] + " ..."
+    return f"{own.name}{' (ptxas repairs it)' if own.severity == 'repaired' else ''}: {text}"
+
+
+def at(line: int, source: str | None, quoted: str, instruction: str) -> str:
+    """A place: the line of the source, if that is not assembly, else the instruction."""
+    where = f"{source.replace(f'{Path.cwd()}/', '')} (PTX line {line})" if source else f"line {line}"
+    if not quoted or quoted.startswith("asm"):
+        return f"{where}: {short(_LABEL.sub('', instruction).split()[0].rstrip(';'))}" if instruction else where
+    quoted = quoted.rstrip(";")
+    return f"{where}: {quoted if len(quoted) <= _WIDE else quoted[: _WIDE - 3] + '...'}"
+
+
+def place(own: Finding) -> str:
+    """Both lines, of a race the one that came first last; of one line the first thread, too."""
+    here, other = own.here, own.other
+    if other is None or other.line is None:
+        return ", ".join(filter(None, (_at(here), thread(own.hazard)))) if here.line else thread(own.hazard)
+    join = "after" if own.hazard.name in _IN_ORDER else "with"
+    if here.source is not None and (here.source, here.inlined) == (other.source, other.inlined):
+        return _at(here).replace(f"(PTX line {here.line})", f"(PTX line {here.line} {join} {other.line})", 1)
+    return f"{_at(here)}, {join} {_at(other)}"
+
+
+def thread(own: Hazard) -> str:
+    """The first block and thread that did it."""
+    where = [f"block {','.join(map(str, own.block))}"] if own.block is not None else []
+    where += [f"warp {own.thread // 32} lane {own.thread % 32}"] if own.thread is not None else []
+    return " ".join(where)
+
+
+def _at(own: Place) -> str:
+    return at(own.line or 0, " > ".join((own.source, *own.inlined)) if own.source else None, own.source_text, own.text)
+
+
+def mend(own: Hazard) -> str:
+    """The change that a check found, else what the rule advises."""
+    if "mend" in own.detail:
+        return f"{own.detail['operand'].upper()}: {own.detail['mend']}"
+    return HAZARDS[own.name].fix
+
+
+def three_lines(cause: str, place: str, mend: str) -> tuple[str, ...]:
+    """Each behind its name; one of which nothing is known is left out."""
+    return tuple(f"{name:7}{said}" for name, said in (("cause", cause), ("place", place), ("mend", mend)) if said)
+
+
+def of_cause(found: Sequence[Finding]) -> Lines:
+    """The first of the findings of one cause, and how many there are."""
+    first = found[0]
+    more = f" (and {len(found) - 1} more of this cause: --all shows them)" if found[1:] else ""
+    return Lines(three_lines(cause(first.hazard), place(first) + more, mend(first.hazard)))
