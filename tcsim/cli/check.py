@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from tcsim.cli import options
-from tcsim.cli.exec import changed, job_of, opened, watched, when
+from tcsim.cli.exec import arch_of_script, changed, job_of, watched, when
 from tcsim.cli.output import emit, plain
 from tcsim.core.errors import OperandError, shortened
 from tcsim.core.files import write_file
@@ -104,11 +104,7 @@ def _script(
     file: str, arguments: list[str], launch: str | None, arch: str | None, schedules: tuple[str | int, ...], **kept: Any
 ) -> Check:  # fmt: skip
     """Check a script; what it prints goes to standard error. kept: options of `check_script`."""
-    if launch is not None:
-        raise OperandError(f"check: {file!r} is a script; valid: no --launch")
-    if arch is None:
-        raise OperandError(f"check: {file!r} needs --arch: what Triton compiles for, as sm_90")
-    opened(file, lambda path: Path(path).open().close(), "check")
+    arch = arch_of_script(file, arch, "check", {"--launch": launch})
     with redirect_stdout(sys.stderr):
         return check_script(file, arguments, arch, schedules, **kept)
 

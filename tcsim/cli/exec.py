@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +25,7 @@ from tcsim.launchers.check import checked
 from tcsim.launchers.check_report import findings
 from tcsim.launchers.job import Execution, Job, execute
 from tcsim.launchers.progress import bar
-from tcsim.launchers.script import run_script
+from tcsim.launchers.script import imported, run_script
 from tcsim.ptx import Limits
 
 SCHEMA = 1
@@ -57,9 +57,7 @@ def run(
     script is its own, or 1 after such a hazard.
     """
     if file.endswith(".py"):
-        for name, given in (("--launch", launch), ("--output", output)):
-            if given is not None:
-                raise OperandError(f"exec: {file!r} is a script; valid: no {name}")
+        arch = arch_of_script(file, arch, "exec", {"--launch": launch, "--output": output})
         raise typer.Exit(_script(file, arguments or [], arch, schedule, save, json, sample))
     if arguments or save is not None:
         what = "--save" if save is not None else shortened(arguments)
@@ -75,12 +73,9 @@ def run(
 
 
 def _script(
-    file: str, arguments: list[str], arch: str | None, schedule: str | None, save: str | None, json: bool, sample: bool
+    file: str, arguments: list[str], arch: str, schedule: str | None, save: str | None, json: bool, sample: bool
 ) -> int:
     """Run a script; its exit status. With --json what it prints goes to standard error."""
-    if arch is None:
-        raise OperandError(f"exec: {file!r} needs --arch: what Triton or CuTe DSL compiles for, as sm_90")
-    opened(file, lambda path: Path(path).open().close())
     with redirect_stdout(sys.stderr) if json else nullcontext():
         status, session = run_script(
             file, arguments, arch, schedule=when(schedule or "late"), save=save, check=watched(sample)
@@ -90,6 +85,22 @@ def _script(
         data = {"schema": SCHEMA, "file": file, "arch": session.arch, "status": status, "launches": launches}
         emit("exec", lambda: data, lambda: Report(file, ()), form="json")
     return int(status)
+
+
+def arch_of_script(file: str, arch: str | None, call: str, others: Mapping[str, str | None]) -> str:
+    """The arch that a script is compiled for. others: options that only kernels take. Raises OperandError, quoting the call."""
+    for name, given in others.items():
+        if given is not None:
+            raise OperandError(f"{call}: {file!r} is a script; valid: no {name}")
+    packages = opened(file, imported, call)
+    if arch is None:
+        model = (
+            "; for a torch model use tcsim.torch.emulate instead (docs/torch.md)"
+            if "torch" in packages and packages.isdisjoint(("triton", "cutlass"))
+            else ""
+        )
+        raise OperandError(f"{call}: {file!r} needs --arch: what Triton or CuTe DSL compiles for, as sm_90{model}")
+    return arch
 
 
 def watched(sample: bool) -> str | bool:
@@ -110,6 +121,15 @@ def ptx_of(file: str, arch: str | None, call: str) -> bytes:
     with opened(file, open_file, call) as stream:
         ptx: bytes = stream.read(Limits().characters + 1)
     return ptx
+
+
+def source_of(file: str, call: str) -> str:
+    """The text of a file of CUDA C++, as far as PTX may be long; empty for another one. Raises OperandError, quoting the call."""
+    if not opened(file, _is_cuda, call):
+        return ""
+    with opened(file, open_file, call) as stream:
+        text: bytes = stream.read(Limits().characters)
+    return text.decode("utf-8", "replace")
 
 
 def job_of(file: str, launch: str | None, call: str = "exec", arch: str | None = None) -> Job:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tcsim.cli import options
-from tcsim.cli.exec import ptx_of
+from tcsim.cli.exec import ptx_of, source_of
 from tcsim.core.errors import OperandError
 from tcsim.core.files import write_file
 from tcsim.launchers.launch_template import template
@@ -33,7 +33,7 @@ def init(
     """Write a launch file from a kernel's parameters: their types are read, sizes and numbers are guesses to correct."""
     module = parse(ptx_of(file, arch, "launch init"))
     found = module.kernel(kernel) if kernel is not None else module.kernel()
-    text = template(found, file)
+    text = template(found, file, source_of(file, "launch init"))
     if output is None:
         typer.echo(text, nl=False)
         return

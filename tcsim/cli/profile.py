@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from tcsim.cli import options
-from tcsim.cli.exec import changed, job_of, opened
+from tcsim.cli.exec import arch_of_script, changed, job_of
 from tcsim.cli.output import emit
 from tcsim.core.errors import OperandError, shortened
 from tcsim.inspection.report import Report
@@ -74,11 +74,7 @@ def profile(
 
 
 def _script(file: str, arguments: list[str], launch: str | None, arch: str | None) -> list[Profile]:
-    if launch is not None:
-        raise OperandError(f"profile: {file!r} is a script; valid: no --launch")
-    if arch is None:
-        raise OperandError(f"profile: {file!r} needs --arch: what Triton compiles for, as sm_90")
-    opened(file, lambda path: Path(path).open().close(), "profile")
+    arch = arch_of_script(file, arch, "profile", {"--launch": launch})
     with redirect_stdout(sys.stderr):
         _, session = run_script(file, arguments, arch, check=False, counters=True)
     return [Profile(file, own.run, own.grid, own.block) for own in session.launches]

@@ -60,6 +60,11 @@ class Finding:
     other: Place | None
     tried: Tried | None = None  # of an error of a launch that was run again
 
+    @property
+    def quoted(self) -> tuple[tuple[str, str], ...]:
+        """Both lines, of the source and the PTX."""
+        return tuple((own.source_text, own.text) for own in (self.here, self.other) if own is not None)
+
     def as_dict(self) -> dict[str, Any]:
         """The keys of JSON."""
         own, rule = self.hazard, HAZARDS[self.hazard.name]

@@ -10,7 +10,8 @@ from typing import Any
 from tcsim.inspection.report import Facts, Lines, Report
 from tcsim.launchers.check import Check, Finding, Place
 from tcsim.launchers.launched import extents
-from tcsim.launchers.three_lines import of_cause, thread
+from tcsim.launchers.three_lines import cause as said
+from tcsim.launchers.three_lines import mend, place, thread, three_lines
 from tcsim.ptx import HAZARDS
 from tcsim.ptx.hazards.hazard import SEVERITIES
 
@@ -53,7 +54,12 @@ def findings(cause: Sequence[Finding], every: bool = False, verbose: bool = Fals
     """What is shown of the findings of one cause."""
     shown = cause if every else cause[:1]
     if not verbose:
-        return [of_cause(cause)] if not every else [of_cause([item]) for item in shown]
+        rest = len(cause) - len(shown)
+        more = f" (and {rest} more of this cause: --all shows them)" if rest else ""
+        lines = (
+            three_lines(said(item.hazard), place(item.hazard, *item.quoted) + more, mend(item.hazard)) for item in shown
+        )
+        return [Lines(own) for own in lines]
     return [Facts(tuple(_finding(item) + _rest(cause[len(shown) :])), item.hazard.name) for item in shown]
 
 
@@ -61,7 +67,9 @@ def verdict(found: Check) -> str:
     """All of it in a line, and what was not looked for."""
     causes = Counter(own[0].hazard.severity for own in found.causes)
     said = ", ".join(
-        f"{count} {severity}{_of(causes[severity], count)}" for severity, count in found.counts.items() if count
+        f"{count} {severity}{'s' * (severity == 'error' and count > 1)}{_of(causes[severity], count)}"
+        for severity, count in found.counts.items()
+        if count
     )
     incomplete = sum(not run.completed for _, run, _ in found.launches)
     if incomplete:

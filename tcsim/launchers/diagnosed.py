@@ -356,7 +356,7 @@ class _Launch:
     def _place(self, finding: Finding | None, element: Element | None) -> str:
         parts = [] if element is None else [element.said, element.read]
         if finding is not None and finding.here.line is not None:
-            parts.insert(0, place(finding))
+            parts.insert(0, place(finding.hazard, *finding.quoted))
         elif element is not None and element.item is not None:
             parts.insert(0, at(element.item.line, place_of(element.item), "", statement(element.item)))
         return "; ".join(filter(None, parts))

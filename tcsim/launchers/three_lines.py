@@ -6,8 +6,6 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from tcsim.inspection.report import Lines
-from tcsim.launchers.check import Finding, Place
 from tcsim.ptx import HAZARDS, Hazard
 from tcsim.ptx.hazards.rules import GRID, RACES
 
@@ -53,7 +51,7 @@ def cause(own: Hazard) -> str:
     return f"{own.name}{' (ptxas repairs it)' if own.severity == 'repaired' else ''}: {text}"
 
 
-def at(line: int, source: str | None, quoted: str, instruction: str) -> str:
+def at(line: int, source: str | None, quoted: str = "", instruction: str = "") -> str:
     """A place: the line of the source, if that is not assembly, else the instruction."""
     where = f"{source.replace(f'{Path.cwd()}/', '')} (PTX line {line})" if source else f"line {line}"
     if not quoted or quoted.startswith("asm"):
@@ -62,15 +60,19 @@ def at(line: int, source: str | None, quoted: str, instruction: str) -> str:
     return f"{where}: {quoted if len(quoted) <= _WIDE else quoted[: _WIDE - 3] + '...'}"
 
 
-def place(own: Finding) -> str:
+Quoted = tuple[str, str]
+"""A line of the source and one of the PTX; empty where they are not known."""
+
+
+def place(own: Hazard, here: Quoted = ("", ""), other: Quoted = ("", "")) -> str:
     """Both lines, of a race the one that came first last; of one line the first thread, too."""
-    here, other = own.here, own.other
-    if other is None or other.line is None:
-        return ", ".join(filter(None, (_at(here), thread(own.hazard)))) if here.line else thread(own.hazard)
-    join = "after" if own.hazard.name in _IN_ORDER else "with"
-    if here.source is not None and (here.source, here.inlined) == (other.source, other.inlined):
-        return _at(here).replace(f"(PTX line {here.line})", f"(PTX line {here.line} {join} {other.line})", 1)
-    return f"{_at(here)}, {join} {_at(other)}"
+    first = _at(own.line, (own.source, *own.inlined), here)
+    if own.other_line is None:
+        return ", ".join(filter(None, (first, thread(own))))
+    join = "after" if own.name in _IN_ORDER else "with"
+    if own.source is not None and (own.source, own.inlined) == (own.other_source, own.other_inlined):
+        return first.replace(f"(PTX line {own.line})", f"(PTX line {own.line} {join} {own.other_line})", 1)
+    return f"{first}, {join} {_at(own.other_line, (own.other_source, *own.other_inlined), other)}"
 
 
 def thread(own: Hazard) -> str:
@@ -80,8 +82,8 @@ def thread(own: Hazard) -> str:
     return " ".join(where)
 
 
-def _at(own: Place) -> str:
-    return at(own.line or 0, " > ".join((own.source, *own.inlined)) if own.source else None, own.source_text, own.text)
+def _at(line: int | None, sources: Sequence[str | None], quoted: Quoted) -> str:
+    return at(line, " > ".join(filter(None, sources)), *quoted) if line else ""
 
 
 def mend(own: Hazard) -> str:
@@ -96,8 +98,6 @@ def three_lines(cause: str, place: str, mend: str) -> tuple[str, ...]:
     return tuple(f"{name:7}{said}" for name, said in (("cause", cause), ("place", place), ("mend", mend)) if said)
 
 
-def of_cause(found: Sequence[Finding]) -> Lines:
-    """The first of the findings of one cause, and how many there are."""
-    first = found[0]
-    more = f" (and {len(found) - 1} more of this cause: --all shows them)" if found[1:] else ""
-    return Lines(three_lines(cause(first.hazard), place(first) + more, mend(first.hazard)))
+def lines_of(own: Hazard, *quoted: Quoted) -> tuple[str, ...]:
+    """A hazard in three lines."""
+    return three_lines(cause(own), place(own, *quoted), mend(own))

@@ -360,6 +360,10 @@ def test_wrong_use(folder: Path) -> None:
     assert "check: 'copy.ptx' needs --launch" in refusal("check", "copy.ptx")
     assert "--schedule 'soon'" in refusal("check", "copy.ptx", "-l", "launch.toml", "--schedule", "soon")
     assert "valid only with a script" in refusal("check", "copy.ptx", "more", "-l", "launch.toml")
-    assert "check: 'k.py' needs --arch" in refusal("check", "k.py")
+    (folder / "k.py").write_text("")
+    assert "check: 'k.py' needs --arch" in refusal("check", "k.py") and "torch" not in refusal("check", "k.py")
+    (folder / "model.py").write_text("import torch\n")
+    for command in ("check", "exec", "profile"):
+        assert "for a torch model use tcsim.torch.emulate instead (docs/torch.md)" in refusal(command, "model.py")
     assert "valid: no --launch" in refusal("check", "k.py", "-l", "launch.toml")
     assert "cannot write 'no/x.sarif'" in refusal("check", "fenced.ptx", "-l", "launch.toml", "--sarif", "no/x.sarif")
