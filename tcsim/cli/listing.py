@@ -45,7 +45,7 @@ def list_instructions(
     families: Annotated[bool, typer.Option("--families", help="List the families instead.")] = False,
     json: options.Json = False,
 ) -> None:
-    """List instructions, by arch, family, type and words; exit status 1 if there is none."""
+    """List instructions, by arch, family, type and words; exit status 1 if there is none. Those that differ in N alone share a line; JSON has each."""
     form = "json" if json else "text"
     if families:
         found = listing.families(arch)
@@ -64,14 +64,13 @@ def list_instructions(
 
 
 def _entries(entries: tuple[Entry, ...], arch: str | None) -> Report:
-
+    """Shapes that differ in N alone share a line."""
     if not entries:
         return Report("", (Lines(("no such instruction; tcsim list --families shows what there is",)),))
-    if arch is None:
-        rows = [(entry.archs[0], entry.mnemonic) for entry in entries]
-        return Report("", (table(("since", "mnemonic"), rows, whole=(0, 1)),))
-    known = [(*entry.evidence.values(), entry.mnemonic) for entry in entries]
-    return Report("", (table(("evidence", "mnemonic"), known, whole=(0, 1)),))
+    rows = [(*(entry.evidence.values() if arch is not None else entry.archs[:1]), entry.mnemonic) for entry in entries]
+    found = listing.by_n(rows)
+    head = ("since" if arch is None else "evidence", "mnemonic") + ("N",) * any(len(row) > 2 for row in found)
+    return Report("", (table(head, [(*row, "")[: len(head)] for row in found], whole=(0, 1, 2)),))
 
 
 def _families(found: tuple[FamilyEntry, ...]) -> Report:
