@@ -41,7 +41,15 @@ def test_list_is_the_registry() -> None:
     assert all(len(own) > 2 for name, own in found.items() if name in grouped)
     single = {name: own for name, own in found.items() if name not in grouped}
     assert all(own == [catalog.rows()[name].first_arch.name, name] for name, own in single.items())
-    assert found["wgmma.mma_async.sync.aligned.m64nNk16.f32.f16.f16"][2:] == ["8", "to", "256", "in", "steps", "of", "8"]
+    assert found["wgmma.mma_async.sync.aligned.m64nNk16.f32.f16.f16"][2:] == [
+        "8",
+        "to",
+        "256",
+        "in",
+        "steps",
+        "of",
+        "8",
+    ]
     own = [
         row for row in catalog.on_arch("sm_90", "mma.sync") if "bf16" in {o.format.name for o in row.operands.values()}
     ]
