@@ -13,9 +13,8 @@ import typer
 
 from tcsim.cli import options
 from tcsim.cli.exec import arch_of_script, changed, job_of, watched, when
-from tcsim.cli.output import emit, plain
+from tcsim.cli.output import emit, page_of, plain, save
 from tcsim.core.errors import OperandError, shortened
-from tcsim.core.files import write_file
 from tcsim.launchers.check import Check, Shown, page
 from tcsim.launchers.check import check as check_job
 from tcsim.launchers.check_report import report
@@ -52,6 +51,7 @@ def check(
     sample: options.Sample = False,
     every: options.Every = False,
     verbose: options.Verbose = False,
+    html: options.Html = None,
     json: options.Json = False,
 ) -> None:  # fmt: skip
     """Name what is wrong in a kernel: missing fences, waits and barriers, races, faults and deadlocks. No GPU is needed.
@@ -92,10 +92,13 @@ def check(
                 f"check: {file!r} with --timeline launched nothing; valid: a script that launches kernels"
             )
         at = shown.block if block is None else [options.integer_of(own, "--block") for own in block.split(",")]
-        _write(timeline, page(replace(shown, block=at)))
+        save(timeline, page(replace(shown, block=at)))
     if sarif is not None:
-        _write(sarif, encoder.dumps(plain(found.sarif()), indent=1) + "\n")
-    emit("check", found.as_dict, lambda: report(found, every, verbose), form="json" if json else "text")
+        save(sarif, encoder.dumps(plain(found.sarif()), indent=1) + "\n")
+    emit(
+        "check", found.as_dict, lambda: report(found, every, verbose), json=json, html=html,
+        page=lambda: page_of(report(found, every, verbose=True)),
+    )  # fmt: skip
     if not found.passed:
         raise typer.Exit(1)
 
@@ -115,10 +118,3 @@ def _shown(found: Check, job: Job) -> Shown:
     if first is None or first.hazard.block is None:
         return Shown(replace(job, schedule=found.schedules[0]))
     return Shown(replace(job, schedule=first.schedules[0]), first.hazard.block)
-
-
-def _write(path: str, text: str) -> None:
-    try:
-        write_file(path, text)
-    except OSError as error:
-        raise OperandError(f"cannot write {path!r}: {error.strerror or error}") from None

@@ -14,7 +14,7 @@ import numpy as np
 import typer
 
 from tcsim.cli import options
-from tcsim.cli.output import emit
+from tcsim.cli.output import emit, page_of
 from tcsim.core.array_files import open_file
 from tcsim.core.errors import OperandError, shortened
 from tcsim.core.files import replacing
@@ -47,6 +47,7 @@ def run(
     sample: options.Sample = False,
     every: options.Every = False,
     verbose: options.Verbose = False,
+    html: options.Html = None,
     json: options.Json = False,
 ) -> None:  # fmt: skip
     """Run a kernel's PTX, a recorded launch, or a script for Triton, without a GPU.
@@ -57,7 +58,7 @@ def run(
     script is its own, or 1 after such a hazard.
     """
     if file.endswith(".py"):
-        arch = arch_of_script(file, arch, "exec", {"--launch": launch, "--output": output})
+        arch = arch_of_script(file, arch, "exec", {"--launch": launch, "--output": output, "--html": html})
         raise typer.Exit(_script(file, arguments or [], arch, schedule, save, json, sample))
     if arguments or save is not None:
         what = "--save" if save is not None else shortened(arguments)
@@ -67,7 +68,10 @@ def run(
         found = execute(job, progress)
     files = _written(found, output)
     data = {"schema": SCHEMA, "file": file, **found.as_dict(), "files": files}
-    emit("exec", lambda: data, lambda: _report(file, found, files, every, verbose), form="json" if json else "text")
+    emit(
+        "exec", lambda: data, lambda: _report(file, found, files, every, verbose), json=json, html=html,
+        page=lambda: page_of(_report(file, found, files, every, verbose=True)),
+    )  # fmt: skip
     if not found.passed:
         raise typer.Exit(1)
 

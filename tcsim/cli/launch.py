@@ -8,8 +8,7 @@ import typer
 
 from tcsim.cli import options
 from tcsim.cli.exec import ptx_of, source_of
-from tcsim.core.errors import OperandError
-from tcsim.core.files import write_file
+from tcsim.cli.output import save, write
 from tcsim.launchers.launch_template import template
 from tcsim.ptx import parse
 
@@ -35,9 +34,6 @@ def init(
     found = module.kernel(kernel) if kernel is not None else module.kernel()
     text = template(found, file, source_of(file, "launch init"))
     if output is None:
-        typer.echo(text, nl=False)
-        return
-    try:
-        write_file(output, text)
-    except OSError as error:
-        raise OperandError(f"cannot write {output!r}: {error.strerror or error}") from None
+        write(text)
+    else:
+        save(output, text)

@@ -43,13 +43,17 @@ def list_instructions(
         ),
     ] = None,
     families: Annotated[bool, typer.Option("--families", help="List the families instead.")] = False,
+    html: options.Html = None,
     json: options.Json = False,
 ) -> None:
-    """List instructions, by arch, family, type and words; exit status 1 if there is none. Those that differ in N alone share a line; JSON has each."""
-    form = "json" if json else "text"
+    """List instructions, by arch, family, type and words; exit status 1 if there is none.
+
+    Those that differ in N alone share a line; JSON has each.
+    """
     if families:
         found = listing.families(arch)
-        emit("list", lambda: {"families": [entry.as_dict() for entry in found]}, lambda: _families(found), form=form)
+        data = {"families": [entry.as_dict() for entry in found]}
+        emit("list", lambda: data, lambda: _families(found), json=json, html=html)
         return
     text = " ".join(words or ())
     entries = listing.entries(arch, family, type, text)
@@ -59,7 +63,8 @@ def list_instructions(
         "list",
         lambda: {"count": len(entries), "instructions": [entry.as_dict() for entry in entries]},
         lambda: _entries(entries, arch),
-        form=form,
+        json=json,
+        html=html,
     )
 
 

@@ -36,7 +36,7 @@ def plan(
     batch: Annotated[int, typer.Option("--batch", help="Products of a bmm.")] = 1,
     accurate: Annotated[bool, typer.Option("--accurate", help="FP8 without fast accumulation.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Refuse what is only assumed.")] = False,
-    html: options.Html = False,
+    html: options.Html = None,
     json: options.Json = False,
 ) -> None:
     """Say in which order a library sums a product, how that is known, and what changes between GPUs."""
@@ -48,7 +48,7 @@ def plan(
         find(op, m=m, n=n, k=k, format=format, gpu=gpu, out=out, layout=layout, bias=bias, batch=batch, fast=not accurate, strict=strict)
         for gpu in gpus.split(",")
     ]  # fmt: skip
-    emit("plan", lambda: _data(plans), lambda: _report(plans), form=options.form_of(json, html))
+    emit("plan", lambda: _data(plans), lambda: _report(plans), json=json, html=html)
 
 
 def _changes(first: Plan, other: Plan) -> list[str]:

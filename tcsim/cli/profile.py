@@ -12,7 +12,7 @@ import typer
 
 from tcsim.cli import options
 from tcsim.cli.exec import arch_of_script, changed, job_of
-from tcsim.cli.output import emit
+from tcsim.cli.output import emit, page_of
 from tcsim.core.errors import OperandError, shortened
 from tcsim.inspection.report import Report
 from tcsim.launchers.job import execute
@@ -36,7 +36,7 @@ def profile(
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Every counter, and how the banks of the worst access are hit.")
     ] = False,
-    html: options.Html = False,
+    html: options.Html = None,
     json: options.Json = False,
 ) -> None:  # fmt: skip
     """Count what a kernel costs: bank conflicts, sectors, tensor cycles, a bound on its time, and why. No GPU is needed.
@@ -62,13 +62,11 @@ def profile(
         if len(found) == 1
         else {"schema": SCHEMA, "file": file, "launches": [own.as_dict() for own in found]}
     )
-    form = options.form_of(json, html)
-    parts = (
-        [compared(data, compare)]
-        if compare is not None
-        else [page_report(own) if form == "html" else own.report(verbose) for own in found]
-    )
-    emit("profile", lambda: data, lambda: _joined(parts), form=form)
+    changes = [compared(data, compare)] if compare is not None else None
+    emit(
+        "profile", lambda: data, lambda: _joined(changes or [own.report(verbose) for own in found]), json=json, html=html,
+        page=lambda: page_of(_joined(changes or [page_report(own) for own in found])),
+    )  # fmt: skip
     if not all(own.run.completed for own in found):
         raise typer.Exit(1)
 
