@@ -52,11 +52,13 @@ def cause(own: Hazard) -> str:
 
 
 def at(line: int, source: str | None, quoted: str = "", instruction: str = "") -> str:
-    """A place: the line of the source, if that is not assembly, else the instruction."""
+    """A place: the line of the source, of assembly in it the instruction; without source the line of PTX."""
     where = f"{source.replace(f'{Path.cwd()}/', '')} (PTX line {line})" if source else f"line {line}"
-    if not quoted or quoted.startswith("asm"):
+    if source and (not quoted or quoted.startswith("asm")):
         return f"{where}: {short(_LABEL.sub('', instruction).split()[0].rstrip(';'))}" if instruction else where
-    quoted = quoted.rstrip(";")
+    quoted = (quoted if source else instruction).rstrip(";")
+    if not quoted:
+        return where
     return f"{where}: {quoted if len(quoted) <= _WIDE else quoted[: _WIDE - 3] + '...'}"
 
 
@@ -69,7 +71,7 @@ def place(own: Hazard, here: Quoted = ("", ""), other: Quoted = ("", "")) -> str
     first = _at(own.line, (own.source, *own.inlined), here)
     if own.other_line is None:
         return ", ".join(filter(None, (first, thread(own))))
-    join = "after" if own.name in _IN_ORDER else "with"
+    join = "after" if own.name in _IN_ORDER else "and"
     if own.source is not None and (own.source, own.inlined) == (own.other_source, own.other_inlined):
         return first.replace(f"(PTX line {own.line})", f"(PTX line {own.line} {join} {own.other_line})", 1)
     return f"{first}, {join} {_at(own.other_line, (own.other_source, *own.other_inlined), other)}"

@@ -133,7 +133,7 @@ def test_a_hazard_is_shown_with_both_lines_and_both_sources(folder: Path) -> Non
     cause, place, mend = (own for own in shown.splitlines()[at:] if own.startswith(("cause  ", "place  ", "mend  ")))
     assert "PROXY_FENCE_MISSING: cp.async.bulk reads shared memory at 0x400 (tile), written by st.shared.u32" in cause
     assert place.endswith(
-        "copy.cu:7 (PTX line 16): copy(out, tile), with copy.cu:3 (PTX line 12): tile[threadIdx.x] = threadIdx.x"
+        "copy.cu:7 (PTX line 16): copy(out, tile), and copy.cu:3 (PTX line 12): tile[threadIdx.x] = threadIdx.x"
     )
     assert mend.removeprefix("mend").strip() == HAZARDS["PROXY_FENCE_MISSING"].fix
     assert shown.endswith("\n1 error; races in global memory were not looked for (--races)\n")
@@ -342,7 +342,7 @@ def test_what_witnesses_of_a_script_cost_is_bounded(monkeypatch: pytest.MonkeyPa
     limited = kept(LOAD, UNWAITED, limits=Limits(instructions=20))
     assert {own.tried.untried for own in of_session(limited).findings if own.tried} == {"the launch reached a limit"}
     (race,) = of(RACES, "SMEM_RACE_RAW").findings
-    assert race.tried is not None and race.tried.untried == "neither line issues work to move"
+    assert race.tried is not None and race.tried.untried == "neither instruction is asynchronous"
 
 
 def test_only_files_below_the_folder_are_quoted(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
