@@ -174,7 +174,8 @@ TABLE_PAGES = {
                 "*First sight*: before anybody who works on the diagnosis had seen a report of the set. *Later*: after the reports had been read and the diagnosis was changed.",
             ),
             Part("Seeds that nobody had used", diagnosis_tables.unseen, "One case of each kind of all sets but the first."),
-            Part("By kind", diagnosis_tables.by_kind, "The last run of each set."),
+            Part("By writer", diagnosis_tables.writers, "The last run of each set whose kinds were kept. The counts of each kind are in `docs/measurements/diagnosis.json`."),
+            Part("Kinds that are not always right and alone", diagnosis_tables.by_kind, "All others are."),
         ),
     ),
     "evidence": TablePage(
