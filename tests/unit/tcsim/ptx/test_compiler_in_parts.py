@@ -19,7 +19,6 @@ from tcsim.ptx.compile.identities import identity
 from tcsim.ptx.compile.known import Known
 from tcsim.ptx.compile.spins import Spins
 from tcsim.ptx.text.initial import _decimal
-from tcsim.ptx.text.spellings import unmodelled
 from tcsim.ptx.text.syntax import Function, Register
 
 HEAD = ".version 8.6\n.target sm_90a\n.address_size 64\n"
@@ -84,7 +83,9 @@ def test_branches_around_nothing(body: str, around: bool) -> None:
 
 def test_instructions_that_give_back_their_source() -> None:
     """One that reads or writes the carry does not: what it gives depends on more than its operands."""
-    zero = parse(f"{HEAD}.visible .entry k() {{ .reg .b32 %r<3>; add.u32 %r1, %r2, 0; ret; }}").kernel().function.body[0]
+    zero = (
+        parse(f"{HEAD}.visible .entry k() {{ .reg .b32 %r<3>; add.u32 %r1, %r2, 0; ret; }}").kernel().function.body[0]
+    )
     number = zero.operands[2]
     assert identity("add.u32", (0, number), 0) == 1
     assert identity("add.cc.u32", (0, number), 0) is None and identity("addc.u32", (0, number), 0) is None

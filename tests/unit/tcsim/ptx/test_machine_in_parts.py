@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,7 @@ from tcsim.core.errors import OperandError
 from tcsim.memory.windows import SHARED_WINDOW
 from tcsim.model.effects import Access
 from tcsim.ptx import Hazard, LaunchError, Limits, Memory, PtxError, parse
+from tcsim.ptx.launch.processes import _merge
 from tcsim.ptx.launch.watched import shared_marks
 from tcsim.ptx.machine.accesses import Accesses
 from tcsim.ptx.machine.faults import Unbatchable, stop_for
@@ -23,7 +25,6 @@ from tcsim.ptx.machine.polling import MOST_POLLED, Polled
 from tcsim.ptx.machine.reach import Reach
 from tcsim.ptx.machine.register_file import RegisterFile
 from tcsim.ptx.machine.reports import Reports
-from tcsim.ptx.machine.threads import RANK_SHIFT
 from tcsim.ptx.machine.turns import Place
 from tcsim.ptx.text.expressions import DEEPEST, constant
 
@@ -128,7 +129,10 @@ def test_places_of_the_blocks_of_a_batch() -> None:
     own: Any = SimpleNamespace(threads=SimpleNamespace(batch=2, width=4))
     threads, place = np.array([1, 5]), np.full(2, 64, np.uint64)
     window = place + np.uint64(SHARED_WINDOW)
-    apart = [len(set(Accesses._apart(own, *given, threads).tolist())) for given in (("shared", place), ("", window), ("", place), ("global", place))]
+    apart = [
+        len(set(Accesses._apart(own, *given, threads).tolist()))
+        for given in (("shared", place), ("", window), ("", place), ("global", place))
+    ]
     assert apart == [2, 2, 1, 1]
 
 
@@ -146,7 +150,9 @@ def test_what_ends_a_launch_says_what_was_wrong() -> None:
     assert stop_for(KeyError("a")).detail == "KeyError: 'a'"
 
 
-@pytest.mark.parametrize(("adds", "together"), [(None, True), (np.array([True, True]), True), (np.array([True, False]), False)])
+@pytest.mark.parametrize(
+    ("adds", "together"), [(None, True), (np.array([True, True]), True), (np.array([True, False]), False)]
+)
 def test_products_that_are_summed_in_one_go(adds: Any, together: bool) -> None:
     """The second adds to what the first leaves, in all its warpgroups."""
     bound = SimpleNamespace(model=SimpleNamespace(mnemonic="m"), results=[("d", np.arange(4))])
@@ -240,7 +246,9 @@ def test_a_grid_of_more_blocks_than_a_gpu_takes() -> None:
         kernel.launch(Memory(), [], (2**31, 1, 1), (1, 1, 1), limits=Limits(instructions=1))
 
 
-@pytest.mark.parametrize(("first", "told"), [("bar.sync 1, 64;", False), ("barrier.cta.red.popc.u32 %r1, 1, 64, %p1;", True)])
+@pytest.mark.parametrize(
+    ("first", "told"), [("bar.sync 1, 64;", False), ("barrier.cta.red.popc.u32 %r1, 1, 64, %p1;", True)]
+)
 def test_who_comes_first_says_whether_a_barrier_reduces(first: str, told: bool) -> None:
     """Threads that ask for the number of predicates get it if those do that came to the barrier first."""
     body = f"setp.lt.u32 %p1, %r0, 40; setp.ge.u32 %p0, %r0, 32; @%p0 bra R; {first} bra E; R: barrier.cta.red.popc.u32 %r1, 1, 64, %p1; E:"
@@ -272,3 +280,29 @@ def test_a_half_of_a_packed_sum_meets_a_single_one() -> None:
         at = memory.allocate(np.frombuffer(np.full(4, 1.2, np.float16).tobytes(), np.uint8))
         run = parse(text.replace("PLACE", str(place))).kernel().launch(memory, [at], (1, 1, 1), (2, 1, 1))
         assert run.completed and bool(run.inexact) is depends
+
+
+def test_processes_say_why_blocks_ran_alone() -> None:
+    """The first that knows why says it, whether that is the process that began or one that it forked."""
+    for reasons, found in ((["", "b"], "b"), (["a", ""], "a"), (["a", "b"], "a"), (["", ""], "")):
+        grid, *others = (
+            SimpleNamespace(
+                instructions=1, hazards=[], inexact=Counter(), batch=2, alone=own, output=[], checked=[], ended=1, observed=1, tally=None, written=[]
+            )
+            for own in reasons
+        )  # fmt: skip
+        _merge(grid, others)  # type: ignore[arg-type]
+        assert (grid.alone, grid.ended, grid.observed) == (found, 2, 2)
+
+
+def test_a_print_without_a_format() -> None:
+    """vprintf of nothing returns -1."""
+    text = f"""{HEAD}.extern .func (.param .b32 n) vprintf(.param .b64 f, .param .b64 v);
+.visible .entry k(.param .u64 at) {{
+  .reg .b32 %r; .reg .b64 %d<2>; ld.param.u64 %d0, [at]; mov.u64 %d1, 0;
+  {{ .param .b64 f; .param .b64 v; .param .b32 n; st.param.b64 [f], %d1; st.param.b64 [v], %d1; call (n), vprintf, (f, v); ld.param.b32 %r, [n]; }}
+  st.global.u32 [%d0], %r; ret; }}"""
+    memory = Memory()
+    at = memory.allocate(4)
+    run = parse(text).kernel().launch(memory, [at])
+    assert run.completed and run.output == "" and memory.read(at, 4).tolist() == [255] * 4
