@@ -94,6 +94,19 @@ def test_shared_memory_is_not_global_memory() -> None:
     assert seen == [-1]
 
 
+@pytest.mark.parametrize(("who", "late"), [(0, False), (3, True), (9, False)])
+def test_maps_that_somebody_wrote(who: int, late: bool) -> None:
+    """A warp that has not released what it wrote since; not nobody, whatever was there before, and not a copy."""
+    said: list[Any] = []
+    state: Any = SimpleNamespace(
+        clocks=SimpleNamespace(warps=4), warps=lambda block, threads: np.array([1]), opcode=str, report=lambda *given: said.append(given)
+    )  # fmt: skip
+    own: Any = SimpleNamespace(state=state, _released=np.zeros(4, np.int64), _acquired=np.zeros((4, 6), np.int64))
+    words: Any = SimpleNamespace(who=np.array([who]), when=np.array([5]), what=np.array([0]))
+    GlobalMemory._used(own, None, words, np.array([0]), np.array([32]), 1)  # type: ignore[arg-type]
+    assert [given[0] for given in said] == ["TENSORMAP_FENCE"] * late
+
+
 @pytest.mark.parametrize(("kind", "flies"), [("", True), ("tcgen05", False)])
 def test_copies_that_will_tell_an_mbarrier(kind: str, flies: bool) -> None:
     """They are in flight until its phase ends; products are not said to be."""
