@@ -32,6 +32,9 @@ MISTAKES: dict[str, tuple[str, dict[str, Any]]] = {
     "SBO in units of 16": ("SBO wrong", {"descriptor": replace(RIGHT, stride_byte_offset=64)}),
     "advance of 64 bytes": ("K advance wrong", {"descriptor": RIGHT, "advances": [0, 64, 128, 192]}),
     "advance of 1024 bytes": ("K advance wrong", {"descriptor": RIGHT, "advances": [0, 1024, 2048, 3072]}),
+    "no advance": ("K advance wrong", {"descriptor": RIGHT, "advances": [0, 0, 0, 0]}),
+    "start 16 bytes late": ("start address wrong", {"descriptor": RIGHT, "advances": [16, 48, 80, 112]}),
+    "start 128 bytes late": ("start address wrong", {"descriptor": RIGHT, "advances": [128, 160, 192, 224]}),
     "transposed": ("major flipped", {"descriptor": RIGHT, "major": "MN"}),
 }
 
