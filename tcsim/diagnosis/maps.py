@@ -58,7 +58,7 @@ _WARPS = "look for a warp's indices along M and along N that are exchanged in th
 def line_rules(count: int, others: int) -> Iterator[Rule]:
     """Whole lines that are others: block and warp indices. count: lines; others: those of the other operand."""
 
-    def rule(detail: str, where: Callable[[Ints, Ints], Ints], rank: int = 1, advice: str = _LOOK) -> Rule:
+    def rule(detail: str, where: Callable[..., Ints], rank: int = 1, advice: str = _LOOK) -> Rule:
         def inside(r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
             return where(r, o), k
 
@@ -139,7 +139,7 @@ _ADVANCE = "the K advance is in bytes where elements are meant, or the other way
 def depth_rules(depth: int, step: int, chunk: int = 0) -> Iterator[Rule]:
     """Other k, the same for every line. depth: K; step: that of an instruction; chunk: elements of 16 bytes in shared memory."""
 
-    def rule(mistake: str, detail: str, advice: str, where: Callable[[Ints], Ints], rank: int) -> Rule:
+    def rule(mistake: str, detail: str, advice: str, where: Callable[..., Ints], rank: int) -> Rule:
         def inside(r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
             k = where(k)
             return r, np.where((k >= 0) & (k < depth), k, -1)
@@ -297,9 +297,7 @@ def flat_place(
     return _placed(length, k_first, place, r, k, o)
 
 
-def _placed(
-    length: int, k_first: bool, place: Callable[[Ints, Ints], Ints], r: Ints, k: Ints, o: Ints
-) -> tuple[Ints, Ints]:
+def _placed(length: int, k_first: bool, place: Callable[..., Ints], r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
     """The line and the k at the address that an element is looked for at."""
     found = place(r, k) if k_first else place(k, r)
     return (found // length, found % length) if k_first else (found % length, found // length)

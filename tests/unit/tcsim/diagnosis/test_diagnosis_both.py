@@ -18,7 +18,8 @@ ROWS, K = 64, 64
 
 def read(tile: CanonicalTile, lines: Any, descriptor: MatrixDescriptor, advances: Any = None, major: Any = None) -> Any:
     """What a descriptor reads of a tile that lies as the right one says; beyond it lie random numbers."""
-    memory = np.concatenate([tile.image(lines[None])[0], np.random.default_rng(5).integers(0, 63, 1 << 16, np.uint8)])
+    beyond = tcsim.encode(np.random.default_rng(5).standard_normal(1 << 15), "bf16").view(np.uint8)
+    memory = np.concatenate([tile.image(lines[None])[0], beyond])
     starts = [replace(descriptor, start_address=at).encode() for at in (advances or tile.advances)]
     addresses = element_addresses(np.array(starts, np.uint64), tile.rows, tile.step, tile.format, major or tile.major)
     return memory.view("<u2")[addresses.swapaxes(0, 1).reshape(tile.rows, -1) // 2]
