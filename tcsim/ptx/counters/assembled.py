@@ -1,5 +1,7 @@
-"""Counters as the machine code has it: without accesses that ptxas removed or moved behind a branch, those that it joined as one wider access, with constants
-that pass through the tensor core."""
+"""Counters as the machine code has it.
+
+Without accesses that ptxas removed or moved behind a branch, those that it joined as one wider access, with constants that pass through the tensor core.
+"""
 
 from __future__ import annotations
 
