@@ -15,6 +15,7 @@ import tcsim
 from tcsim.diagnosis import (
     arithmetic,
     blocks,
+    line_sums,
     maps,
     mixed,
     moved,
@@ -802,3 +803,18 @@ def test_another_order_of_summation_is_named(monkeypatch: pytest.MonkeyPatch) ->
         assert [item.detail for item in told.explanations or ()] == [found], told
     told = rounded.within_rounding(off, model, solved, [], "", 1)
     assert told.verdict == "correct" and "in reverse" in told.note
+
+
+def test_rules_whose_numbers_overflow_hold_in_no_tile():
+    changes = np.zeros((2, 6, 2))
+    changes[:, :3, 0], changes[:, 3:, 1] = [1.0, 2.0, 3.0], [4.0, 5.0, 6.0]
+    changes[0, 0, 0] = np.nan
+    wanted, reach = np.array([1.0, 2.0, 3.0, 0.0, 0.0, 0.0]), np.full(6, 1e-6)
+    found = list(some_tiles.holding(changes, wanted, reach))
+    assert [(number, holds.tolist()) for number, holds in found] == [(1, [True, False])]
+
+
+def test_sums_that_overflow_have_no_factors():
+    assert line_sums._least(np.array([[1.0, np.inf], [0.0, 1.0], [2.0, 3.0]]), np.ones((3, 1))) is None
+    found = line_sums._least(np.array([[1.0, 0.0], [0.0, 1.0], [2.0, 3.0]]), np.array([[1.0], [2.0], [8.0]]))
+    assert found is not None and np.allclose(found[:, 0], [1, 2])
