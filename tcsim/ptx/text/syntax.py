@@ -197,6 +197,16 @@ def place_of(item: Instruction) -> str | None:
     return item.source.places[0] if item.source else None
 
 
+def line_in_words(item: Instruction) -> str:
+    """The line of an instruction, and that of its source by the file's name.
+
+    >>> line_in_words(Instruction("ret", (), 7, 1))
+    'line 7'
+    """
+    place = place_of(item)
+    return f"line {item.line}" + (f", {place.rpartition('/')[2]}" if place else "")
+
+
 __all__ = [
     "LONGEST_MESSAGE",
     "TYPE_BYTES",

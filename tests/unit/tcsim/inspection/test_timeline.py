@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from importlib import resources
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -236,7 +237,7 @@ def test_the_timeline_of_a_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     program = {"late": ("",), "early": ("", "PROXY_FENCE_MISSING")}
 
     def run(path: str, words: object, arch: str, schedule: str, **kept: bool) -> tuple[int, Session]:
-        assert kept == {"timeline": True, "races": False, "check": True, "witnesses": True}
+        assert kept == {"timeline": True, "races": False, "check": True, "witnesses": True, "says": False}
         return 0, session_of(*program[schedule], schedule=schedule)
 
     monkeypatch.setattr(script, "run_script", run)
@@ -255,3 +256,21 @@ def test_the_timeline_of_a_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert "block 1,0,0" in (tmp_path / "page.html").read_text()
     program["late"] = program["early"] = ()
     assert "launched nothing" in refusal(*given)
+
+
+def test_a_colour_means_one_kind_of_event() -> None:
+    """Every kind has a fill, and no two the same; nothing but its kind colours a bar."""
+    css = (resources.files("tcsim.inspection") / "assets" / "timeline.css").read_text(encoding="utf-8")
+    fills = re.findall(r"^\.k-(\w+)(?:\.odd)? \{ fill: ([^;]+);", css, re.MULTILINE)
+    assert {kind for kind, _ in fills} == set(KINDS) and len({fill for _, fill in fills}) == len(fills) == len(
+        KINDS
+    ) + 1
+    hues = [
+        int(found[1]) for _, fill in fills if (found := re.match(r"hsl\((\d+)", fill)) and fill != "hsl(50 80% 40%)"
+    ]
+    assert all(after - before >= 20 for before, after in pairwise(sorted(hues)))
+    assert "style" not in re.findall(r"const shown = make\(.*?\}\);", page_script(), re.DOTALL)[0]
+
+
+def page_script() -> str:
+    return (resources.files("tcsim.inspection") / "assets" / "timeline.js").read_text(encoding="utf-8")
