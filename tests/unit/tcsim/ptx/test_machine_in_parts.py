@@ -311,8 +311,13 @@ def test_a_print_without_a_format() -> None:
 
 def test_who_goes_on_where_members_are_missing() -> None:
     """Lanes whose members are all there; the others wait. If all are, or have ended, nobody does."""
-    threads: Any = SimpleNamespace(alive=np.arange(32) < 30, mask=lambda w: w, each=lambda own: np.broadcast_to(own, 32))
-    own: Any = SimpleNamespace(threads=threads, ballot=lambda flags: np.full(32, sum(1 << int(lane) for lane in np.flatnonzero(flags)), np.uint32))
+    threads: Any = SimpleNamespace(
+        alive=np.arange(32) < 30, mask=lambda w: w, each=lambda own: np.broadcast_to(own, 32)
+    )
+    own: Any = SimpleNamespace(
+        threads=threads,
+        ballot=lambda flags: np.full(32, sum(1 << int(lane) for lane in np.flatnonzero(flags)), np.uint32),
+    )
     members = np.where(np.arange(32) < 16, 0xFFFF, 0xFFFF0000).astype(np.uint32)
     there = np.arange(32) < 20
     (go, here), (rest, waits) = Warps.missing(own, members, there, 7) or ()
