@@ -20,8 +20,8 @@ _LEFT = 0.25  # of how outputs vary: how far what is off may vary
 def enough(outputs: int, fitted: int = 0) -> bool:
     """Whether outputs that are given tell more than the numbers that were fitted to them.
 
-    >>> enough(8), enough(64, 64), enough(4096, 64)
-    (True, False, True)
+    >>> enough(7), enough(8), enough(84, 64), enough(85, 64)
+    (False, True, False, True)
     """
     return outputs >= _MORE * fitted + TELLING
 
