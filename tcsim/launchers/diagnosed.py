@@ -16,6 +16,7 @@ from tcsim.core.display import Shown
 from tcsim.core.errors import OperandError, TcsimError, listing, shortened
 from tcsim.core.targets import arch_named
 from tcsim.diagnosis import Diagnosis
+from tcsim.inspection.three_lines import at, cause, place, three_lines
 from tcsim.launchers import cuda_source, launch_file, recording
 from tcsim.launchers.check import Check, Finding, checked
 from tcsim.launchers.elements import Bytes
@@ -23,7 +24,6 @@ from tcsim.launchers.job import Execution, Job, execute
 from tcsim.launchers.mends import Mend, Misread, mends, of_registers
 from tcsim.launchers.product import Made, Product, made_of, product_of
 from tcsim.launchers.stepped import session
-from tcsim.launchers.three_lines import at, cause, place, three_lines
 from tcsim.launchers.witnesses import SCHEDULES
 from tcsim.ptx import HAZARDS, Limits, Session, parse
 from tcsim.ptx.launch.grid import Progress
