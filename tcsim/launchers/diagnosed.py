@@ -239,8 +239,8 @@ class _Launch:
         found = errors + [own for own in self.check.findings if self.right and own.hazard.severity == "repaired"]
         if self.right and not found and not self.compared:
             said = "the launch ends and check finds no error, but the result is not compared"
-            help = "[expected], or the shapes of the arrays that are multiplied"
-            return self._said("not compared", f"{said}: {self.unknown}", mend=f"the launch file lacks {help}")
+            help = "add [expected.NAME] to the launch file, what the array must hold; a product of tensor cores needs only the shapes of its arrays"
+            return self._said("not compared", f"{said}: {self.unknown}", mend=help)
         if self.right and not found:
             return self._said("correct", f"nothing is wrong: the launch ends, check finds no error, and {self._by()}")
         element, tried = None if self.right else self._element(), list[str]()
@@ -312,7 +312,9 @@ class _Launch:
             )
 
     def _mends(self, found: Sequence[Finding], element: Element | None) -> Iterator[tuple[Finding | None, Mend]]:
-        """What a check asks for; where it finds nothing, what the numbers do."""
+        """What a check asks for, the first finding of each cause first; where it finds nothing, what the numbers do."""
+        first = {id(own[0].hazard) for own in self.check.causes}
+        found = sorted(found, key=lambda own: id(own.hazard) not in first)
         by_hazard = {id(own.hazard): own for own in found}
         every: list[tuple[Finding | None, Mend]] = [
             (by_hazard[id(own)], mend)
@@ -372,12 +374,14 @@ class _Launch:
         if self.session is None or name not in self.session.arrays:
             return Element(said)
         try:
-            tree = tuple(self.session.why(f"{name}[{', '.join(map(str, index))}]").lines())
+            why = self.session.why(f"{name}[{', '.join(map(str, index))}]")
+            tree = tuple(why.lines())
             made = made_of(self.session, name, index)
         except OperandError:
             return Element(said)  # several elements in a byte have no names of their own
         if made is None or self.product is None or self.product.d.name != name:
-            return Element(said, tree=tree)
+            last = why.nodes[0].last if why.nodes else None
+            return Element(said, item=last.site.item if last is not None else None, tree=tree)
         return replace(self._misread(made, index[-2:]), said=said, tree=tree)
 
     def _misread(self, made: Made, index: Sequence[int]) -> Element:
