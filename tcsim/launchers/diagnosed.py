@@ -172,6 +172,8 @@ class _Launch:
         self.after = {**self.ran[0].after, **gpu}
         self.mended = self.product  # that of the launch with the mend
         self.instructions = 0
+        # By the lines of an error: the first mend with which there are fewer.
+        self.helpful: dict[tuple[int | None, int | None], Mend] = {}
 
     def _product(self) -> tuple[Session | None, Product | None, str]:
         """Of the first schedule that says it."""
@@ -213,11 +215,11 @@ class _Launch:
                 ran.append(execute(replace(job, schedule=schedule, origins=True), self.progress))
                 self.instructions += ran[-1].run.instructions
                 left = {one.name for one in ran[-1].run.hazards if one.severity in ("error", "repaired")}
-                if (
-                    not ran[-1].run.completed
-                    or ran[-1].run.errors
-                    or (finding is not None and finding.hazard.name in left)
-                ):
+                if not ran[-1].run.completed:
+                    return False
+                if ran[-1].run.errors or (finding is not None and finding.hazard.name in left):
+                    if finding is not None and len(ran[-1].run.errors) < len(self.ran[0].run.errors):
+                        self.helpful.setdefault((finding.hazard.line, finding.hazard.other_line), mend)
                     return False
                 if not self._right(ran[0], self.product, ran[0].after):
                     return False
@@ -312,7 +314,7 @@ class _Launch:
             )
 
     def _mends(self, found: Sequence[Finding], element: Element | None) -> Iterator[tuple[Finding | None, Mend]]:
-        """What a check asks for, the first finding of each cause first; where it finds nothing, what the numbers do."""
+        """What a check asks for, the first finding of each cause first, then what helped against some at once; where it finds nothing, what the numbers do."""
         first = {id(own[0].hazard) for own in self.check.causes}
         found = sorted(found, key=lambda own: id(own.hazard) not in first)
         by_hazard = {id(own.hazard): own for own in found}
@@ -329,6 +331,10 @@ class _Launch:
             if mend.changes not in seen and len(seen) < MOST and self.instructions < _INSTRUCTIONS:
                 seen.add(mend.changes)
                 yield finding, mend
+        helped = {own.changes[0][:2]: own for own in self.helpful.values()}
+        if len(helped) > 1:
+            said = " and ".join(own.said for own in helped.values())
+            yield found[0], Mend(said, tuple(change for own in helped.values() for change in own.changes))
 
     # --- in words
 

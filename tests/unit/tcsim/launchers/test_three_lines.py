@@ -56,13 +56,24 @@ COLUMNS = """.visible .entry columns(.param .u64 x)
   ret;
 }
 """
+TWICE = """.visible .entry twice(.param .u64 x)
+{
+  .reg .b32 %r<8>; .shared .align 4 .b8 tile[256];
+  mov.u32 %r0, %tid.x; mov.u32 %r1, tile; mad.lo.u32 %r2, %r0, 4, %r1; xor.b32 %r3, %r2, 64;
+  st.shared.u32 [%r2], %r0;
+  ld.shared.u32 %r4, [%r3];
+  st.shared.u32 [%r2+128], %r4;
+  ld.shared.u32 %r5, [%r3+128];
+  ret;
+}
+"""
 SOURCE = "__global__ void k(unsigned *x) {\n    arrive(bar);\n    the_third_line();\n}\n"
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    for name, text in (("store", STORE), ("count", COUNT), ("hang", HANG), ("columns", COLUMNS)):
+    for name, text in (("store", STORE), ("count", COUNT), ("hang", HANG), ("columns", COLUMNS), ("twice", TWICE)):
         (tmp_path / f"{name}.ptx").write_text(HEAD.replace("FOLDER", str(tmp_path)) + text)
     (tmp_path / "k.cu").write_text(SOURCE)
     (tmp_path / "k.toml").write_text(
@@ -137,3 +148,11 @@ def test_the_stepper_says_a_hang_in_three_lines(folder: Path) -> None:
         1,
     ] and "MBAR_ARRIVE_MISSING" in shown
     assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_two_mistakes_are_mended_together(folder: Path) -> None:
+    """No mend of one is right; with those that helped, both are."""
+    ((cause, place, mend),) = said("diagnose", "twice.ptx", "--launch", "k.toml")
+    assert "WARP_SYNC_MISSING" in cause and "line 10: ld.shared.u32 %r4, [%r3], after line 9: st.shared" in place
+    first, second = (f"`bar.warp.sync 0xffffffff;` before line {line}" for line in (10, 12))
+    assert mend == f"mend   {first} and {second}: tried, and the launch ends and check finds no error"
