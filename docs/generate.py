@@ -3,7 +3,7 @@
     python docs/generate.py            write
     python docs/generate.py --check    change nothing; exit status 1 if something would change
 
-Pages under docs/reference/ and docs/tables/ and pictures under docs/figures/ are written whole. In the other pages, what stands between `<!-- generated: NAME -->` and
+Pages under docs/reference/ and docs/reference/tables/ and pictures under docs/figures/ are written whole. In the other pages, what stands between `<!-- generated: NAME -->` and
 `<!-- end of NAME -->` is replaced by `TABLES[NAME]()`. The modules of docs/generator/ make the tables and the pages.
 """
 
@@ -54,10 +54,10 @@ def pages() -> dict[Path, str]:
         ROOT / "docs/reference/formats.md": formats_page(),
         ROOT / "docs/reference/targets.md": targets_page(),
         ROOT / "docs/reference/README.md": reference_index(),
-        ROOT / "docs/tables/README.md": tables_index(),
+        ROOT / "docs/reference/tables/README.md": tables_index(),
     }
     for name, page in TABLE_PAGES.items():
-        found[ROOT / f"docs/tables/{name}.md"] = page.markdown()
+        found[ROOT / f"docs/reference/tables/{name}.md"] = page.markdown()
     for name, draw in FIGURES.items():
         found[ROOT / "docs/figures" / name] = draw()
     for family in catalog.families():

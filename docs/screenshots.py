@@ -1,4 +1,4 @@
-"""Takes the screenshots of the documentation: the pages that `--format html` gives, in a headless Chromium.
+"""Takes the screenshots of the documentation: the pages that `--html` gives, in a headless Chromium.
 
     python docs/screenshots.py [NAME]...    writes docs/figures/*.png, or those; needs the extra `browser`, Chromium and ChromeDriver
 

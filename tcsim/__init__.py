@@ -109,4 +109,5 @@ if not TYPE_CHECKING:  # a type checker knows all names: another one is an error
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    """The public names, and the modules whose own names are."""
+    return sorted([*__all__, "__version__", "catalog", "launchers", "plans", "ptx", "torch"])

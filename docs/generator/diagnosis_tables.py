@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -56,18 +55,27 @@ def _where(source: str) -> str:
     return f"[{source}](https://github.com/{repository}/issues/{number})"
 
 
+def writers() -> str:
+    """Who wrote each set, and of how many of its kinds every case is named right and alone."""
+    rows = [
+        (own["set"], own["writer"], len(own["kinds"]), sum(not any(counts[1:]) for *_, counts in own["kinds"]))
+        for own in _measured()["sets"]
+        if own["kinds"]
+    ]
+    return table(("set", "writer", "kinds", "right and alone in every case"), rows, (2, 3))
+
+
 def by_kind() -> str:
-    """A table for each set whose kinds were kept."""
-    return "\n\n".join(_of_sets())
-
-
-def _of_sets() -> Iterator[str]:
-    for own in _measured()["sets"]:
-        if not own["kinds"]:
-            continue
-        rows = [
-            (f"{code(name)} {sentence}" if sentence else name, _where(source), *(count or "" for count in counts))
-            for name, sentence, source, counts in own["kinds"]
-        ]
-        yield f"### The {own['set']} set\n\n{own['writer']}"
-        yield table(("kind", "met in", *_measured()["judgements"]), rows, range(2, 7))
+    """The kinds of which some case is not named right and alone."""
+    rows = [
+        (
+            own["set"],
+            f"{code(name)} {sentence}" if sentence else name,
+            _where(source),
+            *(count or "" for count in counts),
+        )
+        for own in _measured()["sets"]
+        for name, sentence, source, counts in own["kinds"]
+        if any(counts[1:])
+    ]
+    return table(("set", "kind", "met in", *_measured()["judgements"]), rows, range(3, 8))

@@ -1,4 +1,4 @@
-"""Tables of docs/tables/gemm-speed.md, from what `hwkernels.bench` wrote on a GPU: docs/measurements/*.json."""
+"""Tables of docs/reference/tables/gemm-speed.md, from what `hwkernels.bench` wrote on a GPU: docs/measurements/*.json."""
 
 from __future__ import annotations
 

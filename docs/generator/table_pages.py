@@ -1,4 +1,4 @@
-"""The pages of docs/tables: what is data, with the words that a reader needs to read it."""
+"""The pages of docs/reference/tables: what is data, with the words that a reader needs to read it."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ class TablePage:
 
 
 def families() -> str:
-    """The families, with links that lead out of docs/tables."""
-    return suite_tables.families().replace("](reference/", "](../reference/")
+    """The families, with links from docs/reference/tables."""
+    return suite_tables.families().replace("](reference/", "](../")
 
 
 def findings() -> str:
@@ -108,13 +108,13 @@ def without_a_mutant() -> str:
 TABLE_PAGES = {
     "campaigns": TablePage(
         "Campaigns: what an H200 answered",
-        "[Campaigns](../conformance.md#campaigns) compare 10^10 outputs of an instruction with the engine. From the ledger `docs/measurements/campaign.jsonl`, whose lines "
+        "[Campaigns](../../conformance.md#campaigns) compare 10^10 outputs of an instruction with the engine. From the ledger `docs/measurements/campaign.jsonl`, whose lines "
         "`python -m conformance.campaign verify docs/measurements/campaign.jsonl` checks on a CPU. Eight processes shared one GPU, so seconds are those of a share of it.",
         (Part("By family", campaign_tables.by_family), Part("By instruction", campaign_tables.campaign)),
     ),
     "conversions": TablePage(
         "All inputs of conversions and special functions",
-        "The model's arithmetic, in integers, beside the instruction on a GPU. From the ledgers in `conformance/recordings/sm_90`; [how](../conversions.md#what-was-compared-what-is-not-known).",
+        "The model's arithmetic, in integers, beside the instruction on a GPU. From the ledgers in `conformance/recordings/sm_90`; [how](../../conversions.md#what-was-compared-what-is-not-known).",
         (
             Part("Conversions", conversions, "`python -m conformance.conversions OUT`."),
             Part(
@@ -126,7 +126,7 @@ TABLE_PAGES = {
     ),
     "corpora": TablePage(
         "Corpora: recorded launches, and other people's kernels",
-        "[What they are for](../corpora.md).",
+        "[What they are for](../../corpora.md).",
         (
             Part("Recorded launches", corpora_tables.launches),
             Part(
@@ -141,7 +141,7 @@ TABLE_PAGES = {
     ),
     "counters": TablePage(
         "Counters: rules and how exact they are",
-        "What [`tcsim profile`](../profile.md) counts, compared with Nsight Compute on an H200.",
+        "What [`tcsim profile`](../../profile.md) counts, compared with Nsight Compute on an H200.",
         (
             Part(
                 "Rules",
@@ -151,20 +151,20 @@ TABLE_PAGES = {
             Part(
                 "Recorded launches",
                 counter_tables.launches,
-                "The [recorded launches](../corpora.md), of the machine code that ptxas 13.0 made of them, with every counter that is not 0 there or here. The last two columns are those of `--machine`: accesses that ptxas removed "
+                "The [recorded launches](../../corpora.md), of the machine code that ptxas 13.0 made of them, with every counter that is not 0 there or here. The last two columns are those of `--machine`: accesses that ptxas removed "
                 "are left out, those that it joined count as one wider access, and constants that ptxas moves through the tensor core count there. `python -m tests.kernels.counters --machine` asks.",
             ),
             Part(
                 "The GEMM ladder",
                 counter_tables.ladder,
-                "The steps of the [ladder](../gemm.md) at 2048 x 2048 x 1024 in f16: what `tcsim profile` says, and what Nsight Compute measured on an H200 with cold caches. *Times* is the measured time over the least one, *busiest* the "
+                "The steps of the [ladder](../../gemm.md) at 2048 x 2048 x 1024 in f16: what `tcsim profile` says, and what Nsight Compute measured on an H200 with cold caches. *Times* is the measured time over the least one, *busiest* the "
                 "unit with the largest part of its own peak, *warps wait for* the reason with the most cycles per instruction. `python -m tests.kernels.ladder` asks.",
             ),
         ),
     ),
     "diagnosis": TablePage(
         "Diagnosis: results by set and by kind",
-        "How `tcsim.diagnose` judges simulated kernels with one mistake of a kind, or with none. [How diagnosis searches](../diagnosis-search.md) says how the sets were made and how a report is judged. "
+        "How `tcsim.diagnose` judges simulated kernels with one mistake of a kind, or with none. [How diagnosis searches](../../diagnosis-search.md) says how the sets were made and how a report is judged. "
         "`python -m tests.evaluation.second_wrong_kernels --json FILE` asks, `python -m tests.evaluation.second_wrong_kernels.keep SET FILE` keeps what came out; of the first set, "
         "`python -m tests.evaluation.wrong_kernels --write` does both.",
         (
@@ -174,12 +174,13 @@ TABLE_PAGES = {
                 "*First sight*: before anybody who works on the diagnosis had seen a report of the set. *Later*: after the reports had been read and the diagnosis was changed.",
             ),
             Part("Seeds that nobody had used", diagnosis_tables.unseen, "One case of each kind of all sets but the first."),
-            Part("By kind", diagnosis_tables.by_kind, "The last run of each set."),
+            Part("By writer", diagnosis_tables.writers, "The last run of each set whose kinds were kept. The counts of each kind are in `docs/measurements/diagnosis.json`."),
+            Part("Kinds that are not always right and alone", diagnosis_tables.by_kind, "All others are."),
         ),
     ),
     "evidence": TablePage(
         "Evidence by arch and by family",
-        "[What the levels mean](../evidence.md#levels).",
+        "[What the levels mean](../../evidence.md#levels).",
         (
             Part("By arch", suite_tables.evidence_counts, "How many instructions of each arch have which level."),
             Part("By family", families),
@@ -187,7 +188,7 @@ TABLE_PAGES = {
     ),
     "gemm-speed": TablePage(
         "Speed of the GEMM kernels on an H200",
-        "Each [kernel](../gemm.md) is timed in turn with cuBLAS on the same operands, random normal numbers: *cold* with another set of operands each time, so that L2 holds nothing of them, *sustained* without a pause. Figures are "
+        "Each [kernel](../../gemm.md) is timed in turn with cuBLAS on the same operands, random normal numbers: *cold* with another set of operands each time, so that L2 holds nothing of them, *sustained* without a pause. Figures are "
         "medians of 30 samples (10 at 16384 of mma.sync and wmma); a ratio above 1 is faster than cuBLAS, with the quartiles of the paired ratios; the noise is cuBLAS against itself. Results are checked against the model before "
         "anything is timed. `python -m hwkernels.bench` measures; the files are in `docs/measurements/`.",
         (
@@ -195,13 +196,13 @@ TABLE_PAGES = {
             Part(
                 "Persistent, cold",
                 lambda: measured_speeds.persistent("cold"),
-                "![TFLOP/s and ratios by format and size](../measurements/h200-formats.svg)\n\ncuBLAS's int8 product is a slow one here: ratios of 1.7 say more of it than of the kernel.",
+                "![TFLOP/s and ratios by format and size](../../measurements/h200-formats.svg)\n\ncuBLAS's int8 product is a slow one here: ratios of 1.7 say more of it than of the kernel.",
             ),
             Part("Persistent, sustained", lambda: measured_speeds.persistent("sustained")),
             Part(
                 "The ladder",
                 lambda: measured_speeds.by_kernel("h200-ladder"),
-                "![The ladder in f16](../measurements/h200-ladder.svg)",
+                "![The ladder in f16](../../measurements/h200-ladder.svg)",
             ),
             Part(
                 "mma.sync and wmma at 16384",
@@ -219,7 +220,7 @@ TABLE_PAGES = {
     ),
     "generations": TablePage(
         "Instructions, steps and lowerings by arch",
-        "[What changed from generation to generation](../generations.md); [what a step is](../numerics.md#1-the-fused-dot-add-step).",
+        "[What changed from generation to generation](../../generations.md); [what a step is](../../numerics.md#1-the-fused-dot-add-step).",
         (
             Part(
                 "What each one multiplies",
@@ -234,18 +235,18 @@ TABLE_PAGES = {
             Part(
                 "Lowerings",
                 lowerings,
-                "What dense mma.sync becomes: the shape with the largest K, without `.satfinite` and the rounding modifiers of f64. [All rows](../reference/mma.sync.md).",
+                "What dense mma.sync becomes: the shape with the largest K, without `.satfinite` and the rounding modifiers of f64. [All rows](../mma.sync.md).",
             ),
         ),
     ),
     "hazards": TablePage(
         "Hazards: every rule",
-        "What [the check](../hazards.md) can report: `tcsim.ptx.HAZARDS`.",
+        "What [the check](../../hazards.md) can report: `tcsim.ptx.HAZARDS`.",
         (Part("", hazards),),
     ),
     "identify": TablePage(
         "What was identified and screened",
-        "[How](../identify.md).",
+        "[How](../../identify.md).",
         (
             Part("Instructions of an H200", recorded("identified")),
             Part("Random machines", recorded("random machines")),
@@ -254,17 +255,17 @@ TABLE_PAGES = {
     ),
     "input-classes": TablePage(
         "Input classes",
-        "The inputs of [the conformance suite](../conformance.md#input-classes), each made to catch particular mistakes.",
+        "The inputs of [the conformance suite](../../conformance.md#input-classes), each made to catch particular mistakes.",
         (Part("", suite_tables.input_classes),),
     ),
     "instruction-descriptors": TablePage(
         "Instruction descriptors: the bits of every kind",
-        "The 32 bits of [the instruction descriptor](../descriptors.md#the-instruction-descriptor) of `tcgen05.mma`.",
+        "The 32 bits of [the instruction descriptor](../../descriptors.md#the-instruction-descriptor) of `tcgen05.mma`.",
         (Part("", instruction_descriptors),),
     ),
     "layers": TablePage(
         "Layers: what each module knows",
-        "From the top; imports go down only ([architecture](../architecture.md)).",
+        "From the top; imports go down only ([architecture](../../architecture.md)).",
         (
             Part("", import_graph.layers_table),
             Part("The floors of tcsim.ptx", import_graph.floors_table),
@@ -272,7 +273,7 @@ TABLE_PAGES = {
     ),
     "mutants": TablePage(
         "Mutants of the model",
-        "Each is the right model with one thing changed. For each recorded instruction, every mutant that applies to it must disagree with the recorded hardware results somewhere. [Why](../conformance.md#mutants).",
+        "Each is the right model with one thing changed. For each recorded instruction, every mutant that applies to it must disagree with the recorded hardware results somewhere. [Why](../../conformance.md#mutants).",
         (
             Part("All", suite_tables.mutants),
             Part("By family", mutant_tables.named, "`python -m tests.evaluation.mutation.named`."),
@@ -293,12 +294,12 @@ TABLE_PAGES = {
     ),
     "oracles": TablePage(
         "Other implementations on files of vectors",
-        "[How they were asked](../vectors.md); [other projects as oracles](../oracles.md).",
+        "[How they were asked](../../vectors.md); [other projects as oracles](../../oracles.md).",
         (Part("Vectors", recorded("other implementations")),),
     ),
     "plans": TablePage(
         "Orders of summation: what was compared",
-        "[What they are](../explain.md).",
+        "[What they are](../../explain.md).",
         (
             Part("Kernels explained", recorded("explained kernels")),
             Part("Held-out shapes", recorded("held-out plans")),
@@ -308,7 +309,7 @@ TABLE_PAGES = {
     ),
     "speed": TablePage(
         "Speed of the model",
-        "How long the model takes, on the machines named. [Engines](../engines.md) says what makes it faster.",
+        "How long the model takes, on the machines named. [Engines](../../engines.md) says what makes it faster.",
         (
             Part("The check", recorded("check cost")),
             Part("The check in batches", recorded("check in batches")),
@@ -334,7 +335,7 @@ TABLE_PAGES = {
     ),
     "tensor-maps": TablePage(
         "Tensor maps: types and bits",
-        "[What a tensor map is](../tma.md), and how each bit is known.",
+        "[What a tensor map is](../../tma.md), and how each bit is known.",
         (
             Part("Types", tensor_map_tables.tensor_types),
             Part("The 128 bytes", tensor_map_tables.tensor_map_bits),
@@ -342,7 +343,7 @@ TABLE_PAGES = {
     ),
     "torch": TablePage(
         "PyTorch: what was compared with an H200",
-        "[What would my model return on another GPU?](../torch.md)",
+        "[What would my model return on another GPU?](../../torch.md)",
         (
             Part("Models", recorded("models")),
             Part("Training", recorded("training")),
@@ -354,14 +355,14 @@ TABLE_PAGES = {
 """By the name of the page."""
 
 BY_COMMAND = ("hazard-matrix", "layout-mistakes")
-"""Pages of docs/tables that the commands in their first lines write."""
+"""Pages of docs/reference/tables that the commands in their first lines write."""
 
 
 def tables_index() -> str:
-    """docs/tables/README.md: every page by its title."""
+    """docs/reference/tables/README.md: every page by its title."""
     titles = {name: page.title for name, page in TABLE_PAGES.items()}
     for name in BY_COMMAND:
-        text = (FOLDER / "tables" / f"{name}.md").read_text(encoding="utf-8")
+        text = (FOLDER / "reference" / "tables" / f"{name}.md").read_text(encoding="utf-8")
         titles[name] = text.partition("\n# ")[2].partition("\n")[0]
     lines = "\n".join(f"- [{title}]({name}.md)" for name, title in sorted(titles.items(), key=lambda item: item[1]))
     return f"{NOTICE}\n\n# Tables\n\nData and results, written by commands.\n\n{lines}\n"

@@ -12,10 +12,9 @@ from typing import Annotated, Any
 import typer
 
 from tcsim.cli import options
-from tcsim.cli.exec import changed, job_of, opened, watched, when
-from tcsim.cli.output import emit, plain
+from tcsim.cli.exec import arch_of_script, changed, job_of, watched, when
+from tcsim.cli.output import emit, page_of, plain, save
 from tcsim.core.errors import OperandError, shortened
-from tcsim.core.files import write_file
 from tcsim.launchers.check import Check, Shown, page
 from tcsim.launchers.check import check as check_job
 from tcsim.launchers.check_report import report
@@ -51,11 +50,14 @@ def check(
     ] = False,
     sample: options.Sample = False,
     every: options.Every = False,
+    verbose: options.Verbose = False,
+    html: options.Html = None,
     json: options.Json = False,
 ) -> None:  # fmt: skip
     """Name what is wrong in a kernel: missing fences, waits and barriers, races, faults and deadlocks. No GPU is needed.
 
-    It takes what `tcsim exec` takes, and runs it under each schedule. Findings at one line of the source are shown once.
+    It takes what `tcsim exec` takes, and runs it under each schedule. Findings at one line of the source are shown once: the cause,
+    the place, the mend.
 
     Exit status: 0 if nothing that is an error was found, 1 if something was, 2 for wrong use.
     """
@@ -90,10 +92,13 @@ def check(
                 f"check: {file!r} with --timeline launched nothing; valid: a script that launches kernels"
             )
         at = shown.block if block is None else [options.integer_of(own, "--block") for own in block.split(",")]
-        _write(timeline, page(replace(shown, block=at)))
+        save(timeline, page(replace(shown, block=at)))
     if sarif is not None:
-        _write(sarif, encoder.dumps(plain(found.sarif()), indent=1) + "\n")
-    emit("check", found.as_dict, lambda: report(found, every), form="json" if json else "text")
+        save(sarif, encoder.dumps(plain(found.sarif()), indent=1) + "\n")
+    emit(
+        "check", found.as_dict, lambda: report(found, every, verbose), json=json, html=html,
+        page=lambda: page_of(report(found, every, verbose=True)),
+    )  # fmt: skip
     if not found.passed:
         raise typer.Exit(1)
 
@@ -102,11 +107,7 @@ def _script(
     file: str, arguments: list[str], launch: str | None, arch: str | None, schedules: tuple[str | int, ...], **kept: Any
 ) -> Check:  # fmt: skip
     """Check a script; what it prints goes to standard error. kept: options of `check_script`."""
-    if launch is not None:
-        raise OperandError(f"check: {file!r} is a script; valid: no --launch")
-    if arch is None:
-        raise OperandError(f"check: {file!r} needs --arch: what Triton compiles for, as sm_90")
-    opened(file, lambda path: Path(path).open().close(), "check")
+    arch = arch_of_script(file, arch, "check", {"--launch": launch})
     with redirect_stdout(sys.stderr):
         return check_script(file, arguments, arch, schedules, **kept)
 
@@ -117,10 +118,3 @@ def _shown(found: Check, job: Job) -> Shown:
     if first is None or first.hazard.block is None:
         return Shown(replace(job, schedule=found.schedules[0]))
     return Shown(replace(job, schedule=first.schedules[0]), first.hazard.block)
-
-
-def _write(path: str, text: str) -> None:
-    try:
-        write_file(path, text)
-    except OSError as error:
-        raise OperandError(f"cannot write {path!r}: {error.strerror or error}") from None

@@ -35,7 +35,7 @@ def compare(
     save: Annotated[
         str | None, typer.Option("--save", help="Write the first example to this .npz, as inputs of trace and run.")
     ] = None,
-    html: options.Html = False,
+    html: options.Html = None,
     json: options.Json = False,
 ) -> None:
     """Compare the results of archs, bit by bit."""
@@ -47,7 +47,7 @@ def compare(
     if save is not None:
         _save(found, save)
     data = {**found.as_dict(), "saved": save}
-    emit("compare", lambda: data, lambda: _report(found), form=options.form_of(json, html))
+    emit("compare", lambda: data, lambda: _report(found), json=json, html=html)
 
 
 def _save(found: Comparison, path: str) -> None:

@@ -40,9 +40,7 @@ _Start = Annotated[str, typer.Option("--start", help="Shared address of the firs
 
 
 @app.command()
-def decode(
-    value: options.Number, arch: _Arch = "sm_90", html: options.Html = False, json: options.Json = False
-) -> None:
+def decode(value: options.Number, arch: _Arch = "sm_90", html: options.Html = None, json: options.Json = False) -> None:
     """Take a 64-bit descriptor apart."""
     _emit(MatrixDescriptor.decode(options.integer_of(value, "descriptor"), arch=arch), "decode", json, html)
 
@@ -57,7 +55,7 @@ def encode(
     leading_mode: Annotated[int, typer.Option("--leading-mode", help="1: LBO is an address (sm_100).")] = 0,
     k_half: Annotated[int, typer.Option("--k-half", help="1: the upper half of lookup indices (sm_107).")] = 0,
     arch: _Arch = "sm_90",
-    html: options.Html = False,
+    html: options.Html = None,
     json: options.Json = False,
 ) -> None:
     """Make a descriptor of its fields, all offsets in bytes."""
@@ -89,15 +87,18 @@ def tile(
     kind: _Kind = "",
     step: Annotated[int, typer.Option("--step", help="K of one instruction; 0: what 32 bytes hold.")] = 0,
     arch: _Arch = "sm_90",
-    form: options.HtmlFormat = options.TextFormat.text,
+    form: options.Format = options.TextFormat.text,
+    html: options.Html = None,
     json: options.Json = False,
 ) -> None:
     """Say how a tile must lie for wgmma or tcgen05.mma, and which descriptors read it."""
     made = MatrixDescriptor.for_tile(
         rows, k, type, major.upper(), swizzle.upper(), options.integer_of(start, "--start"), arch, kind, step, order.upper()  # type: ignore[arg-type]
     )  # fmt: skip
-    chosen = "json" if json else form.value
-    emit("descriptor tile", lambda: tile_dict(made), lambda: _tile(made), form=chosen, page=lambda: _tile_page(made))
+    emit(
+        "descriptor tile", lambda: tile_dict(made), lambda: _tile(made), form=form.value, json=json, html=html,
+        page=lambda: _tile_page(made),
+    )  # fmt: skip
 
 
 @app.command()
@@ -110,7 +111,8 @@ def check(
     memory: Annotated[int, typer.Option("--memory", help="Bytes of shared memory.")] = 227 * 1024,
     kind: _Kind = "",
     arch: _Arch = "sm_90",
-    form: options.HtmlFormat = options.TextFormat.text,
+    form: options.Format = options.TextFormat.text,
+    html: options.Html = None,
     json: options.Json = False,
 ) -> None:
     """Say what is wrong with reading a tile through a descriptor. Exit status 1 if something is."""
@@ -123,8 +125,9 @@ def check(
 
         return descriptor_page(given, rows, k, type, major.upper(), kind)  # type: ignore[arg-type]
 
-    chosen = "json" if json else form.value
-    emit("descriptor check", lambda: data, lambda: _check(given, found), form=chosen, page=page)
+    emit(
+        "descriptor check", lambda: data, lambda: _check(given, found), form=form.value, json=json, html=html, page=page
+    )
     if not found.ok:
         raise typer.Exit(1)
 
@@ -135,10 +138,10 @@ def _tile_page(made: CanonicalTile) -> str:
     return tile_page(made)
 
 
-def _emit(descriptor: MatrixDescriptor, subcommand: str, json: bool, html: bool) -> None:
+def _emit(descriptor: MatrixDescriptor, subcommand: str, json: bool, html: str | None) -> None:
 
     data = descriptor_dict(descriptor)
-    emit(f"descriptor {subcommand}", lambda: data, lambda: _fields(descriptor), form=options.form_of(json, html))
+    emit(f"descriptor {subcommand}", lambda: data, lambda: _fields(descriptor), json=json, html=html)
 
 
 def _fields(descriptor: MatrixDescriptor) -> Report:

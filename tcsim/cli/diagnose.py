@@ -11,7 +11,7 @@ import typer
 from tcsim.cli import options
 from tcsim.cli.exec import changed, job_of
 from tcsim.cli.files import read_arrays
-from tcsim.cli.output import emit
+from tcsim.cli.output import emit, page_of
 from tcsim.core.errors import OperandError, listing
 from tcsim.diagnosis import diagnose as search
 from tcsim.diagnosis.question import KNOWN
@@ -48,25 +48,25 @@ def diagnose(
         str | None, typer.Option("--observed", help="The result: .npy, .pt, or .npz with one array; of a launch what a GPU gave.", metavar="FILE")
     ] = None,
     arch: options.Arch = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Of a launch: all that is known, not three lines.")] = False,
+    verbose: options.Verbose = False,
     idesc: options.Idesc = None,
-    html: options.Html = False,
+    html: options.Html = None,
     json: options.Json = False,
 ) -> None:  # fmt: skip
     """Find the mistake behind a wrong result.
 
     Give an instruction and its --inputs, or a kernel and its --launch. Of a kernel it says the cause, the place, and a mend that was tried and is right. What is not explained
-    is drawn: where it is wrong, and what it looks like. --html draws it always.
+    is drawn: where it is wrong, and what it looks like. A page has the drawing always.
 
     Exit status: 0 if the result is right, also in another order of summation, 1 if what is wrong is explained, 2 if it is not
     (several explanations, a part, or none) and for wrong use.
     """
     if launch is not None or (file is None and mnemonic[0].endswith(".npz")):
-        if file is not None or len(mnemonic) > 1 or idesc is not None or html:
+        if file is not None or len(mnemonic) > 1 or idesc is not None:
             raise OperandError(
-                "diagnose: --launch takes one kernel; valid beside it: --observed, --arch, --verbose, --json"
+                "diagnose: --launch takes one kernel; valid beside it: --observed, --arch, --verbose, --html, --json"
             )
-        _of_launch(mnemonic[0], launch, observed, arch, verbose, json)
+        _of_launch(mnemonic[0], launch, observed, arch, verbose, html, json)
         return
     if file is None:
         raise OperandError(
@@ -100,15 +100,17 @@ def diagnose(
     emit(
         "diagnose",
         lambda: head | found.as_dict(),
-        lambda: diagnosis_report(title, found, mapped=html or not found.explanations),
-        form=options.form_of(json, html),
+        lambda: diagnosis_report(title, found, mapped=not found.explanations),
+        json=json,
+        html=html,
+        page=lambda: page_of(diagnosis_report(title, found, mapped=True)),
     )
     if status := STATUS[found.verdict]:
         raise typer.Exit(status)
 
 
 def _of_launch(
-    file: str, launch: str | None, observed: str | None, arch: str | None, verbose: bool, json: bool
+    file: str, launch: str | None, observed: str | None, arch: str | None, verbose: bool, html: str | None, json: bool
 ) -> None:  # fmt: skip
     """What is wrong with a launch."""
     job, gpu = changed(job_of(file, launch, "diagnose", arch), arch, None), dict[str, Any]()
@@ -121,8 +123,9 @@ def _of_launch(
     emit(
         "diagnose",
         lambda: {"file": file, **found.as_dict()},
-        lambda: Report("", (Lines(tuple(found.lines(verbose)), wrap=True),)),
-        form=options.form_of(json, False),
+        lambda: Report("", (Lines(tuple(found.lines(verbose))),)),
+        json=json,
+        html=html,
     )
     if status := STATUS[found.verdict]:
         raise typer.Exit(status)

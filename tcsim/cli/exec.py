@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
@@ -14,18 +14,19 @@ import numpy as np
 import typer
 
 from tcsim.cli import options
-from tcsim.cli.output import emit
+from tcsim.cli.output import emit, page_of
 from tcsim.core.array_files import open_file
 from tcsim.core.errors import OperandError, shortened
 from tcsim.core.files import replacing
 from tcsim.core.targets import arch_named
 from tcsim.inspection.report import Facts, Lines, Report, table
 from tcsim.launchers import cuda_source, launch_file, recording
+from tcsim.launchers.check import checked
+from tcsim.launchers.check_report import findings
 from tcsim.launchers.job import Execution, Job, execute
 from tcsim.launchers.progress import bar
-from tcsim.launchers.script import run_script
+from tcsim.launchers.script import imported, run_script
 from tcsim.ptx import Limits
-from tcsim.ptx.hazards.hazard import by_cause
 
 SCHEMA = 1
 """Of what --json writes: raised when a key goes or changes its meaning."""
@@ -45,6 +46,8 @@ def run(
     ] = None,
     sample: options.Sample = False,
     every: options.Every = False,
+    verbose: options.Verbose = False,
+    html: options.Html = None,
     json: options.Json = False,
 ) -> None:  # fmt: skip
     """Run a kernel's PTX, a recorded launch, or a script for Triton, without a GPU.
@@ -55,9 +58,7 @@ def run(
     script is its own, or 1 after such a hazard.
     """
     if file.endswith(".py"):
-        for name, given in (("--launch", launch), ("--output", output)):
-            if given is not None:
-                raise OperandError(f"exec: {file!r} is a script; valid: no {name}")
+        arch = arch_of_script(file, arch, "exec", {"--launch": launch, "--output": output, "--html": html})
         raise typer.Exit(_script(file, arguments or [], arch, schedule, save, json, sample))
     if arguments or save is not None:
         what = "--save" if save is not None else shortened(arguments)
@@ -67,18 +68,18 @@ def run(
         found = execute(job, progress)
     files = _written(found, output)
     data = {"schema": SCHEMA, "file": file, **found.as_dict(), "files": files}
-    emit("exec", lambda: data, lambda: _report(file, found, files, every), form="json" if json else "text")
+    emit(
+        "exec", lambda: data, lambda: _report(file, found, files, every, verbose), json=json, html=html,
+        page=lambda: page_of(_report(file, found, files, every, verbose=True)),
+    )  # fmt: skip
     if not found.passed:
         raise typer.Exit(1)
 
 
 def _script(
-    file: str, arguments: list[str], arch: str | None, schedule: str | None, save: str | None, json: bool, sample: bool
+    file: str, arguments: list[str], arch: str, schedule: str | None, save: str | None, json: bool, sample: bool
 ) -> int:
     """Run a script; its exit status. With --json what it prints goes to standard error."""
-    if arch is None:
-        raise OperandError(f"exec: {file!r} needs --arch: what Triton or CuTe DSL compiles for, as sm_90")
-    opened(file, lambda path: Path(path).open().close())
     with redirect_stdout(sys.stderr) if json else nullcontext():
         status, session = run_script(
             file, arguments, arch, schedule=when(schedule or "late"), save=save, check=watched(sample)
@@ -88,6 +89,22 @@ def _script(
         data = {"schema": SCHEMA, "file": file, "arch": session.arch, "status": status, "launches": launches}
         emit("exec", lambda: data, lambda: Report(file, ()), form="json")
     return int(status)
+
+
+def arch_of_script(file: str, arch: str | None, call: str, others: Mapping[str, str | None]) -> str:
+    """The arch that a script is compiled for. others: options that only kernels take. Raises OperandError, quoting the call."""
+    for name, given in others.items():
+        if given is not None:
+            raise OperandError(f"{call}: {file!r} is a script; valid: no {name}")
+    packages = opened(file, imported, call)
+    if arch is None:
+        model = (
+            "; for a torch model use tcsim.torch.emulate instead (docs/torch.md)"
+            if "torch" in packages and packages.isdisjoint(("triton", "cutlass"))
+            else ""
+        )
+        raise OperandError(f"{call}: {file!r} needs --arch: what Triton or CuTe DSL compiles for, as sm_90{model}")
+    return arch
 
 
 def watched(sample: bool) -> str | bool:
@@ -108,6 +125,15 @@ def ptx_of(file: str, arch: str | None, call: str) -> bytes:
     with opened(file, open_file, call) as stream:
         ptx: bytes = stream.read(Limits().characters + 1)
     return ptx
+
+
+def source_of(file: str, call: str) -> str:
+    """The text of a file of CUDA C++, as far as PTX may be long; empty for another one. Raises OperandError, quoting the call."""
+    if not opened(file, _is_cuda, call):
+        return ""
+    with opened(file, open_file, call) as stream:
+        text: bytes = stream.read(Limits().characters)
+    return text.decode("utf-8", "replace")
 
 
 def job_of(file: str, launch: str | None, call: str = "exec", arch: str | None = None) -> Job:
@@ -200,7 +226,7 @@ def _written(found: Execution, output: str | None) -> dict[str, str]:
     return files
 
 
-def _report(file: str, found: Execution, files: dict[str, str], every: bool) -> Report:
+def _report(file: str, found: Execution, files: dict[str, str], every: bool, verbose: bool) -> Report:
     job, run = found.job, found.run
     shape = f"grid {_dim3(job.grid)}, block {_dim3(job.block)}" + (
         f", cluster {_dim3(job.cluster)}" if job.cluster != (1, 1, 1) else ""
@@ -209,9 +235,6 @@ def _report(file: str, found: Execution, files: dict[str, str], every: bool) -> 
         ("launch", f"{shape}, {job.dynamic_smem} dynamic shared bytes, schedule {job.schedule}"),
         ("completed", ("yes" if run.completed else "no") + f", {run.instructions} instructions"),
     ]
-    for first, *more in by_cause(run.hazards, run.text.splitlines()).values():
-        facts += [("hazard", str(own)) for own in (first, *(more if every else ()))]
-        facts += [("", f"and {len(more)} more of the same cause: --all shows them")] if more and not every else []
     facts += [("check", run.sampled)] if run.sampled else []
     facts.append(
         (
@@ -221,6 +244,8 @@ def _report(file: str, found: Execution, files: dict[str, str], every: bool) -> 
     )
     facts += [("not recorded", note) for note in job.notes]
     parts: list[Any] = [Facts(tuple(facts))]
+    for cause in checked(job, file, [found]).causes:
+        parts += findings(cause, every, verbose)
     if job.regions:
         parts.append(_arrays(found, files))
     if run.output:

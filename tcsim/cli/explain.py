@@ -40,6 +40,7 @@ def explain(
         typer.Option("--settle", help="Write operands a and b that tell the orders apart: .npz.", metavar="FILE"),
     ] = None,
     probe: Annotated[str, typer.Option(help=f"Which operands --settle makes: {listing(PROBES)}.")] = "cancelling",
+    html: options.Html = None,
     json: options.Json = False,
 ) -> None:
     """Find the instruction, the order of summation and the epilogue behind a library's product."""
@@ -54,7 +55,7 @@ def explain(
     if settle is not None:
         left, right = found.settle(probe)
         write_arrays(settle, {"a": left, "b": right})
-    emit("explain", found.as_dict, lambda: _report(found), form="json" if json else "text")
+    emit("explain", found.as_dict, lambda: _report(found), json=json, html=html)
     if found.verdict == "not explained":
         raise typer.Exit(1)
 

@@ -25,7 +25,7 @@ _Arch = Annotated[
 
 @app.command()
 def decode(
-    value: options.Number, kind: _Kind, arch: _Arch = "sm_100", html: options.Html = False, json: options.Json = False
+    value: options.Number, kind: _Kind, arch: _Arch = "sm_100", html: options.Html = None, json: options.Json = False
 ) -> None:
     """Take a 32-bit descriptor apart."""
     found = InstructionDescriptor.decode(options.integer_of(value, "instruction descriptor"), kind=kind, arch=arch)
@@ -52,7 +52,7 @@ def encode(
     scale_b_id: Annotated[int, typer.Option("--scale-b-id", help="First byte of B's scale factors.")] = 0,
     k: Annotated[int, typer.Option("--k", help="K of one instruction; 0 is the kind's smallest.")] = 0,
     arch: _Arch = "sm_100",
-    html: options.Html = False,
+    html: options.Html = None,
     json: options.Json = False,
 ) -> None:
     """Make a descriptor of its fields."""
@@ -65,7 +65,7 @@ def encode(
 
 
 @app.command()
-def bits(kind: _Kind, arch: _Arch = "sm_100", html: options.Html = False, json: options.Json = False) -> None:
+def bits(kind: _Kind, arch: _Arch = "sm_100", html: options.Html = None, json: options.Json = False) -> None:
     """Say what the bits mean in a kind."""
     rows = bit_rows(kind, arch)
     title = f"instruction descriptor of kind::{kind} on {arch}"
@@ -74,13 +74,14 @@ def bits(kind: _Kind, arch: _Arch = "sm_100", html: options.Html = False, json: 
         "idesc bits",
         lambda: {"kind": kind, "arch": arch, "fields": [dict(zip(head, row, strict=True)) for row in rows]},
         lambda: Report(title, (table(head, rows),)),
-        form=options.form_of(json, html),
+        json=json,
+        html=html,
     )
 
 
-def _emit(found: InstructionDescriptor, subcommand: str, json: bool, html: bool) -> None:
+def _emit(found: InstructionDescriptor, subcommand: str, json: bool, html: str | None) -> None:
 
-    emit(f"idesc {subcommand}", lambda: _data(found), lambda: _report(found), form=options.form_of(json, html))
+    emit(f"idesc {subcommand}", lambda: _data(found), lambda: _report(found), json=json, html=html)
 
 
 def _data(found: InstructionDescriptor) -> dict[str, Any]:

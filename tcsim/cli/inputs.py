@@ -18,7 +18,7 @@ def inputs(
     matrix: options.Matrix = 0,
     selector: Annotated[int, typer.Option("--selector", help="Of a sparse instruction.")] = 0,
     arch: options.Arch = None,
-    html: options.Html = False,
+    html: options.Html = None,
     json: options.Json = False,
 ) -> None:
     """Say which registers feed one output."""
@@ -26,7 +26,7 @@ def inputs(
     row, column = options.element_of(element)
     found = feed_of(instruction, row, column, matrix, selector)
     data = {"mnemonic": instruction.mnemonic, "arch": instruction.arch.name, **found.as_dict()}
-    emit("inputs", lambda: data, lambda: _report(instruction, found), form=options.form_of(json, html))
+    emit("inputs", lambda: data, lambda: _report(instruction, found), json=json, html=html)
 
 
 def _report(instruction: Any, feed: Feed) -> Report:

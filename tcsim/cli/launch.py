@@ -7,9 +7,8 @@ from typing import Annotated
 import typer
 
 from tcsim.cli import options
-from tcsim.cli.exec import ptx_of
-from tcsim.core.errors import OperandError
-from tcsim.core.files import write_file
+from tcsim.cli.exec import ptx_of, source_of
+from tcsim.cli.output import save, write
 from tcsim.launchers.launch_template import template
 from tcsim.ptx import parse
 
@@ -33,11 +32,8 @@ def init(
     """Write a launch file from a kernel's parameters: their types are read, sizes and numbers are guesses to correct."""
     module = parse(ptx_of(file, arch, "launch init"))
     found = module.kernel(kernel) if kernel is not None else module.kernel()
-    text = template(found, file)
+    text = template(found, file, source_of(file, "launch init"))
     if output is None:
-        typer.echo(text, nl=False)
-        return
-    try:
-        write_file(output, text)
-    except OSError as error:
-        raise OperandError(f"cannot write {output!r}: {error.strerror or error}") from None
+        write(text)
+    else:
+        save(output, text)

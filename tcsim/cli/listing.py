@@ -43,13 +43,17 @@ def list_instructions(
         ),
     ] = None,
     families: Annotated[bool, typer.Option("--families", help="List the families instead.")] = False,
+    html: options.Html = None,
     json: options.Json = False,
 ) -> None:
-    """List instructions, by arch, family, type and words; exit status 1 if there is none."""
-    form = "json" if json else "text"
+    """List instructions, by arch, family, type and words; exit status 1 if there is none.
+
+    Those that differ in N alone share a line; JSON has each.
+    """
     if families:
         found = listing.families(arch)
-        emit("list", lambda: {"families": [entry.as_dict() for entry in found]}, lambda: _families(found), form=form)
+        data = {"families": [entry.as_dict() for entry in found]}
+        emit("list", lambda: data, lambda: _families(found), json=json, html=html)
         return
     text = " ".join(words or ())
     entries = listing.entries(arch, family, type, text)
@@ -59,19 +63,19 @@ def list_instructions(
         "list",
         lambda: {"count": len(entries), "instructions": [entry.as_dict() for entry in entries]},
         lambda: _entries(entries, arch),
-        form=form,
+        json=json,
+        html=html,
     )
 
 
 def _entries(entries: tuple[Entry, ...], arch: str | None) -> Report:
-
+    """Shapes that differ in N alone share a line."""
     if not entries:
         return Report("", (Lines(("no such instruction; tcsim list --families shows what there is",)),))
-    if arch is None:
-        rows = [(entry.archs[0], entry.mnemonic) for entry in entries]
-        return Report("", (table(("since", "mnemonic"), rows, whole=(0, 1)),))
-    known = [(*entry.evidence.values(), entry.mnemonic) for entry in entries]
-    return Report("", (table(("evidence", "mnemonic"), known, whole=(0, 1)),))
+    rows = [(*(entry.evidence.values() if arch is not None else entry.archs[:1]), entry.mnemonic) for entry in entries]
+    found = listing.by_n(rows)
+    head = ("since" if arch is None else "evidence", "mnemonic") + ("N",) * any(len(row) > 2 for row in found)
+    return Report("", (table(head, [(*row, "")[: len(head)] for row in found], whole=(0, 1, 2)),))
 
 
 def _families(found: tuple[FamilyEntry, ...]) -> Report:

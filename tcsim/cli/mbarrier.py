@@ -26,12 +26,12 @@ def decode(
     arch: Annotated[
         str, typer.Option("--arch", "-a", help="Whose form.", metavar="ARCH", autocompletion=options.complete_arch)
     ] = "sm_90",
-    html: options.Html = False,
+    html: options.Html = None,
     json: options.Json = False,
 ) -> None:
     """Take a 64-bit mbarrier object apart, as far as its bits are known."""
     found = decode_barrier(options.integer_of(value, "mbarrier"), arch)
-    emit("mbarrier decode", found.as_dict, lambda: _report(found), form=options.form_of(json, html))
+    emit("mbarrier decode", found.as_dict, lambda: _report(found), json=json, html=html)
 
 
 def _report(found: BarrierObject) -> Report:

@@ -27,12 +27,12 @@ def number(
         str,
         typer.Argument(help="A code (0x3c, 0b111100) or a value (1.5, -1e-3, 1/3, inf, nan).", metavar="CODE|VALUE"),
     ],
-    html: options.Html = False,
+    html: options.Html = None,
     json: options.Json = False,
 ) -> None:
     """Take a number apart: fields, neighbours, roundings."""
     found = inspect_number(format, value)
-    emit("number", found.as_dict, lambda: _report(found), form=options.form_of(json, html))
+    emit("number", found.as_dict, lambda: _report(found), json=json, html=html)
 
 
 def _show(code: NumberCode | None) -> str:

@@ -27,7 +27,6 @@ class TextFormat(StrEnum):
     text = "text"
     markdown = "markdown"
     json = "json"
-    html = "html"
 
 
 class MapFormat(StrEnum):
@@ -38,7 +37,6 @@ class MapFormat(StrEnum):
     markdown = "markdown"
     json = "json"
     svg = "svg"
-    html = "html"
 
 
 class MapBy(StrEnum):
@@ -184,9 +182,7 @@ Operand = Annotated[
 ]
 Element = Annotated[str, typer.Option("--element", "-e", help="Row and column, from 0.", metavar="ROW,COLUMN")]
 Matrix = Annotated[int, typer.Option("--matrix", help="Which of several matrices (ldmatrix.x4, m8n8k4).", metavar="N")]
-HtmlFormat = Annotated[
-    TextFormat, typer.Option("--format", help="How to write it; html is one page that stands alone.")
-]
+Format = Annotated[TextFormat, typer.Option("--format", help="How to write it.")]
 CallOption = Annotated[
     Call | None,
     typer.Option("--call", help="Registers (execute) or matrices of codes (matmul). Default: what fits."),
@@ -218,19 +214,22 @@ Chip = Annotated[
 Schedule = Annotated[
     str | None, typer.Option("--schedule", help="When asynchronous work lands: late, early, or a seed.", metavar="WHEN")
 ]
-Html = Annotated[bool, typer.Option("--html", help="Write one HTML page that stands alone.")]
+Html = Annotated[
+    str | None,
+    typer.Option(
+        "--html",
+        help="Write one HTML page that stands alone to this file; -: in the place of the answer.",
+        metavar="FILE",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Write JSON.")]
 Every = Annotated[bool, typer.Option("--all", help="Show every finding, not one of each cause.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="All that is known of a finding, not three lines.")]
 Sample = Annotated[
     bool, typer.Option("--sample", help="Watch the blocks of 8 clusters at the most, not all: faster; what is found is of these only.")
 ]  # fmt: skip
 Swizzle = Annotated[str, typer.Option("--swizzle", help="NONE, 32B, 64B or 128B.", autocompletion=complete_swizzle)]
 Number = Annotated[str, typer.Argument(help="64 bits, decimal or 0x...", metavar="VALUE")]
-
-
-def form_of(json: bool, html: bool) -> str:
-    """How an answer is written."""
-    return "json" if json else "html" if html else "text"
 
 
 # --- what the text of an argument means

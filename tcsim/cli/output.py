@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import json as encoder
 import os
 import shutil
 import sys
@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable
 from io import StringIO
 from typing import Any
 
-from tcsim.core.errors import printable
+from tcsim.core.errors import OperandError, printable
+from tcsim.core.files import write_file
 from tcsim.inspection import report as reports
 from tcsim.inspection.report import WIDTH, Line, Report
 
@@ -38,14 +39,22 @@ def emit(
     report: Callable[[], Report],
     *,
     form: str = "text",
+    json: bool = False,
+    html: str | None = None,
     page: Callable[[], str] | None = None,
 ) -> None:
-    """Write an answer as text, Markdown, JSON or an HTML page; of `data`, `report` and `page` only one is called."""
-    if form == "html":
-        write(page() if page is not None else _page_of(report()))
-        return
-    if form == "json":
-        write(json.dumps({"verb": subcommand, **plain(data())}, indent=2) + "\n")
+    """Write an answer as text, Markdown or JSON.
+
+    html: a file that gets a page, too; "-": the page is the answer. Raises OperandError for a file that cannot be written.
+    """
+    if html is not None:
+        drawn = page() if page is not None else page_of(report())
+        if html == "-":
+            write(drawn)
+            return
+        save(html, drawn)
+    if json or form == "json":
+        write(encoder.dumps({"verb": subcommand, **plain(data())}, indent=2) + "\n")
         return
 
     if form == "markdown":
@@ -58,7 +67,16 @@ def emit(
         write("".join(f"{line.text}\n" for line in lines))
 
 
-def _page_of(shown: Report) -> str:
+def save(path: str, text: str) -> None:
+    """Write a file. Raises OperandError if it cannot be written."""
+    try:
+        write_file(path, text)
+    except OSError as error:
+        raise OperandError(f"cannot write {path!r}: {error.strerror or error}") from None
+
+
+def page_of(shown: Report) -> str:
+    """The page of a report."""
     from tcsim.inspection.report_html import report_page  # pages import much that other answers do without
 
     return report_page(shown)

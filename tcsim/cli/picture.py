@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from tcsim.cli import options
-from tcsim.cli.output import write
+from tcsim.cli.output import save, write
 from tcsim.inspection.product_page import Tile, product_page
 
 
@@ -19,10 +19,17 @@ def picture(
     major_b: Annotated[str, typer.Option("--major-b", help="K or MN.")] = "K",
     idesc: options.Idesc = None,
     arch: options.Arch = None,
+    html: Annotated[
+        str, typer.Option("--html", help="Write the page to this file; -: to standard output.", metavar="FILE")
+    ] = "-",
 ) -> None:
     """Draw a product: A left, B above, D in the corner, and where every element lies, as an HTML page."""
     instruction = options.instruction_of(mnemonic, arch)
     of_a: Any = major_a.upper()
     of_b: Any = major_b.upper()
     number = None if idesc is None else options.integer_of(idesc, "--idesc")
-    write(product_page(instruction, Tile(k, swizzle.upper(), of_a, of_b, number)))
+    drawn = product_page(instruction, Tile(k, swizzle.upper(), of_a, of_b, number))
+    if html == "-":
+        write(drawn)
+    else:
+        save(html, drawn)

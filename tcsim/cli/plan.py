@@ -36,7 +36,7 @@ def plan(
     batch: Annotated[int, typer.Option("--batch", help="Products of a bmm.")] = 1,
     accurate: Annotated[bool, typer.Option("--accurate", help="FP8 without fast accumulation.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Refuse what is only assumed.")] = False,
-    html: options.Html = False,
+    html: options.Html = None,
     json: options.Json = False,
 ) -> None:
     """Say in which order a library sums a product, how that is known, and what changes between GPUs."""
@@ -48,13 +48,37 @@ def plan(
         find(op, m=m, n=n, k=k, format=format, gpu=gpu, out=out, layout=layout, bias=bias, batch=batch, fast=not accurate, strict=strict)
         for gpu in gpus.split(",")
     ]  # fmt: skip
-    emit("plan", lambda: _data(plans), lambda: _report(plans), form=options.form_of(json, html))
+    emit("plan", lambda: _data(plans), lambda: _report(plans), json=json, html=html)
 
 
 def _changes(first: Plan, other: Plan) -> list[str]:
     """What another GPU does differently."""
-    names = ("modelled", "instruction", "split", "chunk", "promotion")
-    return [name for name in names if getattr(first, name) != getattr(other, name)]
+    return [name for name in _SAID if getattr(first, name) != getattr(other, name)]
+
+
+def _difference(first: Plan, other: Plan) -> str:
+    """How another GPU sums, beside the first."""
+    said = [
+        _SAID[name].format(*(_short(getattr(own, name)) for own in (other, first))) for name in _changes(first, other)
+    ]
+    assumed = " (assumed)" if "assumed" in (first.source, other.source) else ""
+    if not said:
+        return f"{other.gpu} sums as {first.gpu} does{assumed}"
+    return f"{other.gpu} does not sum as {first.gpu} does{assumed}: {'; '.join(said)}"
+
+
+def _short(value: object) -> object:
+    return ".".join(value.split(".")[:2]) if isinstance(value, str) else value or "none"
+
+
+_SAID = {
+    "modelled": "modelled: {}, not {}",
+    "instruction": "{} multiplies, not {}",
+    "split": "parts of K: {}, not {}",
+    "chunk": "elements of K in a part: {}, not {}",
+    "promotion": "elements of K between additions to an f32 accumulator: {}, not {}",
+}
+"""What is said of a field of a plan that differs."""
 
 
 def _data(plans: list[Plan]) -> dict[str, Any]:
@@ -71,14 +95,17 @@ def _report(plans: list[Plan]) -> Report:
         (item.gpu, item.instruction or "not modelled", item.split, item.chunk, item.source, item.reason)
         for item in plans
     ]
-    lines = [
-        f"{item.gpu} differs from {plans[0].gpu} in {', '.join(_changes(plans[0], item)) or 'nothing'}"
-        for item in plans[1:]
-    ]
+    lines = [_difference(plans[0], item) for item in plans[1:]]
     lines += [
         f"{item.gpu}: recorded with torch {about.torch}, cuBLASLt {about.cublaslt}, workspace {about.workspace >> 20} MiB"
         for item, about in ((item, profile(item.gpu)) for item in plans if item.gpu in recorded())
     ]
     one = plans[0]
     title = f"{one.op} {one.m}x{one.n}x{one.k}, {one.format} to {one.out}"
-    return Report(title, (table(("gpu", "instruction", "split", "chunk", "source", "why"), rows), Lines(tuple(lines))))
+    return Report(
+        title,
+        (
+            table(("gpu", "instruction", "parts of K", "of elements", "source", "why"), rows),
+            Lines(tuple(lines), wrap=True),
+        ),
+    )

@@ -11,8 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from tcsim.cli import options
-from tcsim.cli.exec import changed, job_of, opened
-from tcsim.cli.output import emit
+from tcsim.cli.exec import arch_of_script, changed, job_of
+from tcsim.cli.output import emit, page_of
 from tcsim.core.errors import OperandError, shortened
 from tcsim.inspection.report import Report
 from tcsim.launchers.job import execute
@@ -28,12 +28,15 @@ def profile(
     launch: options.LaunchFile = None,
     arch: options.Chip = None,
     compare: Annotated[
-        str | None, typer.Option("--compare", help="Show what changed since an answer that --json wrote.", metavar="FILE")
+        str | None, typer.Option("--compare", help="Show only what changed since an answer that --json wrote.", metavar="FILE")
     ] = None,
     machine: Annotated[
         bool, typer.Option("--machine", help="Assemble it, too: registers, and how often each machine instruction is executed. Needs the extra assemble.")
     ] = False,
-    html: options.Html = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Every counter, and how the banks of the worst access are hit.")
+    ] = False,
+    html: options.Html = None,
     json: options.Json = False,
 ) -> None:  # fmt: skip
     """Count what a kernel costs: bank conflicts, sectors, tensor cycles, a bound on its time, and why. No GPU is needed.
@@ -59,21 +62,17 @@ def profile(
         if len(found) == 1
         else {"schema": SCHEMA, "file": file, "launches": [own.as_dict() for own in found]}
     )
-    form = options.form_of(json, html)
-    parts = [page_report(own) if form == "html" else own.report() for own in found]
-    if compare is not None:
-        parts.append(compared(data, compare))
-    emit("profile", lambda: data, lambda: _joined(parts), form=form)
+    changes = [compared(data, compare)] if compare is not None else None
+    emit(
+        "profile", lambda: data, lambda: _joined(changes or [own.report(verbose) for own in found]), json=json, html=html,
+        page=lambda: page_of(_joined(changes or [page_report(own) for own in found])),
+    )  # fmt: skip
     if not all(own.run.completed for own in found):
         raise typer.Exit(1)
 
 
 def _script(file: str, arguments: list[str], launch: str | None, arch: str | None) -> list[Profile]:
-    if launch is not None:
-        raise OperandError(f"profile: {file!r} is a script; valid: no --launch")
-    if arch is None:
-        raise OperandError(f"profile: {file!r} needs --arch: what Triton compiles for, as sm_90")
-    opened(file, lambda path: Path(path).open().close(), "profile")
+    arch = arch_of_script(file, arch, "profile", {"--launch": launch})
     with redirect_stdout(sys.stderr):
         _, session = run_script(file, arguments, arch, check=False, counters=True)
     return [Profile(file, own.run, own.grid, own.block) for own in session.launches]

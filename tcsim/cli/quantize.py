@@ -45,6 +45,7 @@ def quantize(
     square: Annotated[bool, typer.Option("--square", help="NVFP4 blocks of 16 x 16, for weights.")] = False,
     seed: Annotated[int | None, typer.Option("--seed", help="Of the random bits of --rounding rs.", min=0)] = None,
     output: Annotated[str | None, typer.Option("--output", help="Write codes and scale factors to this .npz.")] = None,
+    html: options.Html = None,
     json: options.Json = False,
 ) -> None:
     """Quantise an array of a file, and say what is lost."""
@@ -61,7 +62,7 @@ def quantize(
     if output is not None:
         write_arrays(output, found.arrays)
     data = {"file": file, "array": chosen, "output": output, **found.as_dict()}
-    emit("quantize", lambda: data, lambda: _report(file, chosen, found), form="json" if json else "text")
+    emit("quantize", lambda: data, lambda: _report(file, chosen, found), json=json, html=html)
 
 
 def _report(file: str, name: str, found: Quantization) -> Report:

@@ -29,6 +29,7 @@ def run(
     call: options.CallOption = None,
     idesc: options.Idesc = None,
     output: Annotated[str | None, typer.Option("--output", help="Write the result to this .npz, as d.")] = None,
+    html: options.Html = None,
     json: options.Json = False,
 ) -> None:
     """Run an instruction on the inputs of a file."""
@@ -48,7 +49,7 @@ def run(
         "shape": _by_name(results, one, lambda array: list(array.shape)),
         "d": _by_name(results, one, lambda array: array), "output": output,
     }  # fmt: skip
-    emit("run", lambda: data, lambda: _report(instruction, chosen, results, formats), form="json" if json else "text")
+    emit("run", lambda: data, lambda: _report(instruction, chosen, results, formats), json=json, html=html)
 
 
 def _by_name(results: dict[str, Any], one: bool, of: Callable[[Any], Any]) -> Any:

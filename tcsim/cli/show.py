@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from tcsim.cli import options
 from tcsim.cli.output import emit
@@ -16,7 +14,8 @@ from tcsim.inspection.report import Facts, Lines, Report
 def show(
     mnemonic: options.Mnemonic,
     arch: options.Arch = None,
-    form: Annotated[options.TextFormat, typer.Option("--format", help="How to write it.")] = options.TextFormat.text,
+    form: options.Format = options.TextFormat.text,
+    html: options.Html = None,
     json: options.Json = False,
 ) -> None:
     """Show all that is known of an instruction.
@@ -25,8 +24,15 @@ def show(
     """
     instruction = options.instruction_of(mnemonic, arch)
     found = describe(instruction)
-    chosen = "json" if json else form.value
-    emit("show", found.as_dict, lambda: report(found), form=chosen, page=lambda: _page(instruction))
+    emit(
+        "show",
+        found.as_dict,
+        lambda: report(found),
+        form=form.value,
+        json=json,
+        html=html,
+        page=lambda: _page(instruction),
+    )
 
 
 def _page(instruction: Any) -> str:

@@ -23,17 +23,18 @@ def swizzle(
     start: Annotated[str, typer.Option("--start", help="Shared address of the first row.")] = "0",
     pitch: Annotated[int | None, typer.Option("--pitch", help="Bytes from row to row; default: the span.")] = None,
     rows: Annotated[int, typer.Option("--rows", help="Rows to show.")] = 8,
-    html: options.Html = False,
+    html: options.Html = None,
     json: options.Json = False,
 ) -> None:
     """Show where a swizzle puts 16-byte chunks, and banks."""
-    form = options.form_of(json, html)
     if address is not None:
         name, found = find_swizzle(mode)
         given = options.integer_of(address, "--address")
         lands = found(given)
         data = {"name": name, "address": given, "swizzled": lands}
-        emit("swizzle", lambda: data, lambda: Report("", (Lines((f"{given:#x} -> {lands:#x}",)),)), form=form)
+        emit(
+            "swizzle", lambda: data, lambda: Report("", (Lines((f"{given:#x} -> {lands:#x}",)),)), json=json, html=html
+        )
         return
     view = swizzle_view(mode, options.integer_of(start, "--start"), pitch, rows)
-    emit("swizzle", view.as_dict, lambda: swizzle_report(view), form=form)
+    emit("swizzle", view.as_dict, lambda: swizzle_report(view), json=json, html=html)

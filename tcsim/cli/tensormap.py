@@ -38,7 +38,7 @@ _Promotion = Annotated[str, typer.Option("--l2", help="NONE, L2_64B, L2_128B or 
 @app.command()
 def decode(
     data: Annotated[str, typer.Argument(help="64 or 128 bytes: hexadecimal digits, or a file.", metavar="BYTES")],
-    html: options.Html = False,
+    html: options.Html = None,
     json: options.Json = False,
 ) -> None:
     """Say what the bytes of a CUtensorMap mean. Exit status 1 if some bits do not follow from the map."""
@@ -61,7 +61,7 @@ def encode(
     swizzle: _Swizzle = "128B",
     fill: _Fill = "NONE",
     l2: _Promotion = "NONE",
-    html: options.Html = False,
+    html: options.Html = None,
     json: options.Json = False,
 ) -> None:
     """Make the 128 bytes of a tiled map."""
@@ -81,7 +81,7 @@ def check(
     swizzle: _Swizzle = "128B",
     fill: _Fill = "NONE",
     l2: _Promotion = "NONE",
-    html: options.Html = False,
+    html: options.Html = None,
     json: options.Json = False,
 ) -> None:
     """Say whether the driver would encode a tiled map, and what a copy moves."""
@@ -135,7 +135,7 @@ def _emit(
     found: TensorMap,
     subcommand: str,
     json: bool,
-    html: bool,
+    html: str | None,
     address: int | None = None,
     raw: bytes = b"",
     unexplained: tuple[str, ...] = (),
@@ -147,7 +147,8 @@ def _emit(
         f"tensormap {subcommand}",
         lambda: data | ({"bytes": raw.hex()} if raw else {}) | _decoded(subcommand, unexplained),
         lambda: tensor_map_report(found, {**data, "transaction_bytes": why or moved}, raw, unexplained),
-        form=options.form_of(json, html),
+        json=json,
+        html=html,
     )
 
 

@@ -26,7 +26,7 @@ def tmem(
     type: Annotated[str, typer.Option("--type", "-t", help="Format of A.")] = "f16",
     kind: Annotated[str, typer.Option("--kind", help="Kind, which fp4 needs.")] = "",
     stages: Annotated[int, typer.Option("--stages", help="How many of it are held at once.")] = 1,
-    html: options.Html = False,
+    html: options.Html = None,
     json: options.Json = False,
 ) -> None:
     """Say which Tensor Memory lanes and columns a tile takes, and how many columns to allocate."""
@@ -59,7 +59,7 @@ def tmem(
     title = f"{name} {layout.rows} x {layout.columns} in Tensor Memory, cta_group::{cta_group}{' .ws' * ws}{' sparse' * sparse}"
     emit(
         "tmem", lambda: data, lambda: Report(title, (Facts(facts), table(head, rows, "Some elements", right=(0, 1, 2, 3, 4)))),
-        form=options.form_of(json, html),
+        json=json, html=html,
     )  # fmt: skip
 
 

@@ -32,7 +32,7 @@ def trace(
     matrix: options.Matrix = 0,
     call: options.CallOption = None,
     idesc: options.Idesc = None,
-    html: options.Html = False,
+    html: options.Html = None,
     json: options.Json = False,
 ) -> None:
     """Trace the sum of one output, as columns of bits.
@@ -61,7 +61,8 @@ def trace(
         "trace",
         lambda: data,
         lambda: trace_report(instruction, place, steps, width()),
-        form=options.form_of(json, html),
+        json=json,
+        html=html,
     )
 
 

@@ -29,6 +29,7 @@ def what(
     *,
     lies: memory.Lies,
     arch: options.Arch = None,
+    html: options.Html = None,
     json: options.Json = False,
 ) -> None:
     """Say which elements a register of a lane, a byte or a cell holds."""
@@ -77,7 +78,8 @@ def what(
         "what",
         lambda: answer,
         lambda: Report(title, (table(head, rows, right=right),)),
-        form="json" if json else "text",
+        json=json,
+        html=html,
     )
 
 

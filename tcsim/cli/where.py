@@ -22,6 +22,7 @@ def where(
     *,
     lies: memory.Lies,
     arch: options.Arch = None,
+    html: options.Html = None,
     json: options.Json = False,
 ) -> None:
     """Say where an element lies: lane and register, byte of shared memory, or cell of Tensor Memory."""
@@ -52,7 +53,7 @@ def where(
         "mnemonic": instruction.mnemonic, "arch": instruction.arch.name, "operand": name, "row": row, "column": column,
         "matrix": matrix, "places": found,
     }  # fmt: skip
-    emit("where", lambda: data, lambda: Report("", (Lines(tuple(lines)),)), form="json" if json else "text")
+    emit("where", lambda: data, lambda: Report("", (Lines(tuple(lines)),)), json=json, html=html)
 
 
 def _lines(operand: Any, places: tuple[Place, ...]) -> list[str]:

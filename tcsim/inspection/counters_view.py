@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 from tcsim.inspection.report import Facts, Lines, Report, Table, table
 from tcsim.ptx.counters import rules
+from tcsim.ptx.counters.bound import cost
 from tcsim.ptx.counters.counters import Counters
 
 SHOWN = 12
 """Lines that a report shows."""
+WIDE = 48
+"""Letters of each."""
 _COLUMNS = (
     ("shared", rules.SHARED_WAVES), ("ideal", rules.IDEAL), ("sectors", rules.ACTUAL_SECTORS), ("least", rules.IDEAL_SECTORS),
     ("tensor", rules.TENSOR_CYCLES),
@@ -35,15 +39,24 @@ def facts(counters: Counters) -> tuple[tuple[str, str], ...]:
     )
 
 
-def costliest(counters: Counters, text: Callable[[int], str]) -> Table:
-    """The lines that cost most. text: of a line of the PTX."""
-    kept = [row for row in counters.by_line() if any(name in row[2] for _, name in _COLUMNS)][:SHOWN]
-    used = [(head, name) for head, name in _COLUMNS if any(name in own for _, _, own in kept)]
+def costliest(counters: Counters, text: Callable[[int, str], str]) -> Table:
+    """The lines that cost most: of the source where there is .loc, else of the PTX. text: of a line of the PTX and its source."""
+    total: dict[str, tuple[int, str, Counter[str]]] = {}  # the costliest line of the PTX stands for its source
+    for line, source, counted in counters.by_line():
+        total.setdefault(source or str(line), (line, source, Counter()))[2].update(counted)
+    kept = [(place, own) for place, own in total.items() if any(name in own[2] for _, name in _COLUMNS)]
+    kept = sorted(kept, key=lambda row: -cost(row[1][2], counters.arch))[:SHOWN]
+    used = [(head, name) for head, name in _COLUMNS if any(name in own for _, (_, _, own) in kept)]
     rows = [
-        (line, *(f"{own[name]:,}" if name in own else "" for _, name in used), text(line)[:40]) for line, _, own in kept
+        (
+            place.rpartition("/")[2],
+            *(f"{own[name]:,}" if name in own else "" for _, name in used),
+            text(line, source)[:WIDE],
+        )
+        for place, (line, source, own) in kept
     ]
-    head = ("line", *(head for head, _ in used), "PTX")
-    return table(head, rows, "The costliest lines", right=tuple(range(len(used) + 1)))
+    head = ("line", *(head for head, _ in used), "source" if any(source for _, (_, source, _) in kept) else "PTX")
+    return table(head, rows, "The costliest lines", right=tuple(range(1, len(used) + 1)))
 
 
 def counters_report(counters: Counters) -> Report:
@@ -53,5 +66,5 @@ def counters_report(counters: Counters) -> Report:
     items = counters.tally.items
     return Report(
         f"counters on {counters.arch}",
-        (Facts(facts(counters)), *advice, costliest(counters, lambda line: items[line].opcode)),
+        (Facts(facts(counters)), *advice, costliest(counters, lambda line, source: items[line].opcode)),
     )

@@ -56,7 +56,6 @@ def instruction_page(instruction: Instruction) -> str:
     what = [
         ("types", ", ".join(f"{name} {kind}" for name, kind in known.types.items())),
         ("targets", ", ".join(known.targets)),
-        ("evidence", f"{known.evidence_level}: {known.evidence_source}"),
         *(("constraint", line) for line in known.constraints),
         *(("execution", line) for line in known.execution),
     ]
@@ -65,7 +64,8 @@ def instruction_page(instruction: Instruction) -> str:
     for operand in known.operands:
         rows = [("layout", operand.layout), ("index", operand.index), *(("", text) for text in operand.formulas)]
         parts.append((f"Fragment {operand.name}", rows))
-    return _page(f"{instruction.mnemonic} on {instruction.arch.name}", views, parts, "fragment")
+    evidence = f"evidence {known.evidence_level}: {known.evidence_source}"
+    return _page(f"{instruction.mnemonic} on {instruction.arch.name}", views, parts, "fragment", evidence)
 
 
 def tile_page(tile: CanonicalTile) -> str:
@@ -175,11 +175,18 @@ def _words(numbers: Any) -> str:
     return base64.b64encode(np.ascontiguousarray(numbers, "<u4").tobytes()).decode("ascii")
 
 
-def _page(title: str, views: list[dict[str, Any]], facts: list[tuple[str, list[tuple[str, str]]]], kind: str) -> str:
+def _page(
+    title: str,
+    views: list[dict[str, Any]],
+    facts: list[tuple[str, list[tuple[str, str]]]],
+    kind: str,
+    evidence: str = "",
+) -> str:
     if kind not in _FORMS:
         raise OperandError(f"no page of kind {kind!r}; valid: {listing(_FORMS)}")
     data = {
         "title": title,
+        "evidence": evidence,
         "hint": _HINT,
         "forms": _FORMS[kind],
         "views": views,

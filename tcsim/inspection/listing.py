@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, get_args
@@ -124,6 +125,41 @@ def _found(text: str, arch: str | None) -> list[Brief]:
 
     known = {entry.mnemonic: entry for entry in index().entries}
     return [known[match.mnemonic] for match in find(text, arch)]
+
+
+_N = re.compile(r"(?<=\.m)(\d+)n(\d+)(?=k\d+\.)")
+
+
+def by_n(rows: Iterable[tuple[str, str]]) -> list[tuple[str, ...]]:
+    """Pairs of a word and a mnemonic; those that differ in N alone together, at the place of the first, with N and what it may be.
+
+    >>> by_n([("sm_90", "wgmma.m64n8k16.f32"), ("sm_90", "ldmatrix"), ("sm_90", "wgmma.m64n16k16.f32"), ("sm_90", "wgmma.m64n24k16.f32")])
+    [('sm_90', 'wgmma.m64nNk16.f32', '8 to 24 in steps of 8'), ('sm_90', 'ldmatrix')]
+    """
+    found: dict[tuple[str, str], list[tuple[int, str]]] = {}
+    for word, mnemonic in rows:
+        shape = _N.search(mnemonic)
+        found.setdefault((word, _N.sub(r"\1nN", mnemonic)), []).append((int(shape[2]) if shape else 0, mnemonic))
+    return [
+        (word, same, _steps(sorted(n for n, _ in own))) if own[1:] else (word, own[0][1])
+        for (word, same), own in found.items()
+    ]
+
+
+def _steps(numbers: Sequence[int]) -> str:
+    """Ascending numbers, runs of one step joined.
+
+    >>> _steps([8, 16, 24, 32, 48, 64, 80]), _steps([8, 16])
+    ('8 to 32 in steps of 8, 48 to 80 in steps of 16', '8, 16')
+    """
+    parts, rest = list[str](), list(numbers)
+    while rest:
+        step, last = (rest[1] - rest[0] if rest[1:] else 0), 1
+        while last < len(rest) and rest[last] - rest[last - 1] == step:
+            last += 1
+        parts.append(f"{rest[0]} to {rest[last - 1]} in steps of {step}" if last > 2 else str(rest[0]))
+        rest = rest[last if last > 2 else 1 :]
+    return ", ".join(parts)
 
 
 @cache

@@ -50,11 +50,12 @@ def frame(page: str, height: int = 620) -> str:
 
 
 def instruction_html(instruction: Instruction) -> str:
-    """The picture of a product, else the page of an instruction; of one without fragments, its name and arch."""
+    """The picture of a product, else the page of an instruction; of one without fragments, what it rests on."""
     if has_picture(instruction):
         return frame(product_page(instruction))
     if not instruction.operands:
-        return f"<code>{markup(repr(instruction))}</code>"
+        facts = ("evidence", str(instruction.evidence)), ("targets", ", ".join(instruction.targets))
+        return framed(Report(f"{instruction.mnemonic} on {instruction.arch.name}", (Facts(facts),)))
     return frame(instruction_page(instruction))
 
 

@@ -72,7 +72,7 @@ def product_page(instruction: Instruction, tile: Tile = Tile()) -> str:
         raise OperandError(
             f"a picture of {largest} elements: valid are at most {MOST_ELEMENTS}; show a shorter tile (--k)"
         )
-    evidence = f"{instruction.evidence.level}: {instruction.evidence.source}"
+    evidence = f"evidence {instruction.evidence.level}: {instruction.evidence.source}"
     title = f"{instruction.mnemonic} on {instruction.arch.name}"
     if isinstance(instruction, MatrixMultiply) and instruction.matrices > 1:
         title += f": the first of its {instruction.matrices} products"

@@ -12,7 +12,7 @@ LONGEST_LINE = 160
 """Letters of a line of PTX in a page."""
 _WORDS = {
     "compute": "instruction", "read": "reads shared memory", "write": "writes shared memory", "atomic": "atomic", "global": "global memory",
-    "fence": "fence", "issue": "issues work", "signal": "signals", "wait": "waits", "work": "work in flight (a colour for each stage)",
+    "fence": "fence", "issue": "issues work", "signal": "signals", "wait": "waits", "work": "work in flight (its number: the stage of shared memory)",
     "phase": "phase (even, odd)", "exit": "ends",
 }  # fmt: skip
 _HINT = "Point at something. A hazard marks both of its instructions."

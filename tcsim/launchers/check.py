@@ -60,6 +60,11 @@ class Finding:
     other: Place | None
     tried: Tried | None = None  # of an error of a launch that was run again
 
+    @property
+    def quoted(self) -> tuple[tuple[str, str], ...]:
+        """Both lines, of the source and the PTX."""
+        return tuple((own.source_text, own.text) for own in (self.here, self.other) if own is not None)
+
     def as_dict(self) -> dict[str, Any]:
         """The keys of JSON."""
         own, rule = self.hazard, HAZARDS[self.hazard.name]
@@ -91,6 +96,7 @@ class Check:
     status: int = 0  # of a script
     shown: Shown | None = None  # of a session that keeps one (`timeline=True`)
     tried: Mapping[Key, Tried] = field(default_factory=dict)  # of errors
+    races: bool = False  # whether races in global memory were looked for
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
@@ -124,12 +130,18 @@ class Check:
 
     @cached_property
     def causes(self) -> tuple[tuple[Finding, ...], ...]:
-        """The findings, those of one kernel and one cause together (`tcsim.ptx.hazards.hazard.cause_of`)."""
+        """The findings, those of one kernel and one cause together (`tcsim.ptx.hazards.hazard.cause_of`); a deadlock with the error at its line."""
         found: dict[tuple[Any, ...], list[Finding]] = {}
         lines: dict[str, list[str]] = {}
+        whole = {
+            (own.kernel, own.ptx, own.hazard.line): own.hazard
+            for own in reversed(self.findings)
+            if own.hazard.severity == "error"
+        }
         for own in self.findings:
             text = lines.setdefault(own.ptx, own.ptx.splitlines())
-            found.setdefault((own.kernel, own.ptx, cause_of(own.hazard, text)), []).append(own)
+            hazard = whole[own.kernel, own.ptx, own.hazard.line] if own.hazard.name == "DEADLOCK" else own.hazard
+            found.setdefault((own.kernel, own.ptx, cause_of(hazard, text)), []).append(own)
         return tuple(map(tuple, found.values()))
 
     @property
@@ -242,7 +254,14 @@ def checked(job: Job, file: str, ran: Sequence[Execution], orders: int = 0) -> C
     search = Search(orders)
     if orders:
         search.of(job, ran)
-    return Check(file, tuple(own.job.schedule for own in ran), launches, tuple(_witnesses(ran)), tried=search.found)
+    return Check(
+        file,
+        tuple(own.job.schedule for own in ran),
+        launches,
+        tuple(_witnesses(ran)),
+        tried=search.found,
+        races=job.races,
+    )
 
 
 def page(shown: Shown) -> str:
@@ -283,7 +302,7 @@ def of_session(session: Session, file: str = "", search: Search | None = None) -
         launch, run = session.shown
         job = replace(launch.job(session.arch, session.schedule, session.limits), races=session.races)
         shown = Shown(job, run.hazard_block or (0, 0, 0))
-    return Check(file, (session.schedule,), launches, shown=shown, tried=search.found)
+    return Check(file, (session.schedule,), launches, shown=shown, tried=search.found, races=session.races)
 
 
 def _shape(own: Job | Launched) -> dict[str, Any]:

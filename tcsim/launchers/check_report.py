@@ -1,4 +1,4 @@
-"""What is shown of a check: hazards by severity, each with its lines, rule, section and fix; lines of at most 80 columns."""
+"""What is shown of a check: findings by severity, each in three lines; verbose, with all that is known of it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Any
 from tcsim.inspection.report import Facts, Lines, Report
 from tcsim.launchers.check import Check, Finding, Place
 from tcsim.launchers.launched import extents
+from tcsim.launchers.three_lines import cause as said
+from tcsim.launchers.three_lines import mend, place, thread, three_lines
 from tcsim.ptx import HAZARDS
 from tcsim.ptx.hazards.hazard import SEVERITIES
 
@@ -19,21 +21,17 @@ MOST_LINES = 12
 """Lines of findings of one cause that are named."""
 
 
-def report(found: Check, every: bool = False) -> Report:
-    """What is shown of a check: one finding of each cause, or every one."""
+def report(found: Check, every: bool = False, verbose: bool = False) -> Report:
+    """What is shown of a check: one finding of each cause, or every one. verbose: with the rule, its section, where and how often it was seen."""
     parts: list[Any] = [Facts(tuple(_facts(found)))]
     for severity, meaning in SEVERITIES.items():
         own = [item for item in found.causes if item[0].hazard.severity == severity]
         if own:
             style: Any = "bad" if severity == "error" else ""
-            parts.append(
-                Lines(
-                    (meaning,), f"{severity} ({found.counts[severity]}{_of(len(own), found.counts[severity])})", style
-                )
-            )
+            head = f"{severity} ({found.counts[severity]}{_of(len(own), found.counts[severity])})"
+            parts.append(Lines((f"{head}: {meaning}",), "", style))
         for cause in own:
-            shown = cause if every else cause[:1]
-            parts += [Facts(tuple(_finding(item) + _rest(cause[len(shown) :])), item.hazard.name) for item in shown]
+            parts += findings(cause, every, verbose)
     for witness in found.witnesses:
         late, early = witness.schedules
         lines = [
@@ -52,18 +50,35 @@ def report(found: Check, every: bool = False) -> Report:
     )
 
 
+def findings(cause: Sequence[Finding], every: bool = False, verbose: bool = False) -> list[Facts | Lines]:
+    """What is shown of the findings of one cause."""
+    shown = cause if every else cause[:1]
+    if not verbose:
+        rest = len(cause) - len(shown)
+        more = f" (and {rest} more of this cause: --all shows them)" if rest else ""
+        lines = (
+            three_lines(said(item.hazard), place(item.hazard, *item.quoted) + more, mend(item.hazard)) for item in shown
+        )
+        return [Lines(own) for own in lines]
+    return [Facts(tuple(_finding(item) + _rest(cause[len(shown) :])), item.hazard.name) for item in shown]
+
+
 def verdict(found: Check) -> str:
-    """All of it in a line."""
+    """All of it in a line, and what was not looked for."""
     causes = Counter(own[0].hazard.severity for own in found.causes)
     said = ", ".join(
-        f"{count} {severity}{_of(causes[severity], count)}" for severity, count in found.counts.items() if count
+        f"{count} {severity}{'s' * (severity == 'error' and count > 1)}{_of(causes[severity], count)}"
+        for severity, count in found.counts.items()
+        if count
     )
     incomplete = sum(not run.completed for _, run, _ in found.launches)
     if incomplete:
         said += f"; {incomplete} of {len(found.launches)} launches did not end"
     if found.status:
         said += f"; the script ended with status {found.status}"
-    return "; ".join(filter(None, (said.removeprefix("; ") or "clean", found.sampled)))
+    clean = f"clean: no fault, hang, missing fence or wait, or race{'' if found.races else ' in shared memory'}"
+    left = "" if found.races else "races in global memory were not looked for (--races)"
+    return "; ".join(filter(None, (said.removeprefix("; ") or clean, left, found.sampled)))
 
 
 def _of(causes: int, findings: int) -> str:
@@ -103,9 +118,7 @@ def _finding(own: Finding) -> list[tuple[str, str]]:
     if own.other is not None:
         facts += _place(own.other)
     seen = f"{hazard.count} time{'s' if hazard.count != 1 else ''}"
-    if hazard.block is not None:
-        seen += f", first in block {','.join(map(str, hazard.block))}"
-        seen += f", warp {hazard.thread // 32} lane {hazard.thread % 32}" if hazard.thread is not None else ""
+    seen += f", first in {thread(hazard)}" if hazard.block is not None else ""
     facts += [
         ("rule", rule.sentence),
         ("section", f"{rule.section} ({rule.source})"),

@@ -35,7 +35,7 @@ _DUMP = re.compile(r"dump-ptx-path='([^']*)'")
 def cute(
     arch: str, *, schedule: str | int = "late", limits: Limits | None = None, multiprocessors: int | None = None,
     check: bool | str = True, cuda: bool = True, save: str | os.PathLike[str] | None = None, log: TextIO | None = sys.stderr,
-    timeline: bool = False, races: bool = False, witnesses: bool = False, counters: bool = False,
+    timeline: bool = False, races: bool = False, witnesses: bool = False, counters: bool = False, says: bool = True,
 ) -> Iterator[Session]:  # fmt: skip
     """Run what CuTe DSL launches on the model of an arch; tensors are CPU tensors of torch, as `from_dlpack` and `make_ptr` take them.
 
@@ -46,7 +46,9 @@ def cute(
     launch that stops with a hazard.
     """
     check_version()
-    session = Session(arch, schedule, limits, multiprocessors, save, log, check, timeline, races, witnesses, counters)
+    session = Session(
+        arch, schedule, limits, multiprocessors, save, log, check, timeline, races, witnesses, counters, says
+    )
     stand_in: AbstractContextManager[Any] = nullcontext()
     if cuda and find_spec("torch") is not None:
         stand_in = import_module("tcsim.launchers.torch_cuda").cpu_for_cuda(session.arch, session.multiprocessors)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -25,6 +23,7 @@ from tcsim.launchers.job import Execution, Job, execute
 from tcsim.launchers.mends import Mend, Misread, mends, of_registers
 from tcsim.launchers.product import Made, Product, made_of, product_of
 from tcsim.launchers.stepped import session
+from tcsim.launchers.three_lines import at, cause, place, three_lines
 from tcsim.launchers.witnesses import SCHEDULES
 from tcsim.ptx import HAZARDS, Limits, Session, parse
 from tcsim.ptx.launch.grid import Progress
@@ -35,11 +34,6 @@ MOST = 16
 """Mends that are tried, at the most."""
 _INSTRUCTIONS = 20_000_000
 """What all of them may execute, each instruction counted once for the threads that execute it together."""
-_WIDE = 100
-"""Letters of a line that are quoted."""
-_SPELLING = re.compile(r"^\s*(?:[{]\s*)?(?:\w+:\s*)?(?:@!?%?\w+\s+)?")
-"""What stands before the spelling of an instruction: a label, a guard."""
-_OPCODE = re.compile(r"\b([a-z][a-z0-9_]*[.][a-z0-9_]+)(?:[.:]+[a-zA-Z0-9_]+){2,}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,11 +73,7 @@ class LaunchDiagnosis(Shown):
 
     def lines(self, verbose: bool = False) -> list[str]:
         """Three lines at the most; verbose: all that is known."""
-        found = [
-            f"{name:7}{said}"
-            for name, said in (("cause", self.cause), ("place", self.place), ("mend", self.mend))
-            if said
-        ]
+        found = list(three_lines(self.cause, self.place, self.mend))
         if not verbose:
             return found
         found += ["", f"product  {self.product}", *(f"note     {own}" for own in self.notes)]
@@ -349,12 +339,7 @@ class _Launch:
 
     def _cause(self, finding: Finding | None, element: Element | None) -> str:
         if finding is not None:
-            own = finding.hazard
-            said = (
-                own.message.partition(own.detail["mend"])[0].rpartition(":")[0] if "mend" in own.detail else own.message
-            )
-            how = " (ptxas repairs it)" if own.severity == "repaired" else ""
-            return f"{own.name}{how}: {_short(said)}"
+            return cause(finding.hazard)
         if self._explained and self.numbers is not None:
             more = len({own.mistake for own in self.numbers.explanations}) - 1
             said = str(self.numbers.explanations[0])
@@ -371,10 +356,9 @@ class _Launch:
     def _place(self, finding: Finding | None, element: Element | None) -> str:
         parts = [] if element is None else [element.said, element.read]
         if finding is not None and finding.here.line is not None:
-            here = finding.here
-            parts.insert(0, _at(finding.here.line, here.source, here.source_text, here.text))
+            parts.insert(0, place(finding.hazard, *finding.quoted))
         elif element is not None and element.item is not None:
-            parts.insert(0, _at(element.item.line, place_of(element.item), "", statement(element.item)))
+            parts.insert(0, at(element.item.line, place_of(element.item), "", statement(element.item)))
         return "; ".join(filter(None, parts))
 
     # --- an element
@@ -441,21 +425,3 @@ def _ended_alike(ran: Sequence[Execution]) -> bool:
 
 def _named(place: tuple[str, tuple[int, ...]]) -> str:
     return f"{place[0]}[{', '.join(map(str, place[1]))}]"
-
-
-def _short(message: str) -> str:
-    """A message with the first two parts of long spellings.
-
-    >>> _short("wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 (line 3) reads B")
-    'wgmma.mma_async (line 3) reads B'
-    """
-    return _OPCODE.sub(r"\1", message)
-
-
-def _at(line: int, source: str | None, quoted: str, instruction: str) -> str:
-    """A place: the line of the source, if that is not assembly, else the instruction."""
-    where = f"{source.removeprefix(f'{Path.cwd()}/')} (PTX line {line})" if source else f"line {line}"
-    if not quoted or quoted.startswith("asm"):
-        return f"{where}: {_short(_SPELLING.sub('', instruction).split()[0].rstrip(';'))}"
-    quoted = quoted.rstrip(";")
-    return f"{where}: {quoted if len(quoted) <= _WIDE else quoted[: _WIDE - 3] + '...'}"

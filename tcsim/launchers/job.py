@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,12 @@ from tcsim.core.errors import OperandError
 from tcsim.launchers.comparison import Comparison, compare
 from tcsim.launchers.elements import Array, Bytes, Elements
 from tcsim.launchers.launched import watched
-from tcsim.ptx import Kernel, Limits, Memory, Module, Run, parse
+from tcsim.ptx import Hazard, Kernel, Limits, Memory, Module, Run, parse
 from tcsim.ptx.launch.grid import Progress
 from tcsim.tma.map import TensorMap
 
 Dim3 = tuple[int, int, int]
+_ADDRESS = re.compile(r"0x[0-9a-f]+")
 
 
 @dataclass(frozen=True)
@@ -179,6 +181,7 @@ def execute(job: Job, progress: Progress | None = None) -> Execution:
             memory, own.params, **own.options, progress=progress, check=job.check, origins=job.origins, races=job.races,
             counters=job.counters,
         )  # fmt: skip
+    run.hazards[:] = [_with_array(hazard, job.regions, addresses) for hazard in run.hazards]
     after = {own.name: memory.read(addresses[own.name], len(own.before)) for own in job.regions}
     compared = tuple(
         compare(own.name, own.elements, own.shape, after[own.name], own.expected, own.ulp)
@@ -188,6 +191,27 @@ def execute(job: Job, progress: Progress | None = None) -> Execution:
     return Execution(
         job, module.kernel(run.kernel).target, run, after, addresses, compared, time.perf_counter() - start
     )
+
+
+def _with_array(own: Hazard, regions: Sequence[Region], addresses: Mapping[str, int]) -> Hazard:
+    """A hazard that says which array an address is in, or, of an access to nothing, which one lies before it."""
+
+    def said(found: re.Match[str]) -> str:
+        address = int(found[0], 16)
+        before = [one for one in regions if addresses[one.name] <= address]
+        array = max(before, key=lambda one: addresses[one.name], default=None)
+        if array is None:
+            return found[0]
+        offset, size = address - addresses[array.name], len(array.before)
+        if offset < size:
+            return f"{found[0]} ({array.name} + {offset})"
+        return (
+            f"{found[0]} ({array.name} + {offset}; {array.name} has {size} bytes)"
+            if own.name == "GMEM_UNMAPPED"
+            else found[0]
+        )
+
+    return replace(own, message=_ADDRESS.sub(said, own.message, count=1)) if own.name.startswith("GMEM_") else own
 
 
 def _placed(memory: Memory, region: Region) -> int:

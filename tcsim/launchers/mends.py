@@ -10,7 +10,7 @@ from typing import Any
 from tcsim.descriptors.matrix import MatrixDescriptor
 from tcsim.model.statement import Address, Immediate, Instruction, Register, Vector
 from tcsim.ptx import Hazard
-from tcsim.ptx.text.syntax import rebuilt, statement, written
+from tcsim.ptx.text.syntax import place_of, rebuilt, statement, written
 
 _NAMED = 2
 """Changes that are named, of several."""
@@ -150,6 +150,8 @@ class Row:
 
 
 _BARRIER = "bar.sync 0;"
+_CUDA = {_BARRIER: "__syncthreads();", "bar.warp.sync 0xffffffff;": "__syncwarp();"}
+"""Statements that CUDA C++ spells as a call."""
 _CLUSTER = "barrier.cluster.arrive; barrier.cluster.wait;"
 _STORED = "cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;"
 ROWS = (
@@ -221,11 +223,22 @@ def _of_rule(own: Hazard, body: Sequence[Instruction], by_line: Mapping[int, Seq
             for item in by_line.get(line or 0, ())[:1]:
                 new = f"{row.statements}\n{{}}" if place == "before" else f"{{}}\n{row.statements}"
                 yield Mend(
-                    f"`{row.statements}` {'before' if place == 'before' else 'behind'} line {line}",
+                    _put_in(row.statements, "before" if place == "before" else "after", item),
                     (_instead(item, new),),
                 )
     if own.name in ("DEADLOCK", "MBAR_ARRIVE_MISSING"):
         yield from _other_counts(own, body)
+
+
+def _put_in(statements: str, where: str, item: Instruction) -> str:
+    """What is put in, in CUDA C++ at the line of the source, if both are known."""
+    source = place_of(item)
+    if source is None:
+        return f"`{statements}` {where} line {item.line}"
+    at = source.rpartition("/")[2]
+    if statements in _CUDA:
+        return f"`{_CUDA[statements]}` {where} {at} (`{statements}` {where} PTX line {item.line})"
+    return f"`{statements}` {where} {at} (PTX line {item.line})"
 
 
 def _other_counts(own: Hazard, body: Sequence[Instruction]) -> Iterator[Mend]:

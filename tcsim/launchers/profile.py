@@ -14,7 +14,9 @@ from tcsim.core.texts import LARGEST, parsed_json
 from tcsim.inspection.counters_view import SHOWN, bound_line, costliest
 from tcsim.inspection.counters_view import facts as facts_of
 from tcsim.inspection.report import Facts, Lines, Mark, Report, Table, table
+from tcsim.launchers.check import Quotes
 from tcsim.launchers.launched import extents
+from tcsim.launchers.three_lines import at, three_lines
 from tcsim.layouts.banks import BANKS, INACTIVE, WARP_LANES, WORD_BYTES
 from tcsim.ptx import Run
 from tcsim.ptx.counters import rules
@@ -92,8 +94,8 @@ class Profile:
         """The bound in a line."""
         return bound_line(self.counters)
 
-    def report(self) -> Report:
-        """What a reader is shown."""
+    def report(self, verbose: bool = True) -> Report:
+        """What a reader is shown: what costs more than it must, and which lines cost most; verbose: the banks and every counter, too."""
         counters = self.counters
         facts = [
             ("launch", f"grid {extents(self.grid)}, block {extents(self.block)}"),
@@ -102,9 +104,9 @@ class Profile:
         if not self.run.completed:
             facts.insert(0, ("completed", f"no: {self.run.cause}"))
         parts: list[Any] = [Facts(tuple(facts))]
-        if counters.advice:
-            parts.append(Lines(tuple(self._advice()), "Where it costs more than it must, the worst first", wrap=True))
-        parts += [costliest(counters, self.line), *self._banks()]
+        parts += self._advice()
+        parts.append(costliest(counters, self._quoted))
+        parts += self._banks() if verbose else []
         if self.machine is not None:
             facts = [("executed", f"{self.machine.executed:,} by warps"), ("takes", self.takes)]
             mix = table(
@@ -113,6 +115,8 @@ class Profile:
                 right=(1,),
             )
             parts += [Facts(tuple(facts), "Machine instructions"), mix]
+        if not verbose:
+            return Report(f"{self.run.kernel} on {self.run.arch}", tuple(parts))
         rows = [(name, f"{value:,}", _KNOWN[counters.exactness(name)]) for name, value in counters.items()]
         parts.append(table(("counter", "value", "known"), rows, "Counters", right=(1,), whole=(0, 1, 2)))
         parts += [
@@ -120,13 +124,44 @@ class Profile:
         ] * bool(counters.unknown)
         return Report(f"{self.run.kernel} on {self.run.arch}", tuple(parts))
 
-    def _advice(self) -> list[str]:
-        found = []
-        for own in self.counters.advice[:SHOWN]:
-            place = own.source or (f"line {own.line}" if own.line else "launch")
-            found.append(f"{place}: {own.reason}" + (f" -> {own.change}" if own.change else ""))
-            found += [f"    {self.line(own.line)}"] * bool(own.line)
-        return found
+    def _advice(self) -> list[Lines]:
+        """Three lines for each cause; what is said of several instructions of one line of the source is said once."""
+        found: dict[tuple[str, str, str], list[int]] = {}
+        for own in self.counters.advice:
+            found.setdefault((own.source or str(own.line), own.reason, own.change), []).append(own.line)
+        head = "Where it costs more than it must, the worst first"
+        return [
+            Lines(
+                three_lines(
+                    reason + f", in each of {len(lines)} instructions" * (len(lines) > 1), self._place(lines), change
+                ),
+                "" if place else head,
+            )
+            for place, ((_, reason, change), lines) in enumerate(list(found.items())[:SHOWN])
+        ]
+
+    def _place(self, lines: Sequence[int]) -> str:
+        """Where advice for instructions of one line of the source belongs."""
+        if not lines[0]:
+            return "the launch"
+        item = self.counters.tally.items[lines[0]]
+        source = item.source.places[-1] if item.source else None
+        own = self._quotes.place(self.run.text, lines[0], source)
+        where = at(lines[0], source, own.source_text, own.text)
+        return (
+            where.replace(f"(PTX line {lines[0]})", f"(PTX lines {', '.join(map(str, sorted(lines)))})")
+            if lines[1:]
+            else where
+        )
+
+    @cached_property
+    def _quotes(self) -> Quotes:
+        return Quotes(self.file)
+
+    def _quoted(self, line: int, source: str) -> str:
+        """The line of the source, else that of the PTX."""
+        own = self._quotes.place(self.run.text, line, source or None)
+        return own.source_text or own.text
 
     def _banks(self) -> list[Table]:
         """Of the worst shared access: which lanes meet in which bank."""

@@ -19,6 +19,9 @@ from tcsim.launchers.triton_session import triton
 from tcsim.launchers.witnesses import ORDERS, Search
 from tcsim.ptx import Run
 
+TORCH = "the script launched no kernel of its own; tcsim.torch.emulate runs what torch itself computes as another GPU does (docs/torch.md)"
+"""Of a script that uses torch and launches nothing."""
+
 
 def run_script(path: str, arguments: Sequence[str], arch: str, **options: Any) -> tuple[int, Session]:
     """Run a script as `python path arguments` does; the exit status, and its launches.
@@ -43,8 +46,14 @@ def run_script(path: str, arguments: Sequence[str], arch: str, **options: Any) -
                 session.say(stop.code)
         except LaunchFailed as error:
             lines = [own.lineno for own in traceback.extract_tb(error.__traceback__) if own.filename == path]
-            session.say(f"{path}:{lines[-1] if lines else 0}: {error}")
+            cause = error.launched.run.cause
+            session.say(
+                f"{path}:{lines[-1] if lines else 0}: {error.launched.kernel} stopped"
+                + (f": {cause.name}" if cause else "")
+            )
             status = 1
+        if not session.launches and "torch" in imported(path):
+            session.say(TORCH)
     return status or int(any(not own.clean for own in session.launches)), session
 
 
@@ -76,7 +85,7 @@ def check_script(
     shown: list[tuple[bool, Shown]] = []
     status, search = 0, Search(orders)
     for schedule in schedules:
-        own, session = run_script(path, arguments, arch, schedule=schedule, witnesses=orders > 0, **options)
+        own, session = run_script(path, arguments, arch, schedule=schedule, witnesses=orders > 0, says=False, **options)
         found = of_session(session, search=search)
         launches += found.launches
         if found.shown is not None and session.shown is not None:
@@ -84,7 +93,7 @@ def check_script(
         unclean = any(not item.clean for item in session.launches)
         status = status or (0 if own == 1 and unclean else own)
     first = min(shown, key=lambda item: item[0], default=(True, None))[1]
-    return Check(path, tuple(schedules), tuple(launches), (), status, first, search.found)
+    return Check(path, tuple(schedules), tuple(launches), (), status, first, search.found, options.get("races", False))
 
 
 @contextmanager

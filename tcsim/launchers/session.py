@@ -16,8 +16,9 @@ from tcsim.launchers.host_memory import HostMemory
 from tcsim.launchers.launched import Dim3, Launched, LaunchFailed, summary
 from tcsim.launchers.progress import bar
 from tcsim.launchers.recording import Recording
+from tcsim.launchers.three_lines import lines_of
 from tcsim.ptx import Kernel, Limits, Run
-from tcsim.ptx.hazards.hazard import worst_first
+from tcsim.ptx.hazards.hazard import cause_of, worst_first
 
 MULTIPROCESSORS = {
     "sm_75": 40, "sm_80": 108, "sm_86": 84, "sm_87": 16, "sm_89": 142, "sm_90": 132, "sm_100": 148, "sm_120": 170,
@@ -25,7 +26,7 @@ MULTIPROCESSORS = {
 """Of a T4, A100, A40, Jetson AGX Orin, L40S, H200, B200 and RTX 5090 (NVIDIA's data sheets): how many programs scripts start."""
 MOST_KEPT = 1 << 30
 """Bytes of arrays before and after launches that a session keeps for witnesses."""
-SHOWN = 3  # hazards of a launch that are printed, the worst first; all are in `Session.launches`
+SHOWN = 3  # causes of hazards of a launch that are printed, the worst first; all hazards are in `Session.launches`
 
 
 class Session:
@@ -35,7 +36,7 @@ class Session:
     save: a folder that gets a recorded launch (`tcsim.launchers.recording`) of each. log: where a line for each launch goes, and the bar
     if it is a terminal; None: nowhere. timeline: whether `shown` is kept: the first launch that has a hazard of some block, else the first.
     witnesses: whether `kept` gets the launches with errors at lines that none before had, to be run again, up to `MOST_KEPT` bytes of arrays. races: whether races in global memory are looked for, between all blocks of a launch.
-    counters: whether accesses are counted.
+    counters: whether accesses are counted. says: whether the log gets what is wrong with each launch.
 
     Raises TargetError for another arch, OperandError for another number of multiprocessors.
     """
@@ -43,7 +44,7 @@ class Session:
     def __init__(
         self, arch: str, schedule: str | int = "late", limits: Limits | None = None, multiprocessors: int | None = None,
         save: str | os.PathLike[str] | None = None, log: TextIO | None = sys.stderr, check: bool | str = True,
-        timeline: bool = False, races: bool = False, witnesses: bool = False, counters: bool = False,
+        timeline: bool = False, races: bool = False, witnesses: bool = False, counters: bool = False, says: bool = True,
     ) -> None:  # fmt: skip
         own = accepting(arch)[0]
         self.arch, self.schedule, self.limits, self.log = own.name, schedule, limits, log
@@ -56,6 +57,7 @@ class Session:
         self.memory = HostMemory()
         self.launches: list[Launched] = []
         self.timeline, self.races, self.witnesses, self.counters = timeline, races, witnesses, counters
+        self.says = says
         self.shown: tuple[Recording, Run] | None = None
         self.kept: list[tuple[Recording, Run]] = []
         self._room = MOST_KEPT
@@ -105,8 +107,10 @@ class Session:
         self.launches.append(found)
         sys.stdout.write(run.output)
         self.say(found.line())
-        for item in worst_first(run.hazards)[:SHOWN]:
-            self.say(f"  {item}")
+        shown = {cause_of(item, run.text.splitlines()): item for item in reversed(worst_first(run.hazards))}
+        for item in list(reversed(shown.values()))[:SHOWN] if self.says else ():
+            for line in lines_of(item):
+                self.say(f"  {line}")
         if not run.completed:
             raise LaunchFailed(found)
         return found

@@ -23,7 +23,7 @@ _BENCHMARKS = ("do_bench", "do_bench_cudagraph", "do_bench_proton", "do_bench_cu
 def triton(
     arch: str, *, schedule: str | int = "late", limits: Limits | None = None, multiprocessors: int | None = None,
     check: bool | str = True, cuda: bool = True, save: str | os.PathLike[str] | None = None, log: TextIO | None = sys.stderr,
-    timeline: bool = False, races: bool = False, witnesses: bool = False, counters: bool = False,
+    timeline: bool = False, races: bool = False, witnesses: bool = False, counters: bool = False, says: bool = True,
 ) -> Iterator[Session]:  # fmt: skip
     """Run what Triton and Gluon launch on the model of an arch; tensors are CPU tensors, or NumPy arrays as `HostArray`.
 
@@ -33,6 +33,7 @@ def triton(
     a recorded launch (`tcsim.launchers.recording`) of each, which `tcsim exec` runs again. log: where a line for each launch goes.
     timeline: whether the session keeps the launch whose timeline `tcsim.launchers.check.of_session` is to show. witnesses: whether it keeps those with errors, of
     which that looks for an order of completion that changes an array. races, counters: as `tcsim.ptx.Kernel.launch` takes them.
+    says: whether the log gets what is wrong with each launch.
 
     The session that it yields has `launches`, one for each, with `.run` (hazards, inexact), `.seconds` and `.line()`.
 
@@ -40,7 +41,9 @@ def triton(
     launch that stops with a hazard.
     """
     check_version()
-    session = Session(arch, schedule, limits, multiprocessors, save, log, check, timeline, races, witnesses, counters)
+    session = Session(
+        arch, schedule, limits, multiprocessors, save, log, check, timeline, races, witnesses, counters, says
+    )
     # Triton and torch are extras: whether they are there is asked above
     from tcsim.launchers.triton_driver import Compiler, Driver, backends, runtime, testing
 

@@ -54,11 +54,8 @@ class Tried:
     def said(self) -> str:
         """The order that changes an element, or which orders change nothing."""
         if self.witness is None:
-            tried = f"{len(self.orders)} orders of completion tried" + (
-                f" ({', '.join(self.orders)})" if self.orders else ""
-            )
-            more = f"; {self.untried}" if self.untried else ""
-            return f"not reproduced: {tried}{more}"
+            tried = f"{len(self.orders)} orders of completion tried ({', '.join(self.orders)})" if self.orders else ""
+            return f"not reproduced: {'; '.join(filter(None, (tried, self.untried)))}"
         compared, (order, base) = self.witness.comparison, self.witness.schedules
         first = compared.first
         if first is None:
@@ -148,7 +145,7 @@ class _Again:
                     if witness is not None:
                         return Tried(tuple(orders), witness)
         return Tried(
-            tuple(orders), None, self.untried if orders or self.untried else "neither line issues work to move"
+            tuple(orders), None, self.untried if orders or self.untried else "neither instruction is asynchronous"
         )
 
     def _run(self, schedule: str) -> Execution | None:

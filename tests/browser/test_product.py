@@ -40,6 +40,27 @@ class Page(Opened):
         return self.browser.find_element(By.ID, "info").text, self.browser.find_element(By.ID, "said").text
 
 
+@pytest.mark.parametrize(
+    ("mnemonic", "arch"),
+    [(MMA, "sm_90"), (WGMMA, "sm_90a"), (SCALED, "sm_120a"), ("ldmatrix.sync.aligned.m8n8.x4.shared.b16", "sm_90")],
+)
+def test_a_notebook_frame_fits_900_pixels_and_begins_with_the_evidence(
+    browser: Any, tmp_path: Path, mnemonic: str, arch: str
+) -> None:
+    """Nothing sticks out to the right, and nobody has to scroll to read how it is known."""
+    path = tmp_path / "notebook.html"
+    shown = tcsim.instruction(mnemonic, arch=arch)
+    path.write_text(f'<meta charset="utf-8"><body style="margin:0;width:900px">{shown._repr_html_()}', encoding="utf-8")
+    browser.get(path.as_uri())
+    browser.switch_to.frame(browser.find_element(By.TAG_NAME, "iframe"))
+    wide, room = browser.execute_script(
+        "const page = document.documentElement; return [page.scrollWidth, page.clientWidth]"
+    )
+    said = browser.find_element(By.ID, "evidence")
+    assert wide <= room <= 900 and said.rect["y"] < 100 and said.text.startswith(f"evidence {shown.evidence.level}: ")
+    browser.switch_to.default_content()
+
+
 def test_hover_the_registers_of_a_warp(browser: Any, tmp_path: Path) -> None:
     ins = tcsim.instruction(MMA, arch="sm_90")
     page = Page(browser, tmp_path, product_page(ins))

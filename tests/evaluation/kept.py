@@ -1,4 +1,4 @@
-"""docs/measurements/diagnosis.json: what came out of the sets of wrong kernels. docs/generate.py makes docs/tables/diagnosis.md of it."""
+"""docs/measurements/diagnosis.json: what came out of the sets of wrong kernels. docs/generate.py makes docs/reference/tables/diagnosis.md of it."""
 
 from __future__ import annotations
 

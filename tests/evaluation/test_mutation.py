@@ -120,7 +120,7 @@ def test_every_survivor_of_what_computes_has_a_reason() -> None:
     assert reasons.keys() <= survivors
     assert not [name for name in survivors - reasons.keys() if not behaves(name.partition(",")[0])]
     assert all(len(reason.split()) > 5 and reason.endswith(".") for reason in reasons.values())
-    page = (ROOT / "docs/tables/mutants-of-the-source.md").read_text()
+    page = (ROOT / "docs/reference/tables/mutants-of-the-source.md").read_text()
     assert f" {len(survivors - reasons.keys())} survive the tests that reach them, and are not explained yet" in page
     assert all(reason in page for reason in reasons.values())
 

@@ -127,8 +127,18 @@ def test_every_rule_has_a_fix() -> None:
 
 
 def test_a_hazard_is_shown_with_both_lines_and_both_sources(folder: Path) -> None:
-    shown = answer("check", "copy.ptx", "--launch", "launch.toml", status=1)
-    assert max(map(len, shown.splitlines())) <= 80
+    call = ("check", "copy.ptx", "--launch", "launch.toml")
+    shown = answer(*call, status=1)
+    at = shown.splitlines().index("")
+    cause, place, mend = (own for own in shown.splitlines()[at:] if own.startswith(("cause  ", "place  ", "mend  ")))
+    assert "PROXY_FENCE_MISSING: cp.async.bulk reads shared memory at 0x400 (tile), written by st.shared.u32" in cause
+    assert place.endswith(
+        "copy.cu:7 (PTX line 16): copy(out, tile), and copy.cu:3 (PTX line 12): tile[threadIdx.x] = threadIdx.x"
+    )
+    assert mend.removeprefix("mend").strip() == HAZARDS["PROXY_FENCE_MISSING"].fix
+    assert shown.endswith("\n1 error; races in global memory were not looked for (--races)\n")
+    shown = answer(*call, "--verbose", status=1)
+    assert max(map(len, shown.splitlines()[:-1])) <= 80
     said = " ".join(shown.split())
     for part in (
         "error (1)", "PROXY_FENCE_MISSING", "line 16 cp.async.bulk.global.shared::cta.bulk_group [%d], [tile], 128;",
@@ -137,13 +147,13 @@ def test_a_hazard_is_shown_with_both_lines_and_both_sources(folder: Path) -> Non
         "schedule late, early", "witness not reproduced: 2 orders of completion tried (late:16, early:16)",
     ):  # fmt: skip
         assert part in said, part
-    assert shown.endswith("\n1 error\n")
 
 
 def test_a_kernel_that_is_right_is_clean(folder: Path) -> None:
-    assert answer("check", "fenced.ptx", "-l", "launch.toml", "--schedule", "7", "--schedule", "late").endswith(
-        "\nclean\n"
-    )
+    shown = answer("check", "fenced.ptx", "-l", "launch.toml", "--schedule", "7", "--schedule", "late")
+    clean = "\nclean: no fault, hang, missing fence or wait, or race"
+    assert f"{clean} in shared memory; races in global memory were not looked for (--races)\n" in shown
+    assert f"{clean}\n" in answer("check", "fenced.ptx", "-l", "launch.toml", "--races")
     found = json.loads(answer("check", "fenced.ptx", "-l", "launch.toml", "--json", "--schedule", "7"))
     assert found["passed"] and found["schedules"] == [7] and not found["findings"] and not list(wrong(found, schema()))
 
@@ -167,7 +177,7 @@ def test_a_sample_of_the_blocks(tmp_path: Path) -> None:
         text(".param .u64 a", "ld.param.u64 %rd1, [a]; st.global.u32 [%rd1], %r0;", "sm_80")
     )
     (tmp_path / "launch.toml").write_text(LAUNCH.replace("block =", "grid = 20\nblock ="))
-    assert answer("check", *given).endswith("\nclean; only 16 of 40 blocks were watched\n")
+    assert answer("check", *given).endswith("(--races); only 16 of 40 blocks were watched\n")
     assert "check      only 8 of 20 blocks were watched\n" in answer("exec", *given)
     found = json.loads(answer("check", *given, "--json", "--sarif", str(tmp_path / "log.json")))
     watched = [[number, 0, 0] for number in (0, 2, 5, 8, 10, 13, 16, 19)]
@@ -268,7 +278,7 @@ arrays.b = {{ format = "u32", shape = [1024], distribution = "zeros" }}
 """
     (folder / "load.toml").write_text(launch)
     call = ("check", "load.ptx", "-l", "load.toml")
-    said = " ".join(answer(*call, status=1).split())
+    said = " ".join(answer(*call, "-v", status=1).split())
     assert f"witness late:{line}: b[0] is" in said and "= 7, under late" in said
     found = json.loads(answer(*call, "--json", "--orders", "0", "--schedule", f"early:{line}", status=1))
     assert [(own["orders"], own["witness"]) for own in found["findings"]] == [([], None)]
@@ -304,7 +314,7 @@ def test_an_error_of_a_script_has_its_witness_too(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr(script, "run_script", run)
     call = ("check", "own.py", "--arch", "sm_90")
-    said = " ".join(answer(*call, status=1).split())
+    said = " ".join(answer(*call, "-v", status=1).split())
     assert f"witness late:{line}: param1[0, 0] is 0x00000007 = 7, under late 0x00000000 = 0" in said
     (own,) = json.loads(answer(*call, "--json", "--sarif", "found.sarif", status=1))["findings"]
     assert own["orders"] == [f"late:{line}"] and own["witness"]["array"] == "param1" and own["untried"] == ""
@@ -332,7 +342,7 @@ def test_what_witnesses_of_a_script_cost_is_bounded(monkeypatch: pytest.MonkeyPa
     limited = kept(LOAD, UNWAITED, limits=Limits(instructions=20))
     assert {own.tried.untried for own in of_session(limited).findings if own.tried} == {"the launch reached a limit"}
     (race,) = of(RACES, "SMEM_RACE_RAW").findings
-    assert race.tried is not None and race.tried.untried == "neither line issues work to move"
+    assert race.tried is not None and race.tried.untried == "neither instruction is asynchronous"
 
 
 def test_only_files_below_the_folder_are_quoted(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -350,6 +360,10 @@ def test_wrong_use(folder: Path) -> None:
     assert "check: 'copy.ptx' needs --launch" in refusal("check", "copy.ptx")
     assert "--schedule 'soon'" in refusal("check", "copy.ptx", "-l", "launch.toml", "--schedule", "soon")
     assert "valid only with a script" in refusal("check", "copy.ptx", "more", "-l", "launch.toml")
-    assert "check: 'k.py' needs --arch" in refusal("check", "k.py")
+    (folder / "k.py").write_text("")
+    assert "check: 'k.py' needs --arch" in refusal("check", "k.py") and "torch" not in refusal("check", "k.py")
+    (folder / "model.py").write_text("import torch\n")
+    for command in ("check", "exec", "profile"):
+        assert "for a torch model use tcsim.torch.emulate instead (docs/torch.md)" in refusal(command, "model.py")
     assert "valid: no --launch" in refusal("check", "k.py", "-l", "launch.toml")
     assert "cannot write 'no/x.sarif'" in refusal("check", "fenced.ptx", "-l", "launch.toml", "--sarif", "no/x.sarif")

@@ -200,10 +200,10 @@ MOST_PAGES, MOST_WORDS = 40, 75_000
 
 def test_the_indices_list_every_page() -> None:
     """docs/README.md links to the pages beside it and to the indices of the folders, which link to theirs."""
-    for folder in ("docs", "docs/reference", "docs/tables"):
+    for folder in ("docs", "docs/reference", "docs/reference/tables"):
         index = (ROOT / folder / "README.md").read_text(encoding="utf-8")
         beside = [path.name for path in PAGES if path.parent == ROOT / folder and path.name != "README.md"]
-        below = ["reference/README.md", "tables/README.md"] if folder == "docs" else []
+        below = ["reference/README.md", "reference/tables/README.md"] if folder == "docs" else []
         assert [page for page in [*beside, *below] if f"({page})" not in index] == []
 
 
@@ -237,8 +237,8 @@ def test_there_are_pictures() -> None:
 
 
 def test_every_layer_is_on_the_map() -> None:
-    """docs/tables/layers.md names every package and loose module of the three packages, but for what pytest collects."""
-    text = (ROOT / "docs/tables/layers.md").read_text(encoding="utf-8")
+    """docs/reference/tables/layers.md names every package and loose module of the three packages, but for what pytest collects."""
+    text = (ROOT / "docs/reference/tables/layers.md").read_text(encoding="utf-8")
     folders = [ROOT / name for name in ("tcsim", "hwkernels", "conformance")]
     modules = [path for folder in folders for path in folder.glob("*.py") if not path.name.startswith(("__", "test_"))]
     packages = [path.parent for folder in folders for path in folder.glob("*/__init__.py")]

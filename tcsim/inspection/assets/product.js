@@ -467,6 +467,5 @@ window.addEventListener("resize", () => {
 
 document.getElementById("title").textContent = data.title;
 search.placeholder = data.forms;
-document.getElementById("facts").append(make("p", {}, data.evidence));
 build();
 document.documentElement.dataset.ready = "yes";

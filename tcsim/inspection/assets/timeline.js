@@ -13,7 +13,6 @@ function make(tag, attributes, text) {
   if (text !== undefined) node.textContent = text;
   return node;
 }
-const hue = (number) => (number * 137 + 20) % 360;
 const kindOf = (span) => data.kinds[span[KIND]];
 const hazardsAt = (line) => data.hazards.flatMap((own, number) => (line && (own.line === line || own.other === line) ? [number] : []));
 
@@ -29,7 +28,7 @@ const used = [...new Set(data.spans.map((span) => span[KIND]))].sort((a, b) => a
 for (const kind of used) {
   const item = make("span");
   const box = make("svg", { viewBox: "0 0 12 12", "aria-hidden": "true" });
-  box.append(make("rect", { width: 12, height: 12, class: `k-${data.kinds[kind]}`, style: "--h:200" }));
+  box.append(make("rect", { width: 12, height: 12, class: `k-${data.kinds[kind]}` }));
   item.append(box, data.words[data.kinds[kind]]);
   legend.append(item);
 }
@@ -77,8 +76,9 @@ function draw() {
       x: span[START] * scale, y: first[span[LANE]] + span[ROW] * HEIGHT + 1,
       width: mark ? 2 : Math.max(2, (span[END] - span[START]) * scale), height: HEIGHT - 2, "data-s": number, tabindex: "-1",
     });
-    if (span[STAGE] >= 0 && kind === "work") shown.style.setProperty("--h", hue(span[STAGE]));
     svg.append(shown);
+    if (span[STAGE] >= 0 && kind === "work" && (span[END] - span[START]) * scale >= 12)
+      svg.append(make("text", { class: "stage", x: span[START] * scale + 3, y: first[span[LANE]] + span[ROW] * HEIGHT + 11 }, String(span[STAGE])));
     if (kind === "work" && span[READ] >= 0 && span[READ] < span[END]) {
       const x = span[READ] * scale;
       svg.append(make("rect", { class: "unread", x, y: first[span[LANE]] + span[ROW] * HEIGHT + 1, width: span[END] * scale - x, height: 3 }));

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from tcsim.ptx.hazards.hazard import Hazard
-from tcsim.ptx.text.syntax import Instruction
+from tcsim.ptx.text.syntax import Instruction, line_in_words
 
 Key = tuple[str, int, int]
 """Of a finding: its name, and the numbers of the two instructions."""
@@ -38,9 +38,9 @@ class Findings:
         return self.instructions[number - 1] if number else None
 
     def opcode(self, number: int) -> str:
-        """What an instruction is called, and where it stands: "st.shared.u32 (line 12)"."""
+        """What an instruction is called, and where it stands: "st.shared.u32 (line 12)", with .loc "st.shared.u32 (line 12, k.cu:3)"."""
         item = self.instruction(number)
-        return f"{item.opcode} (line {item.line})" if item is not None else "an instruction"
+        return f"{item.opcode} ({line_in_words(item)})" if item is not None else "an instruction"
 
     def report(
         self, name: str, message: str, line: int, other: int = 0, block: Sequence[int] | None = None, thread: int | None = None, **detail: Any

@@ -201,9 +201,9 @@ class Compiled:
                 return f"{name}[{index}]" if size > each else name
         return ""
 
-    def line_of(self, block: int) -> int:
-        """The line of PTX where a block starts."""
-        return next((item.line for item in self.lines[block] if item is not None), 0) if block >= 0 else 0
+    def first_of(self, block: int) -> Instruction | None:
+        """The instruction with which a block starts; None if it has none."""
+        return next((item for item in self.lines[block] if item is not None), None) if block >= 0 else None
 
     def instruction_at(self, block: int, line: int) -> Instruction | None:
         """The instruction behind a line of a block's source, counted from its `def`; None if there is none."""

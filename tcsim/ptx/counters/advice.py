@@ -66,7 +66,7 @@ def changes(width: int) -> Iterator[tuple[str, Callable[[Rows], Rows]]]:
         )
     pad = max(width, WORD_BYTES)
     for pitch in _PITCHES:
-        yield f"rows of {pitch} bytes padded by {pad}", partial(_padded, pitch, pad)
+        yield f"pad rows of {pitch} bytes by {pad}", partial(_padded, pitch, pad)
 
 
 def _padded(pitch: int, pad: int, rows: Rows) -> Rows:
@@ -110,7 +110,9 @@ def _of_line(tally: Tally, line: int, counters: Mapping[str, float]) -> Iterator
             )
         else:
             tried = better(operation, width, sides)
-            reason = f"{ways:.1f}-way bank conflict: {waves:,.0f} wavefronts, {least:,.0f} without"
+            reason = (
+                f"{ways:.1f}".removesuffix(".0") + f"-way bank conflict: {waves:,.0f} wavefronts, {least:,.0f} without"
+            )
             change = f"{tried[0]}: {tried[2]} instead of {tried[1]} wavefronts" if tried else ""
         yield said(reason, change, waves - least)
     times = _columns(counters, rules.ACTUAL_SECTORS, rules.IDEAL_SECTORS)

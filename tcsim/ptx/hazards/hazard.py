@@ -88,19 +88,6 @@ def cause_of(own: Hazard, text: Sequence[str] = ()) -> Cause:
     return own.name, place(own.source, own.line), place(own.other_source, own.other_line)
 
 
-def by_cause(hazards: Iterable[Hazard], text: Sequence[str] = ()) -> dict[Cause, list[Hazard]]:
-    """Hazards of one cause together, in the order of the first of each.
-
-    >>> found = by_cause([Hazard("TRAP", "a", 1, source="k.cu:9"), Hazard("TRAP", "a", 2, source="k.cu:9"), Hazard("TRAP", "b", 3)])
-    >>> [len(own) for own in found.values()]
-    [2, 1]
-    """
-    found: dict[Cause, list[Hazard]] = {}
-    for own in hazards:
-        found.setdefault(cause_of(own, text), []).append(own)
-    return found
-
-
 def merged(hazards: Sequence[Hazard], completed: bool = True, clusters: int = 1) -> list[Hazard]:
     """One hazard for each (name, line, other line), in order of the first, with the number of all; not completed: what ended the run stays last.
 

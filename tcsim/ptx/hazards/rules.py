@@ -25,7 +25,7 @@ _OURS = "tcsim, docs/kernels.md"
 _PTXAS = "ptxas 13.5.37"
 
 _WAIT = "Wait for the mbarrier that the copy signals before the bytes are touched, in every warp that touches them."
-_RACE = "Put a barrier between the two: bar.sync for the block, an arrive and a wait on an mbarrier, or bar.warp.sync within a warp."
+_BARRIER = "put a barrier between the two: __syncthreads (bar.sync), an arrive and a wait on an mbarrier, or within a warp __syncwarp. If threads update one value, use an atomic."
 _ADDRESS = (
     "Print the address, or run `tcsim step` to the line: the index, the base or the bound of the access is wrong."
 )
@@ -49,13 +49,13 @@ FAULTS = (
 """What ends a run."""
 
 RACES = (
-    Rule("SMEM_RACE_RAW", "error", "Shared memory is read, and nothing orders the read after the write of another warp.", "Conflict and Data-races", _PTX, _RACE),
-    Rule("SMEM_RACE_WAR", "error", "Shared memory is written, and nothing orders the write after the read of another warp.", "Conflict and Data-races", _PTX, _RACE),
-    Rule("SMEM_RACE_WAW", "error", "Shared memory is written twice, and nothing orders the writes of two warps.", "Conflict and Data-races", _PTX, _RACE),
+    Rule("SMEM_RACE_RAW", "error", "Shared memory is read, and nothing orders the read after the write of another warp.", "Conflict and Data-races", _PTX, "Let the read wait for the write: " + _BARRIER),
+    Rule("SMEM_RACE_WAR", "error", "Shared memory is written, and nothing orders the write after the read of another warp.", "Conflict and Data-races", _PTX, "Let the write wait for the read: " + _BARRIER),
+    Rule("SMEM_RACE_WAW", "error", "Shared memory is written twice, and nothing orders the writes of two warps.", "Conflict and Data-races", _PTX, "Let the later write wait for the earlier one: " + _BARRIER),
     Rule("RED_NOT_ACQUIRE", "error", "Shared memory is accessed, and only a red and a fence order that after the earlier access: a reduction returns no value, so it cannot acquire.", "Release and Acquire Patterns", _PTX, "Read the flag with ld.acquire or atom, or with ld.relaxed and then a fence."),
     Rule("WARP_SYNC_MISSING", "error", "Lanes of one warp access the same shared memory and one of them writes, or one lane waits or arrives for the others, and neither bar.warp.sync nor a barrier orders them.", "Parallel Synchronization and Communication Instructions: bar.warp.sync", _PTX, "Put bar.warp.sync (__syncwarp) between the two, for all lanes that take part; before an arrival or after a wait that one lane executes for all."),
     Rule("WARP_SYNC_COLLECTIVE", "strict", "As WARP_SYNC_MISSING, but the lanes have executed an instruction together in between (shfl, vote, one that is .sync.aligned), or the later access is one: the lanes are in order, and the manual does not say that memory is; Triton relies on it.", "Parallel Synchronization and Communication Instructions: bar.warp.sync", _PTX, "Put bar.warp.sync (__syncwarp) between the two: shfl, vote and instructions that are .sync.aligned order no memory."),
-    Rule("GMEM_RACE", "error", "Two warps access the same global memory, one of them writes, and nothing orders them; checked only on request (`--races`, `Kernel.launch(races=True)`), or if one is a bulk copy of the same cluster.", "Conflict and Data-races", _PTX, _RACE + " Between blocks a counter, with __threadfence() before and after it."),
+    Rule("GMEM_RACE", "error", "Two warps access the same global memory, one of them writes, and nothing orders them; checked only on request (`--races`, `Kernel.launch(races=True)`), or if one is a bulk copy of the same cluster.", "Conflict and Data-races", _PTX, "If both update one value, make it one atomic (atomicAdd, red). Else let the later access wait for the earlier: a barrier within a block; between blocks __threadfence, an atomic flag, __threadfence."),
     Rule("SMEM_UNINITIALISED", "strict", "Shared memory is read that nothing has written in this launch.", "Shared State Space", _PTX, "Fill the array before it is read, or do not read what lies beyond what was filled."),
 )  # fmt: skip
 """Ordinary accesses."""

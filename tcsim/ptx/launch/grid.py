@@ -413,13 +413,10 @@ class Grid:
 
 def hazard_of(stop: Stop, block: Block) -> Hazard:
     """What stopped a block as a hazard, at the instruction that was executed; of a limit, where its threads were."""
-    program = block.program
-    line, source = stop.line, tuple[str, ...]()
-    item = _instruction(stop.__traceback__, program)
-    if item is None and line is None and block.fibers.ready:
-        item = next((own for own in program.lines[min(block.fibers.ready)] if own is not None), None)
-    if item is not None and line in (None, item.line):
-        line, source = item.line, item.source.places if item.source else ()
+    item = stop.item or _instruction(stop.__traceback__, block.program)
+    if item is None and block.fibers.ready:
+        item = block.program.first_of(min(block.fibers.ready))
+    line, source = (None, ()) if item is None else (item.line, item.source.places if item.source else ())
     detail: dict[str, Any] = dict(stop.more)
     first = source[0] if source else None
     return Hazard(stop.name, stop.detail, line, None, first, None, block.index, stop.thread, detail, inlined=source[1:])

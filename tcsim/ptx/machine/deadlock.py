@@ -12,6 +12,7 @@ from tcsim.ptx.machine.arrays import LANES, Array
 from tcsim.ptx.machine.block import Block
 from tcsim.ptx.machine.faults import Stop
 from tcsim.ptx.machine.fibers import Fiber, Wait
+from tcsim.ptx.text.syntax import Instruction, line_in_words
 
 _MOST_LINES = 32
 
@@ -27,8 +28,6 @@ def threads_in_words(mask: Array) -> str:
         return "no thread"
     if len(found) == 1:
         return f"thread {found[0]}"
-    if found[-1] - found[0] == len(found) - 1:
-        return f"threads {found[0]} to {found[-1]}"
     parts = np.split(found, np.nonzero(np.diff(found) != 1)[0] + 1)
     shown = [f"{part[0]}" if len(part) == 1 else f"{part[0]} to {part[-1]}" for part in parts[:4]]
     return f"threads {', '.join(shown)}{' and more' if len(parts) > 4 else ''}"
@@ -39,21 +38,22 @@ def deadlock(blocks: Sequence[Block]) -> Stop:
     block = next(own for own in blocks if own.fibers)
     fiber = min((*block.fibers.waiting, *block.fibers.ready.values()), key=lambda own: int(np.argmax(own.mask)))
     block.cluster.running = block
-    return Stop("DEADLOCK", described(blocks), int(np.argmax(fiber.mask)), line_of(block, fiber))
+    return Stop("DEADLOCK", described(blocks), int(np.argmax(fiber.mask)), item=instruction_of(block, fiber))
 
 
 def described(blocks: Sequence[Block]) -> str:
     """Who waits for what, in all blocks of a cluster."""
     found = []
     for block in blocks:
-        together: dict[tuple[int, str], Array] = {}  # warps that wait at one line for the same are told once
+        together: dict[tuple[str, str], Array] = {}  # warps that wait at one line for the same are told once
         for fiber in sorted(
             (*block.fibers.waiting, *block.fibers.ready.values()), key=lambda own: int(np.argmax(own.mask))
         ):
-            key = line_of(block, fiber), waiting_for(block, fiber)
+            item = instruction_of(block, fiber)
+            key = line_in_words(item) if item is not None else "line 0", waiting_for(block, fiber)
             together[key] = together.get(key, np.zeros_like(fiber.mask)) | fiber.mask
         found += [
-            f"block {tuple(block.index)}, {threads_in_words(mask)}, line {line}: {said}"
+            f"block {tuple(block.index)}, {threads_in_words(mask)}, {line}: {said}"
             for (line, said), mask in together.items()
         ]
     more = f"; and {len(found) - _MOST_LINES} more" if len(found) > _MOST_LINES else ""
@@ -62,10 +62,10 @@ def described(blocks: Sequence[Block]) -> str:
     return "; ".join(found[:_MOST_LINES]) + more + ended
 
 
-def line_of(block: Block, fiber: Fiber) -> int:
-    """The line of the instruction at which threads are: threads at a barrier go on behind it."""
+def instruction_of(block: Block, fiber: Fiber) -> Instruction | None:
+    """The instruction at which threads are: threads at a barrier go on behind it."""
     item = fiber.waits.item if fiber.waits is not None else None
-    return item.line if item is not None else block.program.line_of(fiber.block)
+    return item if item is not None else block.program.first_of(fiber.block)
 
 
 def waiting_for(block: Block, fiber: Fiber) -> str:

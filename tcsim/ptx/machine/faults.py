@@ -10,15 +10,21 @@ from tcsim.core.addresses import MisalignedCopyError
 from tcsim.core.errors import TcsimError
 from tcsim.memory.mbarrier import BarrierCountError, TransactionError
 from tcsim.memory.tensor_memory import AllocationError
+from tcsim.model.statement import Instruction
 from tcsim.ptx.machine.memory import MemoryFault
 
 
 class Stop(Exception):
-    """The launch ends: a fault, a trap or a limit. `name` is one of `tcsim.ptx.HAZARDS`; `more` becomes the hazard's detail."""
+    """The launch ends: a fault, a trap or a limit. `name` is one of `tcsim.ptx.HAZARDS`; `more` becomes the hazard's detail.
 
-    def __init__(self, name: str, detail: str, thread: int | None = None, line: int | None = None, **more: Any) -> None:
+    item: the instruction, where it is not the one that is executed.
+    """
+
+    def __init__(
+        self, name: str, detail: str, thread: int | None = None, item: Instruction | None = None, **more: Any
+    ) -> None:
         super().__init__(detail)
-        self.name, self.detail, self.thread, self.line, self.more = name, detail, thread, line, more
+        self.name, self.detail, self.thread, self.item, self.more = name, detail, thread, item, more
 
 
 class Unbatchable(Exception):

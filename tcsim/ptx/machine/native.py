@@ -151,7 +151,7 @@ def assertfail(machine: Machine, given: tuple[int, ...], thread: int) -> int:
         for name, address in (("assertion", message), ("file", file), ("function", function))
     }
     said = f"{words['file']}:{line}: {words['function']}: assertion `{words['assertion']}` failed"
-    raise Stop("ASSERT", said, thread, None, **words, file_line=line)
+    raise Stop("ASSERT", said, thread, **words, file_line=line)
 
 
 Native = Callable[[Any, tuple[int, ...], int], int]

@@ -249,7 +249,7 @@ def _issued_by(flight: Flight) -> Iterator[None]:
 
 def _placed(stop: Stop, flight: Flight) -> Stop:
     flight.block.cluster.running = flight.block
-    stop.line = stop.line or flight.bound.line
+    stop.item = stop.item or flight.bound.item
     stop.thread = int(flight.threads[0]) if stop.thread is None else stop.thread
     return stop
 

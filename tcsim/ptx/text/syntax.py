@@ -121,7 +121,6 @@ class Module:
     version: str = ""
     target: str = ""
     target_options: tuple[str, ...] = ()
-    address_size: int = 64
     variables: dict[str, Variable] = field(default_factory=dict)
     functions: dict[str, Function] = field(default_factory=dict)
     files: dict[int, str] = field(default_factory=dict)
@@ -196,6 +195,16 @@ def statement(item: Instruction) -> str:
 def place_of(item: Instruction) -> str | None:
     """The line of the kernel's source that an instruction is of, "file:line"; None where there is no .loc."""
     return item.source.places[0] if item.source else None
+
+
+def line_in_words(item: Instruction) -> str:
+    """The line of an instruction, and that of its source by the file's name.
+
+    >>> line_in_words(Instruction("ret", (), 7, 1))
+    'line 7'
+    """
+    place = place_of(item)
+    return f"line {item.line}" + (f", {place.rpartition('/')[2]}" if place else "")
 
 
 __all__ = [

@@ -1,7 +1,7 @@
 """Mistakes that users of CUTLASS, Triton, DeepGEMM, tilelang, llama.cpp and vLLM reported, held out from every other set of kernels.
 
 `thread` says where; the texts and kernels are our own, and a mistake is cut down to what it does to one product. The patterns were committed
-before any report was seen, as were those of the other kinds; docs/tables/diagnosis.md has what came of it.
+before any report was seen, as were those of the other kinds; docs/reference/tables/diagnosis.md has what came of it.
 """
 
 from __future__ import annotations

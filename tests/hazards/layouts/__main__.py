@@ -1,4 +1,4 @@
-"""`python -m tests.hazards.layouts`: every mistake of layout, and every kernel without one. --page: write docs/tables/layout-mistakes.md.
+"""`python -m tests.hazards.layouts`: every mistake of layout, and every kernel without one. --page: write docs/reference/tables/layout-mistakes.md.
 
 The exit status says whether a mistake is not named, or a right kernel is.
 """
@@ -13,12 +13,12 @@ from pathlib import Path
 from tcsim.ptx import Hazard
 from tests.hazards.layouts.table import FIELDS, KERNELS, MISTAKES, Mistake
 
-PAGE = Path(__file__).parents[3] / "docs" / "tables" / "layout-mistakes.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "tables" / "layout-mistakes.md"
 TEXT = """<!-- Written by `python -m tests.hazards.layouts --page`. Do not edit. -->
 
 # Mistakes of layout
 
-Planted mistakes in how operands are stored and read, and how [the check](../hazards.md#wrong-descriptors-and-layouts) names each.
+Planted mistakes in how operands are stored and read, and how [the check](../../hazards.md#wrong-descriptors-and-layouts) names each.
 
 ## One of each
 """

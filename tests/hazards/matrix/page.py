@@ -1,4 +1,4 @@
-"""`python -m tests.hazards.matrix.page [--verdicts FILE] [--device FILE]`: docs/tables/hazard-matrix.md, from what was found.
+"""`python -m tests.hazards.matrix.page [--verdicts FILE] [--device FILE]`: docs/reference/tables/hazard-matrix.md, from what was found.
 
 --verdicts takes what the matrix wrote into tests/data first, --device adds what `tests.hazards.matrix_on_gpu` wrote.
 """
@@ -23,12 +23,12 @@ from tests.kernels.corpora.pack import ROOT
 
 FOUND = ROOT / "tests" / "data" / "hazard_matrix.xz"
 DEVICE = ROOT / "tests" / "data" / "hazard_matrix_h200.xz"
-PAGE = ROOT / "docs" / "tables" / "hazard-matrix.md"
+PAGE = ROOT / "docs" / "reference" / "tables" / "hazard-matrix.md"
 TEXT = """<!-- Written by `python -m tests.hazards.matrix.page`. Do not edit. -->
 
 # The mutation matrix
 
-How far can a verdict of [the check](../hazards.md) be trusted? Kernels that are right are changed in one place at a time. Each fence, commit, wait, arrival and barrier that the launch executes is
+How far can a verdict of [the check](../../hazards.md) be trusted? Kernels that are right are changed in one place at a time. Each fence, commit, wait, arrival and barrier that the launch executes is
 deleted, and moved past the next instruction that synchronises or accesses shared or Tensor Memory. Waits get another depth or parity, mbarriers and named barriers another count, `expect_tx` 16 bytes more or less,
 descriptors another field, addresses 16 bytes or a column more. Each mutant runs under three schedules of asynchronous work:
 
@@ -41,7 +41,7 @@ descriptors another field, addresses 16 bytes or a column more. Each mutant runs
 *Equivalent* is decided from what ran (`tests/hazards/matrix/history.py`): if no hazard is named and the pairs are those of the original, no order of execution that the rules allow can give different bits. It says nothing of
 inputs that take another path. A barrier that others make redundant is the usual case.
 
-The kernels are those of `hwkernels` for sm_80 to sm_120, and of Triton, Gluon, CuTe DSL and nvcc from [the corpora](../corpora.md). On an H200 each mutant was launched 20 times, and some under compute-sanitizer. A
+The kernels are those of `hwkernels` for sm_80 to sm_120, and of Triton, Gluon, CuTe DSL and nvcc from [the corpora](../../corpora.md). On an H200 each mutant was launched 20 times, and some under compute-sanitizer. A
 race may leave the same bits in 20 launches, and a mutant that is wrong only in theory always does. Mutants for sm_100 and sm_120 have not run on hardware.
 
 ```console

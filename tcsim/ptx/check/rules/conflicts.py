@@ -256,7 +256,7 @@ def _uninitialised(use: Use) -> Name:
 
 
 def _race(writes: bool, prior: Prior) -> Name:
-    return Name(_RACES[writes, prior], "nothing orders them: no barrier is between")
+    return Name(_RACES[writes, prior], "no barrier orders them")
 
 
 def _landing(earlier: Operation, committed: bool, waited: bool, use: Use) -> Name:

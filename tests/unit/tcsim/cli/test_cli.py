@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any, get_args
 
@@ -29,12 +30,26 @@ from tests.support.cli_runs import MMA, WGMMA, answer, data, refusal, run
 
 
 def test_list_is_the_registry() -> None:
-    """All rows, and each filter; the text has one line for each, with the first arch or the evidence."""
+    """All rows, and each filter; the text has one line for all that differ in N alone, with the first arch or the evidence."""
     everything = [row.mnemonic for row in catalog.rows().values() if not row.dropped]
     text = answer("list").splitlines()
-    assert text[0].split() == ["since", "mnemonic"]
-    assert [line.split()[1] for line in text[1:]] == everything
-    assert all(line.split()[0] == catalog.rows()[line.split()[1]].first_arch.name for line in text[1:])
+    assert text[0].split() == ["since", "mnemonic", "N"]
+    found = {line.split()[1]: line.split() for line in text[1:]}
+    count = Counter(re.sub(r"(?<=\.m)(\d+)n\d+(?=k\d+\.)", r"\1nN", name) for name in everything)
+    grouped = {name for name, own in count.items() if own > 1}
+    assert len(text) - 1 == len(found) == len(count)
+    assert all(len(own) > 2 for name, own in found.items() if name in grouped)
+    single = {name: own for name, own in found.items() if name not in grouped}
+    assert all(own == [catalog.rows()[name].first_arch.name, name] for name, own in single.items())
+    assert found["wgmma.mma_async.sync.aligned.m64nNk16.f32.f16.f16"][2:] == [
+        "8",
+        "to",
+        "256",
+        "in",
+        "steps",
+        "of",
+        "8",
+    ]
     own = [
         row for row in catalog.on_arch("sm_90", "mma.sync") if "bf16" in {o.format.name for o in row.operands.values()}
     ]

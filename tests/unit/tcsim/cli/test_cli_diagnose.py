@@ -93,19 +93,20 @@ def test_idesc_encode_and_decode() -> None:
     assert "nearest: f16; all:" in refusal("idesc", "decode", "0", "--kind", "f17")
 
 
-def test_pages_from_the_command_line() -> None:
-    """--format html writes the library's page; --json wins."""
+def test_pages_from_the_command_line(tmp_path: Path) -> None:
+    """--html writes the library's page, beside the answer or in its place."""
     ins = tcsim.instruction(MMA, arch="sm_90")
-    assert answer("show", MMA, "--format", "html") == instruction_page(ins)
-    assert answer("map", MMA, "--operand", "a", "--format", "html") == instruction_page(ins)
+    assert answer("show", MMA, "--html", "-") == instruction_page(ins)
+    assert answer("map", MMA, "--operand", "a", "--html", "-") == instruction_page(ins)
     tile = tcsim.MatrixDescriptor.for_tile(64, 64, "f16")
     asked = ("--rows", 64, "--k", 64, "--type", "f16")
-    assert answer("descriptor", "tile", *asked, "--format", "html") == tile_page(tile)
+    assert answer("descriptor", "tile", *asked, "--html", "-") == tile_page(tile)
     value = f"{tile.descriptor.encode():#x}"
-    page = answer("descriptor", "check", value, "--rows", 64, "--k", 16, "--type", "f16", "--format", "html")
+    page = answer("descriptor", "check", value, "--rows", 64, "--k", 16, "--type", "f16", "--html", "-")
     assert page == descriptor_page(tile.descriptor, 64, 16, "f16")
-    assert json.loads(answer("show", WGMMA, "--format", "html", "--json"))["verb"] == "show"
-    assert "no fragments to show" in refusal("show", "cvt.rn.f16.f32", "--format", "html")
+    assert json.loads(answer("show", WGMMA, "--html", tmp_path / "page.html", "--json"))["verb"] == "show"
+    assert (tmp_path / "page.html").read_text() == instruction_page(tcsim.instruction(WGMMA, arch="sm_90"))
+    assert "no fragments to show" in refusal("show", "cvt.rn.f16.f32", "--html", "-")
 
 
 def test_tensormap_encode_decode_and_check(tmp_path: Path) -> None:

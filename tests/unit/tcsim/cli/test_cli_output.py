@@ -51,7 +51,7 @@ def documented_keys() -> dict[str, set[str]]:
 
 
 def test_json_has_the_documented_keys(matrices: tuple[str, dict[str, np.ndarray]], tmp_path: Path) -> None:
-    """No key more and none less, for every subcommand."""
+    """No key more and none less, for every subcommand; with --html a page is written beside the answer."""
     np.save(tmp_path / "x.npy", np.ones(4, np.float32))
     wrong = tmp_path / "wrong.npz"
     np.savez(wrong, **matrices[1], observed=np.zeros((16, 8), np.uint32))
@@ -110,8 +110,12 @@ def test_json_has_the_documented_keys(matrices: tuple[str, dict[str, np.ndarray]
     assert set(documented) == set(commands)
     for subcommand, arguments in commands.items():
         status = 1 if subcommand == "diagnose" else 0  # a mistake is named
-        found = json.loads(answer(*subcommand.split(), *arguments, "--json", status=status))
+        page = tmp_path / "page.html"
+        paged = ("--html", page) if not subcommand.startswith(("step", "vectors")) else ()
+        found = json.loads(answer(*subcommand.split(), *arguments, "--json", *paged, status=status))
         assert set(found) == documented[subcommand] | {"verb"}, subcommand
+        assert not paged or page.read_text(encoding="utf-8").startswith("<!doctype html>"), subcommand
+        page.unlink(missing_ok=True)
     assert set(data("where", MMA, "-o", "a", "-e", "0,0")["places"][0]) == {
         "operand", "matrix", "row", "column", "lane", "register", "slot", "high", "low", "words", "name",
     }  # fmt: skip

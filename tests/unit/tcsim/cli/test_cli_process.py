@@ -57,7 +57,7 @@ def test_a_pipe_of_the_shell() -> None:
         ["bash", "-c", line], capture_output=True, text=True, env=environment(), timeout=60, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines()[0].split() == ["since", "mnemonic"]
+    assert done.stdout.splitlines()[0].split() == ["since", "mnemonic", "N"]
 
 
 def test_redirection_into_a_file(tmp_path: Path) -> None:

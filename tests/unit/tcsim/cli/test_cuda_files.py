@@ -40,7 +40,7 @@ def test_from_the_file_to_the_race(hosted: bool, folder: Path, monkeypatch: pyte
     made = RUNNER.invoke(app, ["launch", "init", "racy.cu", "--kernel", "scale", "--output", "l.toml"])
     assert made.exit_code == 0, made.output
     text = (folder / "l.toml").read_text()
-    assert 'format = "f16"' in text and 'kernel = "_Z5scalePKfP6__halffi"' in text
+    assert 'format = "f16"' in text and 'kernel = "scale"' in text and '{ pointer = "out" },  # __half' in text
     found = RUNNER.invoke(app, ["check", "racy.cu", "--launch", "l.toml"])
     assert found.exit_code == 1 and "SMEM_RACE_RAW" in found.output and "racy.cu:8" in found.output
     for command in ("check", "exec", "profile"):

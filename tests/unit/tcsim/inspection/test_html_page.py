@@ -92,7 +92,10 @@ def test_notebooks_show_objects() -> None:
     """Pages in frames, tables and pictures; None where a picture would be too large."""
     ins = tcsim.instruction("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", arch="sm_90")
     assert ins._repr_html_().startswith("<iframe srcdoc=") and "&lt;!doctype html&gt;" in ins._repr_html_()
-    assert "cvt.rn.f16.f32" in tcsim.instruction("cvt.rn.f16.f32", arch="sm_90")._repr_html_()
+    without = tcsim.instruction("cvt.rn.f16.f32", arch="sm_90")._repr_html_()
+    assert "cvt.rn.f16.f32" in without and "evidence" in without and "measured: NVIDIA H200" in without
+    for shown in (ins, tcsim.instruction("ldmatrix.sync.aligned.m8n8.x4.shared.b16", arch="sm_90")):
+        assert shown._repr_html_().count("evidence measured: NVIDIA H200") >= 1  # below the title
     picture = ins.operands["a"].layout._repr_svg_()
     assert picture is not None and picture.count("<rect") == 256 and ">15:0.1<" in picture
     tile = tcsim.MatrixDescriptor.for_tile(64, 64, "f16")

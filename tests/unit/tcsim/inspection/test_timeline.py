@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from importlib import resources
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -85,6 +86,28 @@ def test_products_are_on_a_lane_of_their_own() -> None:
     timeline, _ = drawn(WARPGROUPS)
     products = of(timeline, "tensor core")
     assert len(products) == 2 and all(span.read is not None and span.start < span.read < span.end for span in products)
+
+
+def test_waits_begin_where_a_warp_came() -> None:
+    """At a barrier that it came to first; one that does nothing but wait has waited for a moment."""
+    body = "mov.u32 %r, %tid.x; setp.lt.u32 %p, %r, 32; @%p bra LATE; bar.sync 0; bra E; LATE: st.shared.u32 [sh], %r; bar.warp.sync -1; bar.sync 0; E: ret;"
+    timeline = Timeline()
+    head = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k() {"
+    text = f"{head} .reg .pred %p; .reg .b32 %r; .shared .b32 sh; {body} }}"
+    parse(text).kernel().launch(Memory(), [], (1, 1, 1), (64, 1, 1), observe=timeline.observer)
+    (early,), (late,) = (
+        [span for span in of(timeline, f"warp {warp}") if span.text == "waits at barrier 0"] for warp in (1, 0)
+    )
+    first = next(span for span in timeline.spans if span.lane == "barrier 0")
+    assert min(early.start, late.start) == first.start < early.end and early.start != late.start
+    body = (
+        "setp.ge.u32 %p, %r, 32; @%p bra W; mbarrier.init.shared.b64 [sh], 32; mbarrier.arrive.shared.b64 _, [sh]; ret;"
+    )
+    text = f"{head} .reg .pred %p; .reg .b32 %r; .shared .b64 sh; mov.u32 %r, %tid.x; {body} W: mbarrier.try_wait.parity.shared.b64 %p, [sh], 0; @!%p bra W; ret; }}"
+    timeline = Timeline()
+    parse(text).kernel().launch(Memory(), [], (1, 1, 1), (64, 1, 1), observe=timeline.observer)
+    seen = of(timeline, "warp 1")[0]
+    assert seen.kind == "wait" and seen.end == seen.start + 1
 
 
 def test_a_long_run_is_cut() -> None:
@@ -214,7 +237,7 @@ def test_the_timeline_of_a_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     program = {"late": ("",), "early": ("", "PROXY_FENCE_MISSING")}
 
     def run(path: str, words: object, arch: str, schedule: str, **kept: bool) -> tuple[int, Session]:
-        assert kept == {"timeline": True, "races": False, "check": True, "witnesses": True}
+        assert kept == {"timeline": True, "races": False, "check": True, "witnesses": True, "says": False}
         return 0, session_of(*program[schedule], schedule=schedule)
 
     monkeypatch.setattr(script, "run_script", run)
@@ -233,3 +256,21 @@ def test_the_timeline_of_a_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert "block 1,0,0" in (tmp_path / "page.html").read_text()
     program["late"] = program["early"] = ()
     assert "launched nothing" in refusal(*given)
+
+
+def test_a_colour_means_one_kind_of_event() -> None:
+    """Every kind has a fill, and no two the same; nothing but its kind colours a bar."""
+    css = (resources.files("tcsim.inspection") / "assets" / "timeline.css").read_text(encoding="utf-8")
+    fills = re.findall(r"^\.k-(\w+)(?:\.odd)? \{ fill: ([^;]+);", css, re.MULTILINE)
+    assert {kind for kind, _ in fills} == set(KINDS) and len({fill for _, fill in fills}) == len(fills) == len(
+        KINDS
+    ) + 1
+    hues = [
+        int(found[1]) for _, fill in fills if (found := re.match(r"hsl\((\d+)", fill)) and fill != "hsl(50 80% 40%)"
+    ]
+    assert all(after - before >= 20 for before, after in pairwise(sorted(hues)))
+    assert "style" not in re.findall(r"const shown = make\(.*?\}\);", page_script(), re.DOTALL)[0]
+
+
+def page_script() -> str:
+    return (resources.files("tcsim.inspection") / "assets" / "timeline.js").read_text(encoding="utf-8")

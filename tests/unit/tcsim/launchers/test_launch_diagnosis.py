@@ -88,7 +88,7 @@ MENDED = (
     ("mma", 2, "registers 1 and 2 of a are one register", "as register 1 of a"),
     ("mma", 3, "FRAGMENT_LAYOUT", "ldmatrix with .trans"),
     ("mma", 4, "CP_ASYNC_WAIT_MISSING", "`cp.async.wait_group 0;` instead of `cp.async.wait_group 1;`"),
-    ("mma", 5, "SMEM_RACE_RAW", "`bar.sync 0;` before line"),
+    ("mma", 5, "SMEM_RACE_RAW", "`__syncthreads();` before mma.cu:38 (`bar.sync 0;` before PTX line "),
     ("mma", 7, "registers 2 and 3 of d are exchanged", "registers 2 and 3 of d the other way round in the stores"),
     ("mma", 9, "registers 0 and 1 of b are exchanged", "registers 0 and 1 of b the other way round"),
     ("hang", 0, "MBAR_ARRIVE_MISSING", "4;` instead of"),
@@ -115,7 +115,7 @@ def test_a_right_kernel_is_right(kernel: str, tmp_path: Path) -> None:
 def test_what_ptxas_repairs_is_said_of_a_right_kernel(tmp_path: Path) -> None:
     answer = found(tmp_path, "wgmma", 3)
     assert answer.verdict == "correct" and answer.cause.startswith("WGMMA_MISSING_FENCE (ptxas repairs it)")
-    assert "`wgmma.fence.sync.aligned;` before line" in answer.mend
+    assert "`wgmma.fence.sync.aligned;` before wgmma.cu:67 (PTX line" in answer.mend
 
 
 def test_a_cause_without_a_mend(tmp_path: Path) -> None:

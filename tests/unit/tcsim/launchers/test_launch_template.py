@@ -50,3 +50,21 @@ def test_what_is_guessed_is_marked() -> None:
     lines = template(parse(source).kernel(), "k.ptx").splitlines()
     assert [line for line in lines if "block" in line] == ["block = [96]  # ?"]
     assert all("?" in line for line in lines if line.lstrip().startswith(("{", "shape", "grid")))
+
+
+def test_source_says_what_ptx_does_not() -> None:
+    """extern "C" leaves no types in the name: names, pointers and formats come from the declaration, comments aside; of what is not simple nothing is taken."""
+    ptx = f"{HEAD}.visible .entry k(.param .u64 k_param_0, .param .u64 k_param_1, .param .u32 k_param_2) {{ ret; }}"
+    simple = 'extern "C" __global__ void __launch_bounds__(64) k(const int8_t *__restrict__ codes, /* , */ __half out[], unsigned n) {'
+    found = tomllib.loads(template(parse(ptx).kernel(), "k.cu", simple))
+    assert found["params"] == [{"pointer": "codes"}, {"pointer": "out"}, {"value": 1024}]
+    assert {name: own["format"] for name, own in found["arrays"].items()} == {"codes": "s8", "out": "f16"}
+    text = template(parse(ptx).kernel(), "k.cu", simple.replace("unsigned n", "void (*then)()"))
+    assert '{ pointer = "a0" },  # k_param_0, .u64 ?' in text and 'format = "f32"  # ?' in text
+
+
+def test_an_overloaded_kernel_keeps_its_whole_name() -> None:
+    ptx = f"{HEAD}.visible .entry _Z1ki(.param .u32 n) {{ ret; }}\n.visible .entry _Z1kf(.param .f32 x) {{ ret; }}"
+    module = parse(ptx)
+    assert tomllib.loads(template(module.kernel("_Z1kf"), "k.cu"))["kernel"] == "_Z1kf"
+    assert tomllib.loads(template(parse(ptx.partition("\n.visible .entry _Z1kf")[0]).kernel(), "k.cu"))["kernel"] == "k"
