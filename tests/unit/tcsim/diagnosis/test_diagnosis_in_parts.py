@@ -14,13 +14,11 @@ import pytest
 import tcsim
 from tcsim.diagnosis import (
     arithmetic,
-    blocks,
     maps,
     mixed,
     moved,
     moves,
     nans,
-    operands,
     orders,
     other_c,
     parts,
@@ -37,7 +35,6 @@ from tcsim.diagnosis import (
     restated,
     rounded,
     scale_tables,
-    scales,
     shared_maps,
     sizes,
     slice_functions,
@@ -150,15 +147,9 @@ def test_the_same_codes_on_another_machine() -> None:
 
 
 def test_advances_of_k_that_are_tried() -> None:
-    """By a half and a quarter of the right one, twice and four times it."""
-    said = {own.detail for own in blocks.attempts(problem(k=64)) if own.mistake == "a: K advance wrong"}
-    assert said == {
-        "no advance: block 0 every time",
-        "1 / 2 of the right one",
-        "1 / 4 of the right one",
-        "2 times the right one",
-        "4 times the right one",
-    }
+    """By none, a half and a quarter of the right one, twice and four times it."""
+    said = {own.detail for own in maps.depth_rules(64, 16) if own.mistake == maps.ADVANCE}
+    assert {"no advance: K block 0 of 16 every time", *(f"{by} for every 16" for by in (8, 4, 32, 64))} <= said
 
 
 def test_steps_of_k_that_are_left_out_or_taken_twice() -> None:
@@ -202,28 +193,12 @@ def test_orders_of_registers_that_are_tried() -> None:
     assert said[:4] == [f"register i with i ^ {bit}" for bit in (1, 2, 4, 8)]
 
 
-def test_factors_that_are_exchanged() -> None:
-    """Only where there are as many rows as columns."""
-    for n, told in ((16, True), (8, False)):
-        ins = tcsim.instruction(SCALED, arch="sm_120")
-        shapes = {"a": (16, 64), "b": (64, n), "scale_a": (16, 4), "scale_b": (4, n)}
-        given = {name: np.ones(shape, np.uint8) for name, shape in shapes.items()} | {"c": np.zeros((16, n), np.uint32)}
-        own = problem_of(ins, "diagnose", np.zeros((16, n), np.uint32), given)
-        assert ("scale_a and scale_b exchanged" in [item.mistake for item in scales.attempts(own)]) is told
-
-
 def test_blocks_that_are_transposed() -> None:
-    """Each 8 x 8 by itself: nothing to try where that is the matrix."""
-    codes = np.arange(128).reshape(1, 8, 16)
-    found = operands._blocks_transposed(codes)
-    assert (
-        found is not None
-        and np.array_equal(found[0, :, :8], codes[0, :, :8].T)
-        and np.array_equal(found[0, :, 8:], codes[0, :, 8:].T)
-    )
-    assert (
-        operands._blocks_transposed(codes[:, :, :8]) is None and operands._blocks_transposed(codes[:, :, :12]) is None
-    )
+    """Each 8 x 8 by itself."""
+    codes = np.arange(128).reshape(8, 16)
+    (rule,) = (own for own in maps.memory_rules(8, 16, 8, 8, 16) if own.detail == "each 8 x 8 block")
+    found = codes[read(rule, 8, 16)]
+    assert np.array_equal(found[:, :8], codes[:, :8].T) and np.array_equal(found[:, 8:], codes[:, 8:].T)
 
 
 def test_groups_of_lines_that_are_one_line() -> None:
@@ -256,8 +231,8 @@ def test_bytes_that_are_transposed_in_pairs() -> None:
 
 def test_lines_turned_back() -> None:
     """A matrix whose columns follow one another, taken for rows: each element once, the first line first."""
-    row, k = np.indices((4, 3))
-    found = maps._turned_back(4, 3, row, k, row)
+    _, back = (own for own in maps.memory_rules(4, 3, 4, 8, 16) if own.detail.startswith("the whole matrix"))
+    found = read(back, 4, 3)
     assert sorted(zip(*(own.reshape(-1).tolist() for own in found), strict=True)) == [
         (r, c) for r in range(4) for c in range(3)
     ]
@@ -695,7 +670,8 @@ def test_factors_are_read_where_a_rule_reads_its_operand() -> None:
     own = Problem(
         machine, codes, np.zeros((1, 128, 2), np.uint8), zero, zero, scales=(factors, np.zeros((1, 4, 2), np.uint8))
     )
-    found = predicted._reread(own, "a", Rule("", "", "", lambda r, k, o: (r, k ^ 64), 1), 0)
+    rule = Rule("", "", "", lambda r, k, o: (r, k ^ 64), 1)
+    found = predicted._reread(own, own, "a", rule, 0, np.arange(2), 0)
     assert found is not None and found.scales is not None
     assert np.array_equal(found.a, np.roll(codes, 32, 2)) and np.array_equal(found.scales[0], np.roll(factors, 2, 2))
 
