@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from tcsim.diagnosis.candidate import Candidate
+from tcsim.diagnosis.enough import enough
 from tcsim.diagnosis.kept import Kept
 from tcsim.diagnosis.moved import Moved
 from tcsim.diagnosis.nans import NAN, NAN_ADVICE, nan_code, nan_source
@@ -24,6 +25,7 @@ from tcsim.numbers.codec import decode, encode
 
 UNWRITTEN = "part of the output never written"
 _SHARE = 0.1  # of the wrong outputs that are not zero, from which on something is explained in part
+_BETTER = 4  # times nearer than the right output: an output that tells
 _BESIDE = 3  # the rank of outputs that nothing is stored to, beside an operand's mistake
 
 
@@ -70,7 +72,21 @@ class Solved:
     @property
     def complete(self) -> bool:
         """Everything is explained: every bit, or all up to rounding in an order of summation that is not known."""
-        return self.covered and not self.stray
+        return self.covered and not self.stray and (bool(self.relations) or not self.pieces or self._tells)
+
+    @property
+    def _tells(self) -> bool:
+        """Whether enough outputs are given much better than by the right ones, or every bit: where rounding takes sums far, anything is near."""
+        if self.same == int(self.problem.inside().sum()):
+            return True
+        off = np.abs(self.reals.observed - self.reals.right)
+        tells = self.unwritten | (self.wrong & ~self.reals.finite)
+        with np.errstate(all="ignore"):
+            for piece in self.pieces:
+                own = np.stack([piece.candidate.values(self.reals, t) for t in range(len(off))])
+                tells |= piece.gives & (_BETTER * np.abs(own - self.reals.observed) <= off)
+        tells &= self.wrong
+        return enough(int(tells.sum())) or bool(tells[self.wrong].all())
 
     @property
     def rank(self) -> int:

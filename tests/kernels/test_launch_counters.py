@@ -44,5 +44,7 @@ def test_counters_are_as_often_the_hardwares_as_the_page_promises():
         ):
             equal, total, _ = part["counters"][name]
             assert equal >= least * total
-    for name, (_, _, above) in RECORDED["machine"]["counters"].items():
-        assert above <= 5, name
+    above = {name: own[2] for name, own in RECORDED["machine"]["counters"].items() if own[2]}
+    assert above == {"smsp__inst_executed_op_tma_ld.sum": 1}  # copies by im2col
+    bytes_, launches, _ = RECORDED["counters"]["l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum"]
+    assert bytes_ == launches == 48
