@@ -131,9 +131,12 @@ def complaints(lines: Sequence[Line]) -> list[str]:
 def _complaint(line: Line) -> str:
     """What is wrong in a line, or nothing."""
     try:
-        outputs = Subject(line.mnemonic, line.arch).outputs
+        subject = Subject(line.mnemonic, line.arch)
+        outputs, name = subject.outputs, (subject.instruction.mnemonic, subject.instruction.arch.name)
     except (SubjectError, TcsimError) as error:
         return shortened(str(error), 300)[1:-1]
+    if (line.mnemonic, line.arch) != name:  # samples would count once for each spelling
+        return f"{shortened(line.mnemonic)} on {shortened(line.arch)} is {name[0]} on {name[1]}"
     if line.outputs != line.samples * outputs:
         return f"outputs is {line.outputs}; {line.samples} samples have {line.samples * outputs}"
     if line.mismatches > line.outputs:

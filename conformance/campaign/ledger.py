@@ -74,7 +74,7 @@ _VALID: Mapping[str, tuple[tuple[type, ...], Callable[[Any], bool], str]] = {
     "part": ((int,), lambda own: own > 0, "an integer from 1"),
     "part_digest": ((str,), lambda own: _DIGEST.fullmatch(own) is not None, "0x and 16 digits"),
     "seconds": ((int, float), lambda own: 0 <= own < math.inf, "a number from 0"),
-    "gpu": ((str,), lambda own: own.isprintable() and bool(own.strip()), "a name"),
+    "gpu": ((str,), lambda own: own.isprintable() and own == " ".join(own.split()) != "", "a name"),
     "places": ((list,), lambda own: all(type(place) is int and place >= 0 for place in own), "a list of integers from 0"),
 }  # fmt: skip
 """Of each key the types, what is right, and what is said of a value that is not."""

@@ -89,9 +89,13 @@ def answers_of(vectors: Path, answers: Path) -> Path:
         return answers
     ends = (".npz", ".npy", ".jsonl", ".hex", ".txt", ".mem")
     names = [vectors.name.removesuffix(vectors.suffix) + end for end in ends]
-    for name in names:
-        if (answers / name).exists() and (answers / name) != vectors:
-            return answers / name
+    there = [answers / name for name in names if (answers / name).exists() and (answers / name) != vectors]
+    if len(there) > 1:
+        raise OperandError(
+            f"vectors: {there[0]} and {there[1].name} are two files of answers to {vectors.name}; valid: one"
+        )
+    if there:
+        return there[0]
     raise OperandError(f"vectors: {answers} has no answers to {vectors.name}; valid: {listing(names)}")
 
 

@@ -10,6 +10,7 @@ import json
 import re
 import tomllib
 from collections.abc import Callable
+from functools import partial
 from html import escape
 from typing import Any
 
@@ -44,12 +45,21 @@ def parsed_toml(data: bytes, what: str, most: int = LARGEST) -> dict[str, Any]:
 def parsed_json(data: bytes, what: str, most: int = LARGEST) -> Any:
     """The value of a JSON text; `what` names it in errors.
 
-    Raises OperandError for a text that is not JSON, has more than `most` bytes, or is too deep.
+    Raises OperandError for a text that is not JSON, has more than `most` bytes, is too deep, or has a key twice in one object.
 
     >>> parsed_json(b'{"files": []}', "manifest.json")
     {'files': []}
     """
-    return _parsed(data, what, most, "JSON", _IN_JSON, json.loads)
+    return _parsed(data, what, most, "JSON", _IN_JSON, partial(json.loads, object_pairs_hook=_once))
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose keys stand once: of two that are equal each reader would believe another one."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        key = next(key for place, (key, _) in enumerate(pairs) if key in dict(pairs[:place]))
+        raise ValueError(f"{shortened(key)} twice in one object")
+    return found
 
 
 def markup(text: str, quote: bool = True) -> str:

@@ -48,6 +48,9 @@ def test_three_are_chosen_of_every_module_that_behaves() -> None:
             name = path.relative_to(ROOT).as_posix()
             assert found[name] >= min(EACH, len(sites(name))), name
     assert sum(behaves(name) for name in found) > 200
+    known = {record["name"] for record in reported()}
+    now = [site.name for site in chosen(known) if behaves(site.path)]
+    assert sum(name in known for name in now) > 0.9 * len(now)  # the next run takes the others
     assert {folder.rpartition("/")[0] for folder in BEHAVIOUR} >= {"tcsim/ptx", "tcsim", "conformance"}
 
 

@@ -208,6 +208,8 @@ ANSWERS: dict[str, tuple[Callable[[Path, Path], None], str]] = {
     "a link to the vectors": (linked(lambda vectors, path: path.symlink_to(vectors)), "the vectors themselves"),
     "a second name of the vectors": (linked(lambda vectors, path: os.link(vectors, path)), "the vectors themselves"),
     "a copy of the vectors": (linked(lambda vectors, path: path.write_bytes(vectors.read_bytes()) and None), "the vectors themselves"),
+    "two files of them": (lambda vectors, path: path.with_suffix(".jsonl").write_text('{"d": "0"}\n' * 300) and None, "two files of answers"),
+    "a key twice": (lines('{"d": "0", "d": "1"}\n' * 300, ".jsonl"), "twice in one object"),
     "more than 64 bits": (changed(lambda own: ["1" * 17, *own[1:]]), "line 1: answer 0"),
     "thousands of digits": (changed(lambda own: [*own[:4], "f" * 60_000, *own[5:]]), "line 5: answer 4"),
     "a long line": (changed(lambda own: ["f" * 100_000, *own]), "more than 65536 characters"),

@@ -164,6 +164,9 @@ def test_steps_of_k_that_are_left_out_or_taken_twice() -> None:
     for block in range(4):
         for weight in (0.0, 2.0):
             assert np.repeat([weight if at == block else 1.0 for at in range(4)], 16).tolist() in found
+    found = [own.weights.tolist() for own in counts(128, 16, 128)]
+    for taken in ([1, 0, 0, 0], [1, 1, 1, 0], [0, 0, 0, 1], [0, 1, 1, 1]):  # of every four steps
+        assert np.repeat(taken * 2, 16).tolist() in found
 
 
 def test_rules_of_lines() -> None:
