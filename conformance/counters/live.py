@@ -7,8 +7,9 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 
@@ -25,21 +26,34 @@ MOST_S = 900.0
 def measured(target: str = "sm_90a", seed: int = 40, ncu: str = "ncu") -> list[Launch]:
     """Launch every case under Nsight Compute, and return what it counted. Raises RuntimeError, with its output, if it fails."""
     every = cases(seed)
-    with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder)
-        (place / CUBIN).write_bytes(toolchain.assemble(module(list(PATTERNS)), target, allow_notes=True).cubin)
-        (place / CASES).write_text(json.dumps(every), encoding="utf-8")
-        command = [
-            ncu, "--clock-control", "none", "--metrics", ",".join(SUMS), "--csv", "--page", "raw", "--log-file", str(place / LOG),
-            sys.executable, "-m", "conformance.counters.live", folder,
-        ]  # fmt: skip
-        done = subprocess.run(command, capture_output=True, text=True, timeout=MOST_S, check=False)
-        if done.returncode or not (place / LOG).is_file():
-            raise RuntimeError(f"{' '.join(command[:3])}: {(done.stdout + done.stderr)[-2000:]}")
-        found = rows((place / LOG).read_text(encoding="utf-8"))
+    files = {CASES: json.dumps(every)}
+    found = profiled(module(list(PATTERNS)), CUBIN, ("conformance.counters.live",), tuple(SUMS), files, target, ncu)
     return [
         Launch(name, tuple(first), tuple(second), own) for (name, first, second), own in zip(every, found, strict=True)
     ]
+
+
+def profiled(
+    text: str, cubin: str, command: Sequence[str], counters: Sequence[str], files: Mapping[str, str] = MappingProxyType({}),
+    target: str = "sm_90a", ncu: str = "ncu",
+) -> list[Mapping[str, int]]:  # fmt: skip
+    """The counters of each launch that `python -m COMMAND FOLDER` makes, with the machine code of PTX and files in that folder.
+
+    Raises RuntimeError, with its output, if Nsight Compute fails.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        (place / cubin).write_bytes(toolchain.assemble(text, target, allow_notes=True).cubin)
+        for name, own in files.items():
+            (place / name).write_text(own, encoding="utf-8")
+        watched = [
+            ncu, "--clock-control", "none", "--metrics", ",".join(counters), "--csv", "--page", "raw", "--log-file", str(place / LOG),
+            sys.executable, "-m", *command, folder,
+        ]  # fmt: skip
+        done = subprocess.run(watched, capture_output=True, text=True, timeout=MOST_S, check=False)
+        if done.returncode or not (place / LOG).is_file():
+            raise RuntimeError(f"{' '.join(watched[:3])}: {(done.stdout + done.stderr)[-2000:]}")
+        return rows((place / LOG).read_text(encoding="utf-8"))
 
 
 def rows(text: str) -> list[Mapping[str, int]]:

@@ -51,8 +51,9 @@ FAMILIES: dict[str, tuple[tuple[str, str, int | None], ...]] = {
 """What a release holds, by family."""
 
 
-def main(folder: Path) -> int:
+def main() -> int:
     """Write them all, a folder for each family, and print what each has."""
+    folder = Path(sys.argv[1])
     for family, members in FAMILIES.items():
         for mnemonic, arch, idesc in members:
             for level in (1, 2):
@@ -68,4 +69,4 @@ def main(folder: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(main())

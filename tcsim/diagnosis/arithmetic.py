@@ -20,8 +20,6 @@ from tcsim.multiplication import Machine, machine_of
 from tcsim.numbers.codec import decode, encode
 
 OTHER_ARCH = "rounding of another arch"
-_END_FORMATS = ("bf16", "f16", "tf32")
-"""Narrower formats that an f32 result is often passed through."""
 
 
 def attempts(problem: Problem) -> Iterator[Attempt]:
@@ -36,15 +34,7 @@ def attempts(problem: Problem) -> Iterator[Attempt]:
         if arch != multiply.arch.name:
             said = "the result is another generation's: look at the arch that was asked for"
             yield Attempt(OTHER_ARCH, arch, said, partial(_other_arch, problem, arch))
-    d, c = problem.machine.formats["d"], problem.machine.formats["c"]
-    if d.name == c.name == "f32":
-        for name in _END_FORMATS:
-            yield Attempt(
-                "result passed through a narrower format",
-                name,
-                f"the epilogue or the output tensor is {name}, or the accumulator was moved as {name}",
-                partial(_ended, problem, name),
-            )
+    if problem.machine.formats["d"].name == problem.machine.formats["c"].name == "f32":
         for mnemonic, machine in _half_accumulators(problem):
             yield Attempt(
                 "accumulator in f16",
@@ -52,20 +42,6 @@ def attempts(problem: Problem) -> Iterator[Attempt]:
                 "look at the types of C and D of the instruction that was emitted",
                 partial(_widened, problem, machine),
             )
-        for name in ("f16", "bf16"):
-            yield Attempt(
-                f"accumulator in {name}",
-                "rounded after every instruction",
-                f"the accumulator is kept as {name} between instructions",
-                partial(_narrow, problem, name),
-            )
-    if d.kind == "float":
-        yield Attempt(
-            "not a tensor core's result",
-            "the exact sum, rounded once to nearest even",
-            "this is a reference in wider arithmetic: no tensor core rounds like that",
-            partial(_reference, problem),
-        )
 
 
 def _kin(problem: Problem) -> Iterator[Row]:
@@ -178,40 +154,8 @@ def _other_arch(problem: Problem, arch: str) -> Problem | None:
     return _replaced(problem, problem.machine.instruction.mnemonic, arch)
 
 
-def _ended(problem: Problem, name: str) -> Problem:
-    return replace(problem, finish=partial(_through, name))
-
-
-def _through(name: str, problem: Problem, part: Part, codes: Codes) -> Codes:
-    return narrowed(codes, name)
-
-
 def narrowed(codes: Codes, name: str) -> Codes:
     """f32 codes after a round trip through a narrower format."""
     if name == "tf32":
         return encode(decode(encode(decode(codes, "f32"), "tf32"), "tf32"), "f32")
     return encode(decode(encode(decode(codes, "f32"), name), name), "f32")
-
-
-def _narrow(problem: Problem, name: str) -> Problem | None:
-    return replace(problem, between=partial(_between, name), c=narrowed(problem.c, name))
-
-
-def _between(name: str, codes: Codes) -> Codes:
-    return narrowed(codes, name)
-
-
-def _reference(problem: Problem) -> Problem | None:
-    if problem.positions is not None or problem.scales is not None:
-        return None
-    return replace(problem, finish=_rounded_once)
-
-
-def _rounded_once(problem: Problem, part: Part, codes: Codes) -> Codes:
-    formats = problem.machine.formats
-    a = decode(problem.a[part.matrix][part.rows], formats["a"])
-    b = decode(problem.b[part.matrix][:, part.columns], formats["b"])
-    c = decode(problem.c[part.matrix][np.ix_(part.rows, part.columns)], formats["c"])
-    with np.errstate(invalid="ignore", over="ignore"):
-        total = np.matmul(a, b) + c
-    return encode(total, formats["d"])

@@ -16,6 +16,7 @@ from tcsim.diagnosis.sizes import STEPS
 from tcsim.diagnosis.where import ranges
 
 _MISSING, _REPEATED, _MISCOUNTED = "K block missing", "K block repeated", "K blocks miscounted"
+_NO_STEP = 5  # the rank of the first tile every time: two operands that do not advance say it more plainly
 _MOST = 32  # blocks whose every range is tried
 
 
@@ -111,13 +112,14 @@ def counts(padded: int, step: int, depth: int) -> Iterator[Count]:
                 weights = np.where(block == kept, last + 1.0, 0.0)
                 if weights.tobytes() not in seen:
                     seen.add(weights.tobytes())
-                    yield counted(weights, 2, step, depth)
+                    yield counted(weights, 2 if kept else _NO_STEP, step, depth)
     for size in STEPS[1:]:  # inside a tile always the same step
         for kept in {0, size - 1}:
             if size < blocks or blocks % size == 0:
                 weights = np.where(place % size == kept, float(size), 0.0)
-                seen.add(weights.tobytes())
-                yield counted(weights, 2, step, depth)
+                if weights.tobytes() not in seen:
+                    seen.add(weights.tobytes())
+                    yield counted(weights, 2, step, depth)
     parts = [(size, taken) for size in STEPS[1:] if size < blocks for taken in range(1, size)]
     for size, taken in parts:  # of every tile
         for inside in (place % size < taken, place % size >= size - taken):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 
 import numpy as np
 import numpy.typing as npt
@@ -57,66 +58,58 @@ _WARPS = "look for a warp's indices along M and along N that are exchanged in th
 def line_rules(count: int, others: int) -> Iterator[Rule]:
     """Whole lines read in the place of others: block and warp indices. count: lines; others: those of the other operand."""
 
-    def rule(detail: str, where: Callable[[Ints, Ints], Ints], rank: int = 1, advice: str = _LOOK) -> Rule:
-        crosses = advice != _LOOK
-        return Rule(LINES, detail, advice, lambda r, k, o: (where(r, o), k), rank, crosses, lines_only=True)
+    def rule(detail: str, where: Callable[..., Ints], rank: int = 1, advice: str = _LOOK) -> Rule:
+        def inside(r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+            return where(r, o), k
 
-    for size in PARTS:
-        if size < count:
-            last = min(2 * size, count) - 1
-            said = f"the block of {size} is always the first, repeated: {size}-{last} are 0-{last - size}"
-            yield rule(said, partial(_modulo, size))
-    bit = 1
-    while bit < count:
-        yield rule(
-            f"blocks of {bit} exchanged in pairs: the halves 0-{bit - 1} and {bit}-{2 * bit - 1} of every {2 * bit}"
-            if bit > 1
-            else "neighbours exchanged",
-            partial(_exchanged, bit, count),
-        )
-        bit *= 2
+        return Rule(LINES, detail, advice, inside, rank, crosses=advice != _LOOK, lines_only=True)
+
+    def known(line: Ints) -> Ints:
+        return np.where(line < count, line, -1)
+
+    sizes = [size for size in PARTS if size < count]
+    for size in sizes:
+        last = min(2 * size, count) - 1
+        said = f"the block of {size} is always the first, repeated: {size}-{last} are 0-{last - size}"
+        yield rule(said, lambda r, o, size=size: r % size)
+    for bit in (1 << power for power in range(max(count - 1, 0).bit_length())):
+        said = f"blocks of {bit} exchanged in pairs: the halves 0-{bit - 1} and {bit}-{2 * bit - 1} of every {2 * bit}"
+        yield rule(said if bit > 1 else "neighbours exchanged", lambda r, o, bit=bit: known(r ^ bit))
     yield rule("in reverse", lambda r, o: count - 1 - r)
-    for size in PARTS:
-        if size < count:
-            yield rule(f"the next block of {size}, and zeros for the last one", partial(_next, size, count), 2)
-            yield rule(
-                f"block i of {size} is block i + 1, and the last is the first: one too far, round the end",
-                partial(_rotated, size, count),
-                2,
-            )
-            yield rule(
-                f"block i of {size} is block i - 1, and the first is the last: one too early, round the end",
-                partial(_rotated, -size, count),
-                2,
-            )
-            for start in (size // 2, 2 * size):
-                said = f"block i of {size} starts at {start} i: another tile's size where its own was meant"
-                yield rule(said, partial(_stepped, size, start), 2 + (start >= count))  # zeros alone have simpler names
-    for size in PARTS:
-        for part in PARTS:
-            if part < size < count or part < size == count:
-                if size < count:
-                    yield rule(
-                        f"in every block of {size} the part of {part} is always the first, repeated: {part}-{2 * part - 1} are 0-{part - 1}"
-                        + ", both halves are the first" * (size == 2 * part),
-                        partial(_part, size, part),
-                        2,
-                    )
-                for step in (8, 16, 32):
-                    if step < part:
-                        said = f"in every block of {size} parts of {part} that start every {step}"
-                        yield rule(said, partial(_parts, size, part, step), 3)
-    for size in PARTS:
-        for other in PARTS:
-            if size < count and other < others:
-                said = f"the block of {size} is numbered by the other index, of blocks of {other}"
-                yield rule(said, partial(_other_block, size, other, count), 3, _GRID)
-            for parts in (2, 4):
-                for others_parts in (2, 4):
-                    own, theirs = size // parts, other // others_parts
-                    if own >= 8 and theirs >= 8 and size <= count and other <= others:
-                        said = f"in every block of {size} the part of {own} is numbered by the other index, of parts of {theirs} in {other}"
-                        yield rule(said, partial(_other_part, size, own, other, theirs), 4, _WARPS)
+    for size in sizes:
+        said = f"the next block of {size}, and zeros for the last one"
+        yield rule(said, lambda r, o, size=size: known(r + size), 2)
+        for by, source, far in (
+            (size, "i + 1, and the last is the first", "far"),
+            (-size, "i - 1, and the first is the last", "early"),
+        ):
+            said = f"block i of {size} is block {source}: one too {far}, round the end"
+            yield rule(said, lambda r, o, by=by: (r + by) % count, 2)
+        for start in (size // 2, 2 * size):
+            said = f"block i of {size} starts at {start} i: another tile's size where its own was meant"
+            rank = 2 + (start >= count)  # zeros alone have simpler names
+            yield rule(said, lambda r, o, size=size, start=start: r // size * start + r % size, rank)
+    for size, part in product(PARTS, PARTS):
+        if part < size < count or part < size == count:
+            both = ", both halves are the first" * (size == 2 * part)
+            said = f"in every block of {size} the part of {part} is always the first, repeated: {part}-{2 * part - 1} are 0-{part - 1}{both}"
+            if size < count:
+                yield rule(said, lambda r, o, size=size, part=part: r // size * size + r % part, 2)
+            for step in (step for step in (8, 16, 32) if step < part):
+                said = f"in every block of {size} parts of {part} that start every {step}"
+                yield rule(
+                    said,
+                    lambda r, o, size=size, part=part, step=step: r // size * size + r % size // part * step + r % part,
+                    3,
+                )
+    for size, other in product(PARTS, PARTS):
+        if size < count and other < others:
+            said = f"the block of {size} is numbered by the other index, of blocks of {other}"
+            yield rule(said, lambda r, o, size=size, other=other: known(o // other * size + r % size), 3, _GRID)
+        for own, theirs in product((size // 2, size // 4), (other // 2, other // 4)):
+            if own >= 8 and theirs >= 8 and size <= count and other <= others:
+                said = f"in every block of {size} the part of {own} is numbered by the other index, of parts of {theirs} in {other}"
+                yield rule(said, partial(_other_part, size, own, other, theirs), 4, _WARPS)
 
 
 def within(rule: Rule, depth: int, padded: int) -> Rule:
@@ -129,39 +122,6 @@ def within(rule: Rule, depth: int, padded: int) -> Rule:
 def _within(where: Where, depth: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
     row, at = np.broadcast_arrays(*where(r, k, o))
     return np.where(k < depth, row, -1), at
-
-
-def _modulo(size: int, r: Ints, o: Ints) -> Ints:
-    return r % size
-
-
-def _exchanged(bit: int, count: int, r: Ints, o: Ints) -> Ints:
-    return np.where(r ^ bit < count, r ^ bit, -1)
-
-
-def _rotated(size: int, count: int, r: Ints, o: Ints) -> Ints:
-    return (r + size) % count
-
-
-def _next(size: int, count: int, r: Ints, o: Ints) -> Ints:
-    return np.where(r + size < count, r + size, -1)
-
-
-def _stepped(size: int, step: int, r: Ints, o: Ints) -> Ints:
-    return r // size * step + r % size
-
-
-def _part(size: int, part: int, r: Ints, o: Ints) -> Ints:
-    return r // size * size + r % part
-
-
-def _parts(size: int, part: int, step: int, r: Ints, o: Ints) -> Ints:
-    return r // size * size + r % size // part * step + r % part
-
-
-def _other_block(size: int, other: int, count: int, r: Ints, o: Ints) -> Ints:
-    line = o // other * size + r % size
-    return np.where(line < count, line, -1)
 
 
 def _other_part(size: int, own: int, other: int, theirs: int, r: Ints, o: Ints) -> Ints:
@@ -179,38 +139,61 @@ _ADVANCE = "the K advance is in bytes where elements are meant, or the other way
 def depth_rules(depth: int, step: int, chunk: int = 0) -> Iterator[Rule]:
     """Other k, the same for every line. depth: K; step: that of an instruction; chunk: elements of 16 bytes in shared memory."""
 
-    def rule(mistake: str, detail: str, advice: str, where: Callable[[Ints], Ints], rank: int) -> Rule:
-        return Rule(mistake, detail, advice, lambda r, k, o: (r, _inside(where(k), depth)), rank)
+    def rule(mistake: str, detail: str, advice: str, where: Callable[..., Ints], rank: int) -> Rule:
+        def inside(r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+            k = where(k)
+            return r, np.where((k >= 0) & (k < depth), k, -1)
 
-    advance = ADVANCE
+        return Rule(mistake, detail, advice, inside, rank)
+
     sizes = [size for size in (step, 2 * step, 4 * step, 8 * step, 16 * step) if size < depth]
     for size in sizes:
         last = (depth - 1) // size
-        split = (
-            f", as in {last + 1} slices of split-K that all begin at k 0" if size > step and last < _MOST_SLICES else ""
-        )
-        yield rule(advance, f"no advance: K block 0 of {size} every time{split}", _ADVANCE, partial(_first, size), 2)
+        many = size > step and last < _MOST_SLICES
+        split = f", as in {last + 1} slices of split-K that all begin at k 0" if many else ""
+        said = f"no advance: K block 0 of {size} every time{split}"
+        yield rule(ADVANCE, said, _ADVANCE, lambda k, size=size: k % size, 2)
         for by in (1, 2, 3):
             when = f"{by} blocks of {size}" if by > 1 else f"one block of {size}"
-            yield rule(LATE, f"{when} late", _STAGE, partial(_late, size, by, 0), 2)
-            yield rule(LATE, f"{when} early", _EARLY, partial(_late, size, -by, last), 2)
+            yield rule(
+                LATE,
+                f"{when} late",
+                _STAGE,
+                lambda k, size=size, by=by: np.maximum(k // size - by, 0) * size + k % size,
+                2,
+            )
+            yield rule(
+                LATE,
+                f"{when} early",
+                _EARLY,
+                lambda k, size=size, by=by, last=last: np.minimum(k // size + by, last) * size + k % size,
+                2,
+            )
         said = f"blocks of {size} exchanged in pairs" + (_HALF_OF_A_PATTERN if size == 4 * chunk else "")
-        yield rule(LATE, said, _STAGE, partial(_pairs, size), 2)
-        yield rule(LATE, f"blocks of {size} rotated by one", _STAGE, partial(_turned_round, size, depth), 2)
-        yield rule(LATE, f"blocks of {size} rotated back by one", _STAGE, partial(_turned_round, -size, depth), 2)
+        yield rule(LATE, said, _STAGE, lambda k, size=size: (k // size ^ 1) * size + k % size, 2)
+        for by, back in ((size, ""), (-size, "back ")):
+            said = f"blocks of {size} rotated {back}by one"
+            yield rule(LATE, said, _STAGE, lambda k, by=by: (k + by) % depth, 2)
         if last > 1:
             said = f"blocks of {size} in reverse, block 0 being the last one"
-            yield rule("K of {x} in another order", said, _BACK, partial(_backwards, size, last), 2)
-        for part in sizes:
-            if part < size:
-                said = f"inside each tile of {size}: no advance, K block 0 of {part} every time"
-                yield rule(advance, said, _ADVANCE, partial(_inner, size, part, 0), 2)
-        for number in range(last + 1):
-            for by in (1, 2, 3, 4):
-                for other in {number - by, number + by}:
-                    if 0 <= other <= last:
-                        said = f"in block {number} of {size} (K {number * size}-{number * size + size - 1}) that of block {other}"
-                        yield rule(LATE, said, _STAGE, partial(_one, size, number, other), 3)
+            yield rule(_ORDER, said, _BACK, lambda k, size=size, last=last: (last - k // size) * size + k % size, 2)
+        for part in (part for part in sizes if part < size):
+            said = f"inside each tile of {size}: no advance, K block 0 of {part} every time"
+            yield rule(ADVANCE, said, _ADVANCE, partial(_inner, size, part, 0), 2)
+        for number, by in product(range(last + 1), (1, 2, 3, 4)):
+            for other in (other for other in {number - by, number + by} if 0 <= other <= last):
+                said = (
+                    f"in block {number} of {size} (K {number * size}-{number * size + size - 1}) that of block {other}"
+                )
+                yield rule(
+                    LATE,
+                    said,
+                    _STAGE,
+                    lambda k, size=size, number=number, other=other: np.where(
+                        k // size == number, k + (other - number) * size, k
+                    ),
+                    3,
+                )
     for part in (step // 2, step // 4):
         for first in range(0, step, part) if part else ():
             for zero in ((first, first + part), (first + part - step, first))[: step // part // 2]:
@@ -218,38 +201,23 @@ def depth_rules(depth: int, step: int, chunk: int = 0) -> Iterator[Rule]:
                 said = f"K {where_zero} of every {step} are zero"
                 advice = "registers of {x}'s fragment that are never loaded: ldmatrix.x2 for .x4, or too few lanes' addresses"
                 yield rule("{x}: part of each step not loaded", said, advice, partial(_without, step, *zero), 2)
-    for parts in range(2, min(depth // 2, _MOST_PARTS) + 1):
-        if depth % parts == 0:
-            for outer in {parts, depth // parts}:
-                said = f"K transposed as an array of {outer} x {depth // outer}: the operands' layouts of K differ"
-                advice = (
-                    "channels and taps, or groups and elements: K goes through one first in A, through the other in B"
-                )
-                yield rule("K of {x} in another order", said, advice, partial(_as_array, outer, depth), 3)
+    for parts in (parts for parts in range(2, min(depth // 2, _MOST_PARTS) + 1) if depth % parts == 0):
+        for outer in {parts, depth // parts}:
+            said = f"K transposed as an array of {outer} x {depth // outer}: the operands' layouts of K differ"
+            advice = "channels and taps, or groups and elements: K goes through one first in A, through the other in B"
+            yield rule(_ORDER, said, advice, lambda k, outer=outer: k % outer * (depth // outer) + k // outer, 3)
     for size in [*sizes, depth]:
         for part in (step // 2, step, 2 * step, *((4 * step, 8 * step, 16 * step) if size == depth else ())):
-            for number, over in ((1, 2), (1, 4), (2, 1), (4, 1)):
-                moved = part * number // over
+            for moved in (part // 2, part // 4, 2 * part, 4 * part):
                 if part < size and moved:
                     place = f"inside each tile of {size}: " if size < depth else ""
-                    much = f"{moved} for every {part}"
-                    yield rule(advance, f"{place}{much}", _ADVANCE, partial(_inner, size, part, moved), 3)
+                    said = f"{place}{moved} for every {part}"
+                    yield rule(ADVANCE, said, _ADVANCE, partial(_inner, size, part, moved), 3)
 
 
+_ORDER = "K of {x} in another order"
 _MOST_SLICES = 8
 _MOST_PARTS = 32  # of K, as the taps of a filter
-
-
-def _as_array(outer: int, depth: int, k: Ints) -> Ints:
-    return k % outer * (depth // outer) + k // outer
-
-
-def _inside(k: Ints, depth: int) -> Ints:
-    return np.where((k >= 0) & (k < depth), k, -1)
-
-
-def _backwards(size: int, last: int, k: Ints) -> Ints:
-    return (last - k // size) * size + k % size
 
 
 def _without(step: int, first: int, end: int, k: Ints) -> Ints:
@@ -257,128 +225,87 @@ def _without(step: int, first: int, end: int, k: Ints) -> Ints:
     return np.where((k % step - first) % step < end - first, -1, k)
 
 
-def _first(size: int, k: Ints) -> Ints:
-    return k % size
-
-
-def _late(size: int, by: int, end: int, k: Ints) -> Ints:
-    block = k // size - by
-    return (np.maximum(block, 0) if by > 0 else np.minimum(block, end)) * size + k % size
-
-
-def _turned_round(size: int, depth: int, k: Ints) -> Ints:
-    return (k + size) % depth
-
-
-def _pairs(size: int, k: Ints) -> Ints:
-    return k ^ size if size & (size - 1) == 0 else (k // size ^ 1) * size + k % size
-
-
 def _inner(size: int, part: int, moved: int, k: Ints) -> Ints:
     return k // size * size + k % size // part * moved + k % part
 
 
-def _one(size: int, number: int, other: int, k: Ints) -> Ints:
-    return np.where(k // size == number, k + (other - number) * size, k)
-
-
 def memory_rules(count: int, depth: int, others: int, chunk: int, step: int) -> Iterator[Rule]:
     """Other addresses in global memory: pitch, pointer, order. chunk: elements of 16 bytes."""
-    pitch, pointer = "{x}: pitch wrong", "{x}: pointer off"
-    for order, length, size in ((ALONG, depth, count * depth), (ACROSS, count, count * depth)):
+    deeps = sorted({step, 2 * step, 4 * step, 8 * step})
+    size = count * depth
+    for order, length in ((ALONG, depth), (ACROSS, count)):
         k_first = order == ALONG
         wrong = {length + by for by in (-64, -32, -16, -8, -4, -1, 1, 4, 8, 16, 32, 64)}
-        wrong |= {length // 2, length * 2, depth, count, others, *(s for s in (16, 32, 64, 128, 256, 512))}
-        wrong |= {step, 2 * step, 4 * step, 8 * step}
-        for other in sorted(wrong - {length}):
-            if other > 0:
-                said = f"{other} elements for {length} ({order})"
-                advice = "look at the leading dimension that is passed"
-                yield Rule(pitch, said, advice, partial(flat_place, other, 0, length, size, k_first), 4)
+        wrong |= {length // 2, length * 2, depth, count, others, 16, 32, 64, 128, 256, 512, *deeps}
+        for other in sorted(other for other in wrong - {length} if other > 0):
+            said = f"{other} elements for {length} ({order})"
+            advice = "look at the leading dimension that is passed"
+            yield Rule("{x}: pitch wrong", said, advice, partial(flat_place, other, 0, length, size, k_first), 4)
         for off in sorted({*(1 << power for power in range(10)), chunk, length, 2 * length}):
             for by in (off, -off):
+                where = partial(flat_place, length, by, length, size, k_first)
                 said = f"by {by} elements ({order})"
-                advice = "look at the address of the first element"
-                yield Rule(pointer, said, advice, partial(flat_place, length, by, length, size, k_first), 4)
-        for unit in (chunk // 2, chunk, 2 * chunk, 8 * chunk):
-            if unit > 1 and length % unit:
-                said = f"each line begins at the multiple of {unit} elements ({16 * unit // chunk} bytes) before it ({order})"
-                advice = "wide loads take aligned addresses: pad the leading dimension to a multiple of 16 bytes, or load narrower at such lines"
-                rounded = partial(_rounded_down, unit, length, k_first)
-                yield Rule("{x}: addresses rounded down", said, advice, rounded, 4)
+                yield Rule("{x}: pointer off", said, "look at the address of the first element", where, 4)
+        for unit in (unit for unit in (chunk // 2, chunk, 2 * chunk, 8 * chunk) if unit > 1 and length % unit):
+            said = (
+                f"each line begins at the multiple of {unit} elements ({16 * unit // chunk} bytes) before it ({order})"
+            )
+            advice = "wide loads take aligned addresses: pad the leading dimension to a multiple of 16 bytes, or load narrower at such lines"
+            where = partial(
+                _placed, length, k_first, lambda outer, inner, n=length, unit=unit: outer * n // unit * unit + inner
+            )
+            yield Rule("{x}: addresses rounded down", said, advice, where, 4)
         wrap = 1 << max(size - 1, 1).bit_length() - 1
-        for power in (wrap, wrap // 2, wrap // 4):
-            if power > length:
-                said = f"begins again every {power} elements ({order})"
-                advice = "an offset that is kept in too few bits overflows: look at the type of the index"
-                yield Rule("{x}: addresses wrap", said, advice, partial(_wrapped, power, length, k_first), 4)
-        for deep in sorted({step, 2 * step, 4 * step, 8 * step}):
-            if deep < depth:
-                said = (
-                    f"each K tile of {deep} begins {deep} lines along M or N further on, not {deep} along K ({order})"
-                )
-                if deep % length == 0:
-                    said += f": {deep // length} along K"
-                if deep == length:
-                    said += ", as of a coordinate that is given the number of the tile"
-                advice = "the pointer is advanced by the stride of the other axis"
-                sideways = partial(_sideways, deep, length, size, k_first)
-                yield Rule("{x}: K advance along the other axis", said, advice, sideways, 4)
-    said = "look at the order in memory that {x} is given in, and at .row and .col"
-    detail = "the whole matrix, row-major taken for column-major"
-    for where, rank in ((_turned, 2), (_turned_back, 3)):
-        yield Rule("{x} transposed", detail, said, partial(where, count, depth), rank)
+        for power in (power for power in (wrap, wrap // 2, wrap // 4) if power > length):
+            said = f"begins again every {power} elements ({order})"
+            advice = "an offset that is kept in too few bits overflows: look at the type of the index"
+            where = partial(
+                _placed, length, k_first, lambda outer, inner, n=length, power=power: (outer * n + inner) % power
+            )
+            yield Rule("{x}: addresses wrap", said, advice, where, 4)
+        for deep in (deep for deep in deeps if deep < depth):
+            said = f"each K tile of {deep} begins {deep} lines along M or N further on, not {deep} along K ({order})"
+            said += f": {deep // length} along K" if deep % length == 0 else ""
+            said += ", as of a coordinate that is given the number of the tile" if deep == length else ""
+            advice = "the pointer is advanced by the stride of the other axis"
+            where = partial(_sideways, deep, length, size, k_first)
+            yield Rule("{x}: K advance along the other axis", said, advice, where, 4)
+    whole = "the whole matrix, row-major taken for column-major"
+    look = "look at the order in memory that {x} is given in, and at .row and .col"
+    yield Rule("{x} transposed", whole, look, lambda r, k, o: divmod(k * count + r, depth), 2)
+    yield Rule("{x} transposed", whole, look, lambda r, k, o: divmod(r * depth + k, count)[::-1], 3)
     for edge in (8, 16, 32, 64):
-        detail = f"each {edge} x {edge} block"
         advice = "add or drop .trans where {x} is moved with ldmatrix, stmatrix or movmatrix"
-        yield Rule("{x} transposed", detail, advice, partial(_blocks, edge), 3)
-    for rows in TILES:
-        for deep in sorted({step, 2 * step, 4 * step, 8 * step}):
-            if rows <= count and deep <= depth:
-                detail = f"tile (i, j) of {rows} x {deep} is fetched from row {deep} j, k {rows} i"
-                advice = "the innermost coordinate of a tensor map comes first"
-                where = partial(_coordinates, rows, deep, count, depth)
-                yield Rule("{x}: tile coordinates exchanged", detail, advice, where, 4)
+        yield Rule("{x} transposed", f"each {edge} x {edge} block", advice, partial(_blocks, edge), 3)
+    for rows, deep in product(TILES, deeps):
+        if rows <= count and deep <= depth:
+            detail = f"tile (i, j) of {rows} x {deep} is fetched from row {deep} j, k {rows} i"
+            advice = "the innermost coordinate of a tensor map comes first"
+            where = partial(_coordinates, rows, deep, count, depth)
+            yield Rule("{x}: tile coordinates exchanged", detail, advice, where, 4)
 
 
 def flat_place(
     pitch: int, off: int, length: int, size: int, k_first: bool, r: Ints, k: Ints, o: Ints
 ) -> tuple[Ints, Ints]:
     """What lies at an address that is counted with a pitch, `off` elements late; nothing outside. length: the right pitch."""
-    outer, inner = (r, k) if k_first else (k, r)
-    place = outer * pitch + inner + off
-    place = np.where((place >= 0) & (place < size), place, -1)
-    outer, inner = np.where(place < 0, -1, place // length), place % length
-    return (outer, inner) if k_first else (np.where(outer < 0, -1, inner), outer)
+
+    def place(outer: Ints, inner: Ints) -> Ints:
+        found = outer * pitch + inner + off
+        return np.where((found >= 0) & (found < size), found, -1)
+
+    return _placed(length, k_first, place, r, k, o)
 
 
-def _rounded_down(unit: int, length: int, k_first: bool, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
-    outer, inner = (r, k) if k_first else (k, r)
-    place = outer * length // unit * unit + inner
-    outer, inner = place // length, place % length
-    return (outer, inner) if k_first else (inner, outer)
+def _placed(length: int, k_first: bool, place: Callable[..., Ints], r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    """The line and the k at the address that an element is looked for at."""
+    found = place(r, k) if k_first else place(k, r)
+    return (found // length, found % length) if k_first else (found % length, found // length)
 
 
 def _sideways(deep: int, length: int, size: int, k_first: bool, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
     """The first tile of K, of lines as many further on as the tile is long for each tile."""
     return flat_place(length, 0, length, size, k_first, r + k // deep * deep, k % deep, o)
-
-
-def _wrapped(power: int, length: int, k_first: bool, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
-    outer, inner = (r, k) if k_first else (k, r)
-    place = (outer * length + inner) % power
-    outer, inner = place // length, place % length
-    return (outer, inner) if k_first else (inner, outer)
-
-
-def _turned(count: int, depth: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
-    place = k * count + r
-    return place // depth, place % depth
-
-
-def _turned_back(count: int, depth: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
-    place = r * depth + k
-    return place % count, place // count
 
 
 def _blocks(edge: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:

@@ -19,6 +19,7 @@ from tcsim.layouts.swizzle import SWIZZLES
 Addresses = npt.NDArray[np.int64]
 _MAJORS: tuple[Major, ...] = ("K", "MN")
 _UNIT = 16  # bytes that one step of a descriptor's offsets means
+_LATE = (16, 32, 64, 128, 1024)  # bytes by which a start address is off
 _OFFSETS = {"leading_byte_offset": "LBO", "stride_byte_offset": "SBO"}
 _SCALES = (
     ("a sixteenth: bytes given in units of 16 were encoded twice", 1, 16),
@@ -85,6 +86,9 @@ def _readings(problem: Problem, name: str, tile: CanonicalTile) -> Iterator[Atte
             yield attempt("start off the swizzle's period", f"by {off} bytes", said, right, off=off)
         plain = f"{name} was written without the swizzle that its descriptor names"
         yield attempt("swizzle not applied to the data", "", plain, right, unswizzled=True)
+    for late in _LATE:
+        said = f"by {late} bytes: compare the descriptor of {name} with where its tile begins in shared memory"
+        yield attempt("start address wrong", f"{late} bytes late", said, right, late=late)
     if tile.bits == 16:
         flip = f"trans_{name} must be {int(tile.major == 'MN')}"
         yield attempt("major flipped", "", flip, right, major="K" if tile.major == "MN" else "MN")
@@ -124,10 +128,10 @@ def _read(
     advances = other.get("advances", tile.advances)
     major: Major = other.get("major", tile.major)
     wide = (problem.kept if name == "a" else problem.step) // tile.step  # a sparse instruction takes two of B's steps
-    off = int(other.get("off", 0))
+    off, late = int(other.get("off", 0)), int(other.get("late", 0))
     values = []
     for advance in advances[::wide]:
-        start = int(advance) // _UNIT * _UNIT + off
+        start = int(advance) // _UNIT * _UNIT + off + late
         if start >= 1 << 18:
             return None
         try:

@@ -1,77 +1,39 @@
-"""Mistakes with whole matrices: order in memory, blocks transposed, signs, operands left out or added twice."""
+"""Mistakes with whole matrices that are no rules of an operand: signs, types, subnormals, operands exchanged, a result added to another."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import permutations
 
 import numpy as np
 
-from tcsim.diagnosis.problem import Attempt, Codes, Part, Problem
-from tcsim.numbers import ieee
+from tcsim.diagnosis.problem import Attempt, Codes, Problem
 from tcsim.numbers.codec import decode, encode, negated
 from tcsim.numbers.formats import FORMATS, SUBNORMAL, Format
 
-_NAMES = ("a", "b", "c", "d")
-
 
 def attempts(problem: Problem) -> Iterator[Attempt]:
-    """What can go wrong with a matrix as a whole."""
-    for name in _NAMES:
-        yield Attempt(
-            f"{name} transposed",
-            "the whole matrix, row-major taken for column-major",
-            f"look at the order in memory that {name} is given in, and at .row and .col",
-            partial(_changed, problem, name, _other_order),
-            *((name, ("transposed", "whole")) if name in ("a", "b") else ()),
-        )
-        yield Attempt(
-            f"{name} transposed",
-            "each 8 x 8 block",
-            f"add or drop .trans where {name} is moved with ldmatrix, stmatrix or movmatrix",
-            partial(_changed, problem, name, _blocks_transposed),
-            *((name, ("transposed", "blocks")) if name in ("a", "b") else ()),
-        )
-        yield Attempt(
-            f"{name} negated",
-            "",
-            f"look at the signs that {name} is given with (scale_a, scale_b, negate)",
-            partial(_negated, problem, name),
-        )
-        yield Attempt(
-            f"{name} reversed",
-            "rows",
-            f"the rows of {name} are counted from the other end",
-            partial(_changed, problem, name, lambda x: x[:, ::-1]),
-            *((name, ("reversed", "rows")) if name in ("a", "b") else ()),
-        )
-        yield Attempt(
-            f"{name} reversed",
-            "columns",
-            f"the columns of {name} are counted from the other end",
-            partial(_changed, problem, name, lambda x: x[:, :, ::-1]),
-            *((name, ("reversed", "columns")) if name in ("a", "b") else ()),
-        )
-    for held in ("f32", "f16", "bf16"):
-        for read in ("f32", "f16", "bf16"):
-            for order, said in ((False, "row by row"), (True, "column by column")):
-                yield Attempt(
-                    "c read as another type",
-                    f"it lies there as {held}, {said}, and is read as {read}",
-                    "look at the types of C and of the output in the epilogue: a pointer to one is cast to the other",
-                    partial(_c_as, problem, held, read, order),
-                )
+    """What can go wrong with a matrix as a whole, and is not a rule of an operand."""
+    for name in "abcd":
+        advice = f"look at the signs that {name} is given with (scale_a, scale_b, negate)"
+        yield Attempt(f"{name} negated", "", advice, partial(_negated, problem, name))
+    yield Attempt(
+        "d transposed",
+        "the whole matrix, row-major taken for column-major",
+        "look at the order in memory that d is given in, and at .row and .col",
+        partial(_stored_in_other_order, problem),
+    )
+    for held, read in permutations(("f32", "f16", "bf16"), 2):
+        for order, said in ((False, "row by row"), (True, "column by column")):
+            yield Attempt(
+                "c read as another type",
+                f"it lies there as {held}, {said}, and is read as {read}",
+                "look at the types of C and of the output in the epilogue: a pointer to one is cast to the other",
+                partial(_c_as, problem, held, read, order),
+            )
     yield Attempt("a and b exchanged", "", "look at the order of the operands", partial(_exchanged, problem))
-    yield Attempt(
-        "accumulator ignored", "c is taken for zero", "scale_d is 0, or c is not loaded", partial(_without_c, problem)
-    )
-    yield Attempt(
-        "accumulator added twice",
-        "2 times c",
-        "c goes in as accumulator and again at the end, or each of two slices of split-K adds it",
-        partial(_c_again, problem),
-    )
     yield Attempt(
         "stale accumulator",
         "the product is added to an earlier run's result",
@@ -79,12 +41,8 @@ def attempts(problem: Problem) -> Iterator[Attempt]:
         partial(_run_twice, problem),
     )
     for name in "ab":
-        yield Attempt(
-            f"subnormals of {name} flushed",
-            "",
-            f"tensor cores keep subnormals: {name} was converted by code that flushes them",
-            partial(_flushed, problem, name),
-        )
+        advice = f"tensor cores keep subnormals: {name} was converted by code that flushes them"
+        yield Attempt(f"subnormals of {name} flushed", "", advice, partial(_flushed, problem, name))
 
 
 def changed(problem: Problem, name: str, codes: Codes) -> Problem:
@@ -112,24 +70,13 @@ def format_of(problem: Problem, name: str) -> Format:
     return problem.machine.formats[name]
 
 
-def _changed(problem: Problem, name: str, change: Callable[[Codes], Codes | None]) -> Problem | None:
-    codes = change(operand(problem, name))
-    if codes is None or name != "d" or problem.size is None:
-        return None if codes is None else changed(problem, name, codes)
-    return stored(problem, codes, change(problem.inside().astype(codes.dtype)))
+def _stored_in_other_order(problem: Problem) -> Problem:
+    def turned(codes: Codes) -> Codes:
+        batch, rows, columns = codes.shape
+        return np.ascontiguousarray(codes.reshape(batch, columns, rows).swapaxes(1, 2))
 
-
-def _other_order(codes: Codes) -> Codes:
-    batch, rows, columns = codes.shape
-    return np.ascontiguousarray(codes.reshape(batch, columns, rows).swapaxes(1, 2))
-
-
-def _blocks_transposed(codes: Codes) -> Codes | None:
-    batch, rows, columns = codes.shape
-    if rows % 8 or columns % 8 or (rows, columns) == (8, 8):
-        return None  # nothing to cut, or the whole matrix
-    blocks = codes.reshape(batch, rows // 8, 8, columns // 8, 8)
-    return blocks.swapaxes(2, 4).reshape(codes.shape)
+    inside = None if problem.size is None else turned(problem.inside().astype(problem.observed.dtype))
+    return stored(problem, turned(problem.observed), inside)
 
 
 def _negated(problem: Problem, name: str) -> Problem | None:
@@ -151,26 +98,13 @@ def _exchanged(problem: Problem) -> Problem | None:
     return replace(problem, a=b, b=a)
 
 
-def _without_c(problem: Problem) -> Problem | None:
-    return replace(problem, c=np.zeros_like(problem.c)) if problem.c.any() else None
-
-
-def _c_again(problem: Problem) -> Problem | None:
-    return replace(problem, finish=_plus_c) if problem.c.any() else None
-
-
 def _c_as(problem: Problem, held: str, read: str, by_column: bool) -> Problem | None:
     """C with each element made of the bits at its place in a memory that holds another type; zeros behind the end."""
     own = format_of(problem, "c")
     rows, columns = problem.size or problem.c.shape[1:]
     given = problem.c[:, :rows, :columns]
     values = decode(given, own)
-    if (
-        held == read
-        or own.kind != "float"
-        or not given.any()
-        or not np.array_equal(values, decode(encode(values, held), held))
-    ):
+    if own.kind != "float" or not given.any() or not np.array_equal(values, decode(encode(values, held), held)):
         return None
     memory = encode(values.swapaxes(1, 2) if by_column else values, held).reshape(len(values), -1)
     seen = np.zeros((len(values), rows * columns), FORMATS[read].dtype)
@@ -182,14 +116,6 @@ def _c_as(problem: Problem, held: str, read: str, by_column: bool) -> Problem | 
         wide.reshape(-1, columns, rows).swapaxes(1, 2) if by_column else wide.reshape(-1, rows, columns)
     )
     return replace(problem, c=c)
-
-
-def _plus_c(problem: Problem, part: Part, codes: Codes) -> Codes:
-    format = format_of(problem, "d")
-    c = problem.c[part.matrix][np.ix_(part.rows, part.columns)]
-    if format.kind != "float":
-        return codes + c
-    return ieee.add(codes, c, (format, format_of(problem, "c")), format)
 
 
 def _run_twice(problem: Problem) -> Problem | None:

@@ -42,21 +42,34 @@ class Way:
 
 def codes_of(problem: Problem, item: Candidate, way: Way, part: Part) -> Codes | None:
     """The codes that a candidate predicts of a part, before the epilogue; None if the instruction cannot compute it."""
-    problem = replace(problem, c=np.stack([item.c_of(c) for c in problem.c]))
-    changed = replace(problem, order=way.blocks, finish=None)
-    if way.zero:
-        changed = replace(changed, c=np.zeros_like(problem.c))
     out = np.empty((len(part.rows), len(part.columns)), problem.machine.formats["d"].dtype)
     height, width = problem.observed.shape[1:]
     for rows in _alike(part.rows, item.b, width):
         for columns in _alike(part.columns, item.a, height):
-            one = _reread(changed, "a", item.a, int(part.columns[columns[0]]))
-            one = None if one is None else _reread(one, "b", item.b, int(part.rows[rows[0]]))
+            one = read_by(problem, item, way, Part(part.matrix, part.rows[rows], part.columns[columns]))
             if one is None:
                 return None
-            where = Part(part.matrix, part.rows[rows], part.columns[columns])
-            out[np.ix_(rows, columns)] = way.order.run(one, where)
-    return _ended(problem, way, part, out)
+            out[np.ix_(rows, columns)] = way.order.run(one, one.every)
+    asked = _with_c(problem, item, part)
+    return _ended(asked, way, asked.every, out)
+
+
+def _with_c(problem: Problem, item: Candidate, part: Part) -> Problem:
+    """The problem of a part's outputs alone, with the C that a candidate adds to them."""
+    return replace(
+        problem.of(part), c=item.c_of(problem.c[part.matrix])[np.ix_(part.rows, part.columns)][None], finish=None
+    )
+
+
+def read_by(problem: Problem, item: Candidate, way: Way, part: Part) -> Problem | None:
+    """The problem of a part's outputs alone as a candidate reads it, whose rules are the same for all of them; None if the instruction cannot compute it."""
+    one: Problem | None = replace(_with_c(problem, item, part), order=way.blocks)
+    for name, rule, lines, other in (
+        ("a", item.a, part.rows, part.columns[0]),
+        ("b", item.b, part.columns, part.rows[0]),
+    ):
+        one = None if one is None else _reread(problem, one, name, rule, part.matrix, lines, int(other))
+    return replace(one, c=np.zeros_like(one.c)) if one is not None and way.zero else one
 
 
 def _alike(lines: Ints, rule: Rule, count: int) -> Iterator[Ints]:
@@ -187,41 +200,52 @@ def whole(problem: Problem, item: Candidate, way: Way) -> Codes | None:
     return None if any(codes is None for codes in found) else np.stack([codes for codes in found if codes is not None])
 
 
-def _reread(problem: Problem, name: str, rule: Rule, other: int) -> Problem | None:
-    """The problem with an operand as a rule reads it, for one line of the other operand; None if its parts do not go along."""
+def _reread(
+    problem: Problem, one: Problem, name: str, rule: Rule, matrix: int, lines: Ints, other: int
+) -> Problem | None:
+    """Some outputs' problem with the lines of an operand as a rule reads them from the whole, for one line of the other operand; None if its parts do not go along."""
     if rule is SAME:
-        return problem
+        return one
     if rule.recode:
-        return recoded(problem, name, rule.recode)
+        return recoded(one, name, rule.recode, always=True)
+    codes = problem.a[matrix] if name == "a" else problem.b[matrix].T
+    positions = problem.positions if name == "a" else None
+    factors = None if problem.scales is None else problem.scales["ab".index(name)][matrix]
+    factors = factors if name == "a" or factors is None else factors.T
     if rule.part:
-        return _other_part(problem, name, rule, other)
-    codes = problem.a if name == "a" else problem.b.swapaxes(1, 2)
+        return _other_part(
+            one, name, rule, lines, other, (codes, None if positions is None else positions[matrix], factors)
+        )
     share = problem.step // problem.kept if name == "a" else 1
     unit = problem.machine.sparsity.group // share if problem.machine.sparsity is not None and name == "a" else 1
-    place = _in_units(rule, codes.shape[1], codes.shape[2] // unit, unit * share, other)
+    place = _in_units(rule, lines, codes.shape[1] // unit, unit * share, other)
     if place is None:
         return None
-    read = np.stack([_units(x, place, unit) for x in codes])
-    changed = replace(problem, a=read) if name == "a" else replace(problem, b=read.swapaxes(1, 2))
-    if name == "a" and problem.positions is not None:
-        changed = replace(changed, positions=np.stack([_units(x, place, unit) for x in problem.positions]))
-    if problem.scales is None:
-        return changed
-    own = problem.scales["ab".index(name)]
-    own = own if name == "a" else own.swapaxes(1, 2)
-    place = _in_units(rule, own.shape[1], own.shape[2], codes.shape[2] * share // own.shape[2], other)
-    if place is None:
-        return None
-    factors = np.stack([_units(x, place, 1) for x in own])
-    mine, others = problem.scales
-    return replace(changed, scales=(factors, others) if name == "a" else (mine, factors.swapaxes(1, 2)))
+    one = _with_lines(one, name, _units(codes, place, unit))
+    if positions is not None:
+        one = replace(one, positions=_units(positions[matrix], place, unit)[None])
+    if factors is None:
+        return one
+    place = _in_units(rule, lines, factors.shape[1], codes.shape[1] * share // factors.shape[1], other)
+    return None if place is None else _with_factors(one, name, _units(factors, place, 1))
 
 
-def _in_units(rule: Rule, lines: int, units: int, size: int, other: int) -> tuple[Ints, Ints] | None:
+def _with_lines(one: Problem, name: str, lines: Codes) -> Problem:
+    return replace(one, a=lines[None]) if name == "a" else replace(one, b=lines.T[None])
+
+
+def _with_factors(one: Problem, name: str, factors: Codes) -> Problem:
+    if one.scales is None:
+        raise TypeError("the problem has no scales")
+    own, others = one.scales
+    return replace(one, scales=(factors[None], others) if name == "a" else (own, factors.T[None]))
+
+
+def _in_units(rule: Rule, lines: Ints, units: int, size: int, other: int) -> tuple[Ints, Ints] | None:
     """(line, unit) that stand in for each, where a rule moves whole units of K; None if it does not."""
-    row, k = np.arange(lines)[:, None], np.arange(units * size)[None]
+    row, k = lines[:, None], np.arange(units * size)[None]
     row, k = np.broadcast_arrays(*rule.where(row, k, np.full((1, 1), other)))
-    row, k = (np.broadcast_to(x, (lines, units * size)).reshape(lines, units, size) for x in (row, k))
+    row, k = (np.broadcast_to(x, (len(lines), units * size)).reshape(len(lines), units, size) for x in (row, k))
     outside = (row < 0) | (k < 0)
     first = k[:, :, :1]
     same = (row == row[:, :, :1]) & (k == first + np.arange(size)) & (first % size == 0)
@@ -238,28 +262,26 @@ def _units(codes: Codes, place: tuple[Ints, Ints], size: int) -> Codes:
     return np.stack([taken(units[:, :, i], *place) for i in range(size)], axis=2).reshape(len(place[0]), -1)
 
 
-def _other_part(problem: Problem, name: str, rule: Rule, other: int) -> Problem:
-    """The problem with other metadata, other factors or other elements of an operand."""
+def _other_part(
+    one: Problem, name: str, rule: Rule, lines: Ints, other: int, held: tuple[Codes, Codes | None, Codes | None]
+) -> Problem:
+    """Some outputs' problem with other metadata, other factors or other elements of an operand. held: its codes, positions and factors."""
 
-    def read(lines: npt.NDArray[Any], outside: Any = 0) -> npt.NDArray[Any]:
-        row, k = (np.arange(size) for size in lines.shape[1:])
-        place = np.broadcast_arrays(*rule.where(row[:, None], k[None], np.full((1, 1), other)))
-        return np.stack([taken(codes, place[0], place[1], outside) for codes in lines])
+    def read(source: npt.NDArray[Any], outside: Any = 0) -> npt.NDArray[Any]:
+        k = np.arange(source.shape[1])[None]
+        row, at = np.broadcast_arrays(*rule.where(lines[:, None], k, np.full((1, 1), other)))
+        return taken(source, row, at, outside)
 
+    codes, positions, factors = held
+    sparsity = one.machine.sparsity
     if rule.part == "data":
-        codes = read(problem.a) if name == "a" else read(problem.b.swapaxes(1, 2)).swapaxes(1, 2)
-        return replace(problem, a=codes) if name == "a" else replace(problem, b=codes)
-    sparsity = problem.machine.sparsity
-    if rule.part == "metadata" and problem.positions is not None and sparsity is not None:
-        first = np.arange(problem.positions.shape[2]) % (sparsity.kept // sparsity.groups)
-        return replace(problem, positions=read(problem.positions, first))
-    if problem.scales is None:
-        return problem
-    own, others = problem.scales
-    one = encode(1.0, problem.machine.formats["scale"])
-    if name == "a":
-        return replace(problem, scales=(read(own, one), others))
-    return replace(problem, scales=(own, read(others.swapaxes(1, 2), one).swapaxes(1, 2)))
+        return _with_lines(one, name, read(codes))
+    if rule.part == "metadata" and positions is not None and sparsity is not None:
+        first = np.arange(positions.shape[1]) % (sparsity.kept // sparsity.groups)
+        return replace(one, positions=read(positions, first)[None])
+    if factors is None:
+        return one
+    return _with_factors(one, name, read(factors, encode(1.0, one.machine.formats["scale"])))
 
 
 def _clamped(codes: Codes) -> Codes:

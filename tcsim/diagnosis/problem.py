@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -56,7 +56,6 @@ class Problem:
     metadata: npt.NDArray[np.uint32] | None = None  # (batch, 32): the registers that the positions came in, if they did
     selector: int = 0  # of the metadata
     order: tuple[int, ...] = ()  # the K blocks in the order they are accumulated
-    between: Callable[[Codes], Codes] | None = None  # what is done to the accumulator after every instruction
     finish: Finish | None = None  # what is done to each output at the end
     known: npt.NDArray[np.bool_] | None = None  # (batch, M, N): outputs that can be predicted; None: all
     memory: Memory | None = None  # where wgmma found its operands
@@ -97,6 +96,29 @@ class Problem:
         rows, columns = (np.arange(size) for size in self.observed.shape[1:])
         for matrix in range(len(self.observed)):
             yield Part(matrix, rows, columns)
+
+    def of(self, part: Part) -> Problem:
+        """The problem of a part's outputs alone."""
+        at, here = part.matrix, np.ix_(part.rows, part.columns)
+        c, observed = (x[at][here][None] for x in (self.c, self.observed))
+        scales = self.scales and (self.scales[0][at][part.rows][None], self.scales[1][at][:, part.columns][None])
+        return replace(
+            self,
+            a=self.a[at][part.rows][None],
+            b=self.b[at][:, part.columns][None],
+            c=c,
+            observed=observed,
+            positions=None if self.positions is None else self.positions[at][part.rows][None],
+            scales=scales,
+            known=None if self.known is None else self.known[at][here][None],
+            after=None if self.after is None else self.after[at][here][None],
+            size=None,
+        )
+
+    @property
+    def every(self) -> Part:
+        """All outputs of the first matrix."""
+        return Part(0, *(np.arange(size) for size in self.observed.shape[1:]))
 
     def seen(self, part: Part) -> Codes:
         """What was observed of a part."""
@@ -151,7 +173,6 @@ class Problem:
                     per_row = np.broadcast_to(other, (len(rows), *other.shape[1:]))
                     scales = {"scale_a": (mine.swapaxes(0, 1), format), "scale_b": (per_row, format)}
                 total = machine.lowering.run(own[:, None], chosen, total[:, None], formats, scales)[:, 0]
-            total = total if self.between is None else self.between(total)
         return total
 
 

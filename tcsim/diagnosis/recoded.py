@@ -10,7 +10,7 @@ import numpy as np
 
 from tcsim.diagnosis.maps import Ints, Rule
 from tcsim.diagnosis.operands import changed, format_of, operand
-from tcsim.diagnosis.problem import Attempt, Codes, Problem
+from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.numbers.codec import decode, encode
 from tcsim.numbers.formats import FORMATS, Format
 
@@ -59,11 +59,11 @@ RECODINGS = {
 """By mistake."""
 
 
-def recoded(problem: Problem, name: str, mistake: str) -> Problem | None:
-    """The problem with an operand's codes changed; None if nothing changes, or the change is not one of this format."""
+def recoded(problem: Problem, name: str, mistake: str, always: bool = False) -> Problem | None:
+    """The problem with an operand's codes changed; None if nothing changes (unless `always`), or the change is not one of this format."""
     codes = operand(problem, name)
     found = RECODINGS[mistake].change(codes, format_of(problem, name))
-    return None if found is None or np.array_equal(found, codes) else changed(problem, name, found)
+    return None if found is None or (np.array_equal(found, codes) and not always) else changed(problem, name, found)
 
 
 def recoding_rules() -> Iterator[Rule]:
@@ -74,11 +74,3 @@ def recoding_rules() -> Iterator[Rule]:
 
 def _same(r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
     return r, k
-
-
-def attempts(problem: Problem) -> Iterator[Attempt]:
-    """Every change of every operand."""
-    for name in "ab":
-        for mistake, recoding in RECODINGS.items():
-            said = mistake.format(x=name), recoding.detail, recoding.advice.format(x=name)
-            yield Attempt(*said, partial(recoded, problem, name, mistake))

@@ -19,9 +19,6 @@ from tcsim.diagnosis.solution import Solved
 from tcsim.numbers.codec import decode
 from tcsim.numbers.formats import FORMATS, Format
 
-_RIGHT = ("K blocks in another order", "not a tensor core's result")
-"""Catalogued differences that a right kernel may show."""
-
 
 def within_rounding(
     problem: Problem, model: Codes, own: Solved, exact: list[Explanation], where: str, tried: int
@@ -30,10 +27,10 @@ def within_rounding(
     outputs = int(problem.inside().sum())
     right = outputs - int(((model != problem.observed) & problem.inside()).sum())
     bare = replace(problem, finish=None)
-    orders = [item for item in exact if item.mistake in _RIGHT]
-    mistakes = [item for item in exact if item.mistake not in _RIGHT]
+    orders: list[Explanation] = []
+    mistakes = exact
     nearest: tuple[str, int] | None = None
-    if not orders and all(item.mistake == OTHER_ARCH for item in mistakes):
+    if all(item.mistake == OTHER_ARCH for item in mistakes):
         nearest = reproducing(bare, partial(_ended, problem), repeatable())
         if nearest is not None and nearest[1] == outputs:
             orders = [Explanation("another order of summation", nearest[0], "", outputs)]

@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.diagnosis import arithmetic, blocks, memory, operands, recoded, registers, scales, sparsity
+from tcsim.diagnosis import arithmetic, memory, operands, registers, selectors
+from tcsim.diagnosis.bitwise import by_bits, off, reach
 from tcsim.diagnosis.both import in_both
+from tcsim.diagnosis.candidate import Candidate
 from tcsim.diagnosis.enough import enough
 from tcsim.diagnosis.equivalence import Fresh, alike, right_of
 from tcsim.diagnosis.error_map import ErrorMap, error_map
@@ -30,17 +32,14 @@ from tcsim.diagnosis.solved import not_loaded, solved
 from tcsim.diagnosis.where import where_text
 from tcsim.numbers.codec import decode
 
-CATALOGUE: tuple[Callable[[Problem], Iterator[Attempt]], ...] = (
-    operands.attempts,
-    blocks.attempts,
-    memory.attempts,
-    sparsity.attempts,
-    scales.attempts,
-    registers.attempts,
-    arithmetic.attempts,
-    recoded.attempts,
-)
-"""Where mistakes come from, the commonest first."""
+CATALOGUE: dict[Callable[[Problem], Iterator[Attempt]], int] = {
+    operands.attempts: 2,
+    memory.attempts: 4,
+    selectors.attempts: 6,
+    registers.attempts: 7,
+    arithmetic.attempts: 8,
+}
+"""Where mistakes come from that are no rules of an operand, with how simple they are: smaller is simpler."""
 
 BOTH: tuple[Callable[[Problem], Iterator[Attempt]], ...] = tuple(
     partial(in_both, source) for source in (operands.attempts, memory.attempts, registers.attempts)
@@ -54,7 +53,6 @@ _FILL = "fill the output with NaN before the launch: what is still NaN was never
 _CANNOT_TELL = "this data cannot tell them apart: random operands of the same shapes would"
 _ALL_ZERO = f"every output is zero: the data cannot tell which of these it is; {_FILL}"
 _PART_OF_A_TILE = 128  # rows or columns: some tiles are twice as large, so that half of them lies behind the edge
-_SAFE = 16  # times the model's own distance from exact sums: outputs that are further off are not those of a mistake
 
 
 @dataclass(frozen=True)
@@ -129,6 +127,8 @@ def diagnose(instruction: Any, *, observed: Any, arch: str = "sm_90", **operands
         others = [item.explanation for item in exact][:_ALSO]
         return described(outputs, right, [*found, *others], [], tried, where, same, _CANNOT_TELL if others else "")
     own = solved(problem, model, inside, any(item.known and item.single for item in exact))
+    if own is None and not exact:
+        exact += [_of_rule(item, outputs) for item in by_bits(problem, _screen(wrong))]
     if own is not None and own.rounding_only:
         answer = within_rounding(problem, model, own, [item.explanation for item in exact], where, tried)
         return replace(answer, note=_said(answer.note, same))
@@ -182,27 +182,34 @@ def _of_solver(own: Solved, outputs: int) -> list[_Found]:
     return found
 
 
+def _of_rule(item: Candidate, outputs: int) -> _Found:
+    """A rule that gives every bit."""
+    (mistake, detail, advice), *_ = item.names()
+    explanation = Explanation(mistake, detail, advice, outputs)
+    return _Found(explanation, item.rank, True, lambda fresh: fresh.of_candidate(item))
+
+
 def _catalogued(problem: Problem, wrong: Mask, outputs: int) -> tuple[int, list[_Found], list[Explanation]]:
     """Every mistake of the catalogue: how many were tried, those that explain everything, and the nearest of the others."""
     screen = _screen(wrong)
-    reach = _reach(problem, screen)
+    far = reach(problem, screen)
     tried = 0
     exact: list[_Found] = []
     near: list[tuple[float, int, Attempt]] = []
     single = all(size <= unit for size, unit in zip(wrong.shape[1:], problem.machine.shape, strict=False))
     for number, source in enumerate((*CATALOGUE, *BOTH)):
         one = source.args[0] if isinstance(source, partial) else source
-        rank = 0 if single and one is registers.attempts else CATALOGUE.index(one)
+        rank = 2 if single and one is registers.attempts else CATALOGUE[one]
         for attempt in source(problem) if number < len(CATALOGUE) or not exact else ():
             changed = attempt.change()
             if changed is None:
                 continue
             tried += 1
-            score = _score(changed, screen, wrong, reach=reach if changed.machine is problem.machine else np.inf)
+            score = _score(changed, screen, wrong, far=far if changed.machine is problem.machine else np.inf)
             if score.known and score.matched == score.known:
                 whole = _score(changed, list(changed.parts()), wrong)
                 if _explains(whole, outputs, int(wrong.sum())):
-                    exact.append(_of_attempt(problem, attempt, source, 2 + rank, whole, outputs))
+                    exact.append(_of_attempt(problem, attempt, source, rank, whole, outputs))
                     continue
             near.append((score.share, -tried, attempt))
     nearest = []
@@ -316,15 +323,15 @@ def _explains(score: _Score, outputs: int, wrong: int) -> bool:
     return score.matched == score.known and score.known * 4 >= outputs and telling
 
 
-def _score(changed: Problem, parts: list[Part], wrong: Mask, left: Mask | None = None, reach: float = np.inf) -> _Score:
-    """left: is set where an output that can be predicted is not reproduced; reach: parts without an output so near are not predicted."""
+def _score(changed: Problem, parts: list[Part], wrong: Mask, left: Mask | None = None, far: float = np.inf) -> _Score:
+    """left: is set where an output that can be predicted is not reproduced; far: parts without an output so near are not predicted."""
     matched = known = telling = 0
     for part in parts:
         knows = changed.knows(part)
         if not knows.any():
             continue
         same = np.zeros_like(knows)
-        if (_off(changed, part, changed.seen(part)) <= reach)[knows].any():
+        if (off(changed, part, changed.seen(part)) <= far)[knows].any():
             same = (changed.predict(part) == changed.seen(part)) & knows
         matched, known = matched + int(same.sum()), known + int(knows.sum())
         place = np.ix_(part.rows, part.columns)
@@ -332,26 +339,6 @@ def _score(changed: Problem, parts: list[Part], wrong: Mask, left: Mask | None =
         if left is not None:
             left[part.matrix][place] = knows & ~same
     return _Score(matched, known, telling)
-
-
-def _reach(problem: Problem, parts: list[Part]) -> float:
-    """How far outputs may be from the exact sums, of their absolute products: several times what they are in the model."""
-    return _SAFE * max(float(_off(problem, part, problem.predict(part)).max()) for part in parts) + 2.0**-20
-
-
-def _off(problem: Problem, part: Part, codes: Codes) -> Numbers:
-    """How far outputs are from the exact sums, of their absolute products; 0 where that cannot be said."""
-    formats, step = problem.machine.formats, problem.step
-    plain = formats["d"].kind == "float" and problem.finish is None and problem.between is None
-    if not plain or problem.positions is not None or problem.scales is not None:
-        return np.zeros(codes.shape)
-    k = (np.array(problem.order)[:, None] * step + np.arange(step)).reshape(-1)
-    with np.errstate(all="ignore"):
-        a = decode(problem.a[part.matrix][np.ix_(part.rows, k)], formats["a"]).astype(np.float64)
-        b = decode(problem.b[part.matrix][np.ix_(k, part.columns)], formats["b"]).astype(np.float64)
-        c = decode(problem.c[part.matrix][np.ix_(part.rows, part.columns)], formats["c"]).astype(np.float64)
-        off = np.abs(decode(codes, formats["d"]).astype(np.float64) - a @ b - c) / (np.abs(a) @ np.abs(b) + np.abs(c))
-    return np.where(np.isfinite(off), off, 0.0)
 
 
 def _screen(wrong: npt.NDArray[np.bool_]) -> list[Part]:

@@ -11,29 +11,18 @@ import numpy as np
 
 from tcsim.core.samples import some_of
 from tcsim.diagnosis.candidate import Candidate, asked
-from tcsim.diagnosis.counts import Count, counts
+from tcsim.diagnosis.counts import Count
 from tcsim.diagnosis.enough import enough
-from tcsim.diagnosis.maps import (
-    SAME,
-    Rule,
-    depth_rules,
-    line_rules,
-    memory_rules,
-    within,
-)
+from tcsim.diagnosis.maps import SAME, Rule, depth_rules
 from tcsim.diagnosis.moved import Moved
 from tcsim.diagnosis.other_c import c_addresses, other_c
-from tcsim.diagnosis.parts import data_rules, part_rules
-from tcsim.diagnosis.pipelines import sequence_rules
 from tcsim.diagnosis.predicted import End, Way, way_of
 from tcsim.diagnosis.problem import Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
 from tcsim.diagnosis.recoded import recoding_rules
-from tcsim.diagnosis.shared_maps import shared_rules
-from tcsim.diagnosis.tile_maps import tile_rules
+from tcsim.diagnosis.rules import counts_of, rules_of
 from tcsim.diagnosis.where import beyond_diagonal
 from tcsim.diagnosis.whole import Whole
-from tcsim.numbers.formats import Format
 
 _SAMPLES = 48  # outputs that every candidate is tried on
 _PAIRED = 16  # outputs that pairs of rules are tried on first
@@ -80,45 +69,9 @@ class Solver:
 
     @cached_property
     def rules(self) -> dict[str, tuple[Rule, ...]]:
-        """Of each operand, the identity first."""
-        machine, reals = self.problem.machine, self.reals
-        found = {}
-        step = machine.shape[2]
-        for name, own in zip("ab", self.more, strict=True):
-            lines = reals.lines(name)
-            count, others_count = self._lines("ab".index(name)), self._lines("ba".index(name))
-            depth = self.problem.depth or lines.shape[2]
-            more: list[Rule] = []
-            chunk = 128 // stored_bits(machine.formats[name], step)
-            described = machine.descriptor is not None or hasattr(machine.instruction, "fetch")
-            if reals.factors is not None:
-                along = -(-depth // machine.block)
-                more += part_rules("scale", count, others_count, along, machine.blocks)
-                more += data_rules(count, depth, others_count, chunk, step)
-                more += [replace(rule, part="data") for rule in tile_rules(count, depth, chunk, described)]
-                more += sequence_rules(depth, step, "data")
-            if reals.positions is not None and name == "a":
-                width = machine.width(depth)
-                more += part_rules("metadata", count, others_count, width, machine.kept)
-                more += data_rules(count, width, others_count, chunk, machine.kept)
-                more += [replace(rule, part="data") for rule in tile_rules(count, width, chunk, described)]
-                more += sequence_rules(width, machine.kept, "data")
-                chunk *= step // machine.kept
-            found[name] = (
-                SAME,
-                *own,
-                *line_rules(count, others_count),
-                *depth_rules(depth, step, chunk),
-                *sequence_rules(depth, step),
-                *more,
-                *(
-                    within(rule, depth, lines.shape[2])
-                    for rule in memory_rules(count, depth, others_count, chunk, step)
-                ),
-                *shared_rules(count, depth, chunk, step),
-                *(() if reals.factors is not None else tile_rules(count, depth, chunk, described)),
-            )
-        return found
+        """Of each operand, the identity first, then those read off the data."""
+        known = rules_of(self.problem)
+        return {name: (SAME, *own, *known[name]) for name, own in zip("ab", self.more, strict=True)}
 
     def _lines(self, side: int) -> int:
         """Rows of A or columns of B that were given."""
@@ -127,8 +80,7 @@ class Solver:
     @cached_property
     def counts(self) -> tuple[Count, ...]:
         """How K may be miscounted."""
-        padded = self.reals.a.shape[2]
-        return tuple(counts(padded, self.problem.machine.shape[2], self.problem.depth or padded))
+        return counts_of(self.problem)
 
     def reading(self, count: Count) -> tuple[Rule, Rule] | None:
         """The simplest rule of both operands that takes each k so often; None if there is none."""
@@ -452,12 +404,6 @@ def _tiled(mask: Mask, height: int, fill: bool) -> Mask:
     ends = ((0, -mask.shape[0] % height), (0, -mask.shape[1] % 8))
     padded = np.pad(mask, ends, constant_values=fill)
     return padded.reshape(padded.shape[0] // height, height, padded.shape[1] // 8, 8)
-
-
-def stored_bits(format: Format, step: int) -> int:
-    """Bits of an element in memory; fp4 is packed where an instruction takes 64 of K."""
-    packed = format.bits == 4 and (format.kind != "float" or step >= 64)
-    return 4 if packed else format.container_bits
 
 
 def _round(value: float, coarse: float, unsure: float = 0.0, cut: float = 0.0) -> float:

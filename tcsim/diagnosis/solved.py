@@ -86,7 +86,7 @@ def solved(problem: Problem, model: Codes, inside: Mask, known: bool) -> Solved 
     known: a catalogued mistake gives every bit, and only a single rule can be simpler.
     """
     formats = problem.machine.formats
-    if any(format.kind == "bit" for format in formats.values()) or problem.between is not None:
+    if any(format.kind == "bit" for format in formats.values()):
         return None
     if problem.a.size * problem.b.shape[2] > _MOST:
         return None

@@ -15,8 +15,9 @@ from tcsim.diagnosis.least_squares import samples, whole_weights
 from tcsim.diagnosis.maps import SAME, START, Ints, Rule
 from tcsim.diagnosis.problem import Problem
 from tcsim.diagnosis.reals import Mask, Reals
+from tcsim.diagnosis.rules import stored_bits
 from tcsim.diagnosis.shared_maps import MODES, xored
-from tcsim.diagnosis.solve import Solver, stored_bits
+from tcsim.diagnosis.solve import Solver
 from tcsim.diagnosis.where import ranges
 
 _MOST = 24  # tiles of K

@@ -194,19 +194,18 @@ def bypassing_sectors(source: Rows, destination: Rows, width: int = 16) -> Rows:
     return distinct(np.where(taking, (line - low) * span + place, INACTIVE))
 
 
-def bulk_pieces(starts: Rows, lengths: Rows, shared: int) -> tuple[Rows, Rows]:
+def bulk_pieces(starts: Rows, lengths: Rows, shared: Rows) -> tuple[Rows, Rows]:
     """Where the pieces of a copy of TMA begin and end in global memory: its rows, cut where a line of shared memory ends.
 
-    shared: the address of the first byte there; rows follow each other.
+    shared: where each row begins there.
 
-    >>> [own.tolist() for own in bulk_pieces(np.array([48]), np.array([256]), 96)]
+    >>> [own.tolist() for own in bulk_pieces(np.array([48]), np.array([256]), np.array([96]))]
     [[48, 80, 208], [80, 208, 304]]
     """
-    before = shared + np.cumsum(lengths) - lengths
-    lines = (before + lengths - 1) // LINE_BYTES - before // LINE_BYTES + 1
+    lines = (shared + lengths - 1) // LINE_BYTES - shared // LINE_BYTES + 1
     row = np.repeat(np.arange(len(starts)), lines)
     number = np.arange(len(row)) - (np.cumsum(lines) - lines)[row]
-    cut = (before // LINE_BYTES * LINE_BYTES)[row] + LINE_BYTES * number - before[row]
+    cut = (shared // LINE_BYTES * LINE_BYTES)[row] + LINE_BYTES * number - shared[row]
     return starts[row] + np.maximum(cut, 0), starts[row] + np.minimum(cut + LINE_BYTES, lengths[row])
 
 

@@ -250,6 +250,9 @@ class Pending:
     accumulator: Any = (
         None  # of work that can be part of a chain and holds no registers: what the work before has to have too
     )
+    box: tuple[Any, int, Any] | None = (
+        None  # of a copy of a tile: its map, the tensor's address and the coordinates of the box
+    )
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import json
 import lzma
+import re
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
@@ -31,10 +35,20 @@ ASSEMBLER = "13.0.88"
 ASYNCHRONOUS = ("cp.async", "wgmma", "mbarrier")
 
 
+@cache
 def measured() -> dict[str, dict[str, int]]:
     """What was counted, by launch."""
     data = json.loads(lzma.decompress(RECORDED.read_bytes()))
     return {name: dict(zip(data["counters"], values, strict=True)) for name, values in data["launches"].items()}
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A launch beside the GPU: what differs by counter (the GPU's, the model's), whether it has asynchronous work, and the part by which more instructions run."""
+
+    different: dict[str, tuple[int, int]]
+    asynchronous: bool
+    executed: float
 
 
 def launches() -> Iterator[tuple[str, recording.Fields]]:
@@ -70,40 +84,61 @@ def differences(own: Counters, wanted: Mapping[str, int]) -> dict[str, tuple[int
     return {key: (wanted[key], value) for key, value in values.items() if value != wanted[key]}
 
 
-def summary(found: Mapping[str, Mapping[str, tuple[int, int]]], asynchronous: Mapping[str, bool]) -> dict[str, Any]:
+def compared(fields: recording.Fields, name: str, wanted: Mapping[str, int], machine: bool = False) -> Compared:
+    """A launch counted beside what was counted of it on the GPU; machine: with machine code."""
+    own = profiled(fields, name)
+    if machine:
+        own = assembled(own)
+    executed = own.machine.executed / wanted[EXECUTED] - 1 if own.machine is not None else 0.0
+    return Compared(differences(own.counters, wanted), any(word in own.run.text for word in ASYNCHRONOUS), executed)
+
+
+@cache
+def _fields() -> dict[str, recording.Fields]:
+    return dict(launches())
+
+
+def _compared(name: str, machine: bool) -> Compared:
+    return compared(_fields()[name], name, measured()[name], machine)
+
+
+def summary(found: Mapping[str, Compared]) -> dict[str, Any]:
     """By counter, of the launches in which it is not 0: those that are equal, all, those above the GPU's; of shared memory without asynchronous work, too."""
     every = measured()
     rows = {}
     for counter in next(iter(every.values())):
         if counter in NOT_COMPARED:
             continue
-        own = [name for name in found if every[name][counter] or counter in found[name]]
+        own = [name for name in found if every[name][counter] or counter in found[name].different]
         parts = {"": own} | (
-            {" (no asynchronous work)": [name for name in own if not asynchronous[name]]}
+            {" (no asynchronous work)": [name for name in own if not found[name].asynchronous]}
             if counter.startswith(SHARED)
             else {}
         )
         for said, names in parts.items():
-            wrong = [found[name][counter] for name in names if counter in found[name]]
+            wrong = [found[name].different[counter] for name in names if counter in found[name].different]
             rows[counter + said] = [len(names) - len(wrong), len(names), sum(model > gpu for gpu, model in wrong)]
     return {"launches": len(found), "counters": rows}
 
 
 def results(machine: bool = False) -> dict[str, Any]:
-    """Compare all; machine: with machine code, and how many machine instructions are executed."""
-    wanted = measured()
-    found, asynchronous = dict[str, dict[str, tuple[int, int]]](), dict[str, bool]()
-    errors = []
-    for name, fields in launches():
-        own = profiled(fields, name)
-        asynchronous[name] = any(word in own.run.text for word in ASYNCHRONOUS)
-        if machine:
-            own = assembled(own)
-            assert own.machine is not None
-            errors.append(abs(own.machine.executed / wanted[name][EXECUTED] - 1))
-        found[name] = differences(own.counters, wanted[name])
-    instructions = {"equal": errors.count(0), "within 1 %": sum(own <= 0.01 for own in errors), "mean error": round(float(np.mean(errors)), 4)} if machine else {}  # fmt: skip
-    return summary(found, asynchronous) | ({"instructions": instructions} if machine else {})
+    """Compare all; machine: with machine code, and how many machine instructions are executed; else with what differs, by launch."""
+    names = list(_fields())
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+        found = dict(zip(names, pool.map(partial(_compared, machine=machine), names, chunksize=4), strict=True))
+    if not machine:
+        return summary(found) | {"different": {name: own.different for name, own in found.items() if own.different}}
+    errors = [abs(own.executed) for own in found.values()]
+    instructions = {
+        "equal": errors.count(0), "within 1 %": sum(own <= 0.01 for own in errors), "mean error": round(float(np.mean(errors)), 4)
+    }  # fmt: skip
+    return summary(found) | {"instructions": instructions}
+
+
+def written(made: Mapping[str, Any]) -> str:
+    """Results as JSON, a line for each launch and counter."""
+    text = json.dumps(made, indent=1)
+    return re.sub(r"(?<=[\[{])\s+|(?<=,)\s+(?=\d)|(?<=\d)\s+(?=\])", "", text)
 
 
 if __name__ == "__main__":
@@ -111,4 +146,4 @@ if __name__ == "__main__":
     made |= results()
     if sys.argv[1:] == ["--machine"]:
         made["machine"] = results(machine=True)
-    RESULTS.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
+    RESULTS.write_text(written(made) + "\n", encoding="utf-8")

@@ -286,7 +286,8 @@ class TensorLoad(TensorCopy):
             box = box if ranks is None else np.tile(box, (len(ranks), 1))
             return Outcome(writes=(Write(target, box),), signals=(signal,))
 
-        return (Pending(_some(source), (target,), fetch, finish, threads=np.array([lane]), tells=(signal,)),)
+        box = None if row.rows4 or offsets is not None else (tmap, base, operands["coordinates"])
+        return (Pending(_some(source), (target,), fetch, finish, threads=np.array([lane]), tells=(signal,), box=box),)
 
     def joint(self, tmap: TensorMap, base: int, form: Form, operands: Mapping[str, Array]) -> tuple[Pending, ...]:
         """Of tiles that begin alike in shared memory: those wholly inside the tensor, and those at its edges where zeros fill what is outside."""

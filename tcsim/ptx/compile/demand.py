@@ -28,9 +28,9 @@ class Demand:
 
     def bits(self, index: int, name: str) -> int:
         """Those of what an instruction writes to a register; 0 if nothing needs it."""
-        key, registers = (index, name), self.function.registers
+        key = (index, name)
         if key not in self.found:
-            every = (1 << 8 * CONTAINERS[registers[name][0]].itemsize) - 1 if name in registers else -1
+            every = (1 << 8 * CONTAINERS[self.function.registers[name][0]].itemsize) - 1
             self.found[key] = every  # of what depends on itself
             found = every if name in self.flow.returns else 0
             for place in self.flow.uses(index, name):

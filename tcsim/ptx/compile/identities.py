@@ -26,7 +26,7 @@ def identity(opcode: str, pattern: tuple[Any, ...], number: int) -> int | None:
     pattern: of each source the number of its register, or the immediate. 0: it gives the magnitude.
     """
     row = scalar(opcode, len(pattern))
-    places = [place for place, own in enumerate(pattern) if own == number and isinstance(own, int)]
+    places = [place for place, own in enumerate(pattern) if own == number]
     if row is None or row.reads_carry or row.writes_carry or row.immediates:
         return None
     type = row.sources[places[0]]

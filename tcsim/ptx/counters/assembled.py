@@ -1,4 +1,7 @@
-"""Counters as the machine code has it: without accesses that ptxas removed, those that it joined as one wider access, with constants that pass through the tensor core."""
+"""Counters as the machine code has it.
+
+Without accesses that ptxas removed or moved behind a branch, those that it joined as one wider access, with constants that pass through the tensor core.
+"""
 
 from __future__ import annotations
 
@@ -22,22 +25,23 @@ _PLAIN = {
 _CONSTANT, _CONSTANTS = "HFMA2.MMA", (("smsp__inst_executed_pipe_tensor_op_hmma.sum", 1), (rules.TENSOR_CYCLES, 2))
 """The machine instruction by which ptxas moves constants through the tensor core, and what it adds: of cycles sometimes 3."""
 _MAPS = ((rules.LOAD_WAVES, "LDS"), (rules.STORE_WAVES, "STS"))
-Accesses = Mapping[int, Mapping[str, int]]
-"""By line of the PTX the loads and stores of its machine code, with the bytes of a lane."""
+Accesses = Mapping[int, Mapping[str, tuple[int, int]]]
+"""By line of the PTX the loads and stores of its machine code, with the bytes of a lane, and how many warps executed them."""
 
 
-def accesses(code: Iterable[Code]) -> Accesses:
-    """The loads and stores of machine code by line.
+def accesses(code: Iterable[tuple[Code, int]]) -> Accesses:
+    """The loads and stores of machine code by line. code: instructions, each with how many warps executed it.
 
-    >>> accesses([Code(0, "LDS.128 R4, [R2]", "", 7), Code(16, "FADD R1, R1, R2", "", 8)])
-    {7: {'LDS': 16}, 8: {}}
+    >>> accesses([(Code(0, "LDS.128 R4, [R2]", "", 7), 4), (Code(16, "FADD R1, R1, R2", "", 8), 4)])
+    {7: {'LDS': (16, 4)}, 8: {}}
     """
-    found: defaultdict[int, dict[str, int]] = defaultdict(dict)
-    for own in code:
+    found: defaultdict[int, dict[str, tuple[int, int]]] = defaultdict(dict)
+    for own, count in code:
         words = own.text.split()[0]
         if own.opcode in ("LDS", "STS", "LDG", "STG", "LD", "ST") and own.predicate != "@!PT":
             width = next((size for name, size in _WIDTHS.items() if f"{words}.".find(f"{name}.") >= 0), 4)
-            found[own.line][own.opcode] = max(width, found[own.line].get(own.opcode, 0))
+            before = found[own.line].get(own.opcode, (0, 0))
+            found[own.line][own.opcode] = max(width, before[0]), before[1] + count
         else:
             found[own.line]  # a line that is there
     return dict(found)
@@ -48,7 +52,7 @@ def assembled(tally: Tally, code: Sequence[tuple[Code, int]]) -> tuple[Tally, fr
 
     code: machine instructions, each with how many warps executed it. What each block counts is changed in proportion.
     """
-    joined, made = set[str](), accesses(own for own, _ in code)
+    joined, made = set[str](), accesses(code)
     lines = {line: _line(tally, line, own, made.get(line, {}), joined) for line, own in tally.lines.items()}
     for own, count in code:
         if own.text.startswith(_CONSTANT) and count and own.line in lines:
@@ -70,7 +74,9 @@ def _sums(lines: Mapping[int, Mapping[str, int]]) -> dict[str, int]:
     return found
 
 
-def _line(tally: Tally, line: int, own: Mapping[str, int], made: Mapping[str, int], joined: set[str]) -> dict[str, int]:
+def _line(
+    tally: Tally, line: int, own: Mapping[str, int], made: Mapping[str, tuple[int, int]], joined: set[str]
+) -> dict[str, int]:
     """The counters of a line."""
     operations, found = tally.operations.get(line, set()), dict(own)
     if operations == {"tensormap"}:
@@ -82,9 +88,14 @@ def _line(tally: Tally, line: int, own: Mapping[str, int], made: Mapping[str, in
     operation, width, sides = tally.samples.get(line, ("", 0, ()))
     if operation not in _PLAIN or operations != {operation} or not tally.items[line].opcode.startswith(("ld.", "st.")):
         return found
-    now = next((made[opcode] for opcode in _PLAIN[operation] if opcode in made), 0)
-    for rule in OPERATIONS[operation].rules if now != width else ():
-        if rule.counter in found:
+    now, executed = next((made[opcode] for opcode in _PLAIN[operation] if opcode in made), (0, 0))
+    warps = 0 if tally.items[line].predicate else own.get(rules.INSTRUCTIONS, 0)
+    for rule in OPERATIONS[operation].rules:
+        if rule.counter not in found:
+            continue
+        if now == width and executed < warps:  # behind a branch that the PTX has later
+            found[rule.counter] = found[rule.counter] * executed // warps
+        elif now != width:
             each = int(rule.count(*sides, width)[0]) if now > width else 1
             wider = int(rule.count(*(_aligned(rows, now) for rows in sides), now)[0]) if now > width else int(now > 0)
             found[rule.counter] = found[rule.counter] * wider // max(each, 1)

@@ -14,10 +14,10 @@ from tcsim import catalog
 from tcsim.layouts.banks import INACTIVE, WARP_LANES
 from tcsim.layouts.coalescing import SECTOR_BYTES, Rows, bulk_pieces, bulk_requests, bulk_sectors, lane_rows
 from tcsim.memory.windows import SHARED_WINDOW
-from tcsim.model.effects import Access, Effects
+from tcsim.model.effects import Access, Effects, Pending
 from tcsim.model.statement import Immediate, Sink, Vector, registers_in
 from tcsim.ptx.compile.ordinary import row_of
-from tcsim.ptx.counters import rules
+from tcsim.ptx.counters import boxes, rules
 from tcsim.ptx.counters.cycles import tensor_cycles
 from tcsim.ptx.counters.tally import Tally
 from tcsim.ptx.counters.tiles import tile_rows
@@ -322,16 +322,13 @@ class Counting:
             first = threads[:1] if work.threads is None else threads[np.atleast_1d(work.threads)[:1]]
             number = int(self._blocks(block, first // WARP_LANES)[0])
             inside, shared = (work.reads, work.writes) if loads else (work.writes, work.reads)
-            box, wanted, sectors, requests = sum(map(_bytes, work.writes if loads else work.reads)), 0, 0, 0
-            for own in inside:
-                if own.space == "global":
-                    rows = np.atleast_1d(own.address).reshape(-1).astype(np.int64)
-                    starts, ends = bulk_pieces(rows, np.full(len(rows), own.size), int(np.min(shared[0].address)))
-                    wanted += len(rows) * own.size
-                    sectors += int(bulk_sectors(starts, ends).sum())
-                    requests += int(bulk_requests(starts, ends, loads).sum())
+            box = sum(map(_bytes, shared))
+            wanted = sum(at.address.size * at.size for at in inside if at.space == "global")
             blocks = max((len(np.unique(own.cta)) for own in work.writes if own.cta is not None), default=1)
+            (starts, ends), counted = self._pieces(work, inside, int(np.min(shared[0].address)), loads, blocks)
+            sectors, requests = int(bulk_sectors(starts, ends).sum()), int(bulk_requests(starts, ends, loads).sum())
             size = box + (sectors * SECTOR_BYTES - wanted) * (blocks if loads else 1)
+            size = size if counted is None else counted * SECTOR_BYTES
             whole = bool(found) and box == wanted
             self.tally.operations[bound.item.line].add(f"bulk.{('load' if loads else 'store') if whole else 'edge'}")
             added = {f"smsp__inst_executed_op_tma_{'ld' if loads else 'st'}_pred_on_any.sum": 1}
@@ -339,6 +336,19 @@ class Counting:
             added |= {rules.L2_REQUESTS: requests, rules.L2_SECTORS: sectors}
             for name, value in added.items():
                 self.tally.add(bound.item, name, value, number)
+
+    @staticmethod
+    def _pieces(
+        work: Pending, inside: tuple[Access, ...], shared: int, loads: bool, blocks: int
+    ) -> tuple[tuple[Rows, Rows], int | None]:
+        """Where pieces of a copy begin and end in global memory, and of a load of a tile the sectors that are counted."""
+        of_box = boxes.pieces(*work.box, shared, blocks) if work.box is not None and loads else None
+        if of_box is not None:
+            return of_box
+        rows = [(np.atleast_1d(own.address).reshape(-1), own.size) for own in inside if own.space == "global"]
+        starts = np.concatenate([np.zeros(0, np.int64), *(own for own, _ in rows)]).astype(np.int64)
+        lengths = np.repeat([size for _, size in rows], [len(own) for own, _ in rows]).astype(np.int64)
+        return bulk_pieces(starts, lengths, shared + np.cumsum(lengths) - lengths), None
 
 
 _KINDS = {"read": "ld", "write": "st"}

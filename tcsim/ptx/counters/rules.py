@@ -33,6 +33,8 @@ from tcsim.layouts.coalescing import (
     sectors,
     tag_passes,
 )
+from tcsim.ptx.counters import boxes
+from tcsim.tma.map import TensorMap
 
 _WAVES = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_"
 REQUESTS, SECTORS = "l1tex__t_requests_pipe_lsu_mem_global_op_", "l1tex__t_sectors_pipe_lsu_mem_global_op_"
@@ -55,7 +57,7 @@ INSTRUCTIONS, THREADS = "ptx__inst_executed.sum", "ptx__thread_inst_executed.sum
 FLOPS = "ptx__tensor_ops.sum"
 
 UNSURE = (TENSOR_CYCLES, TMA_BYTES, STORED_BYTES, "smsp__inst_executed_pipe_tensor_op_hmma.sum")
-"""Counters that are not of accesses and not exact: a multicast fetches some lines twice, ptxas moves constants by HFMA2.MMA."""
+"""Counters that are not exact in every launch: copies by im2col, gathers and interleaved tensors were not measured, ptxas moves constants by HFMA2.MMA."""
 CONTENDED = (LOAD_WAVES, STORE_WAVES, SHARED_WAVES)
 """Counters that asynchronous work raises where it contends with other accesses for shared memory."""
 Count = Callable[..., Rows]
@@ -194,6 +196,12 @@ def _bulk(name: str, loads: bool) -> Operation:
     )
 
 
+def _box(tmap: TensorMap, base: int, coordinates: Rows, shared: int, blocks: int = 1) -> Rows:
+    """Bytes of a load of a tile."""
+    found = boxes.pieces(tmap, base, coordinates, shared, blocks)
+    return np.array([0 if found is None else found[1] * SECTOR_BYTES])
+
+
 EVIDENCE: Mapping[str, Mapping[str, tuple[int, int]]] = MappingProxyType({
     "ld.shared": {"waves": (282, 282)},
     "st.shared": {"waves": (205, 205)},
@@ -213,6 +221,7 @@ EVIDENCE: Mapping[str, Mapping[str, tuple[int, int]]] = MappingProxyType({
     "cp.async.cg": {"requests": (133, 133), "sectors": (133, 133)},
     "bulk.load": {"lines": (43, 43), "cold sectors": (43, 43)},
     "bulk.store": {"lines": (46, 46), "cold sectors": (46, 46)},
+    "bulk.tile": {"box": (640, 640)},
 })  # fmt: skip
 """By operation and kind: in how many launches of one instruction an H200 counted what the rule says, and in how many it was compared."""
 
@@ -250,6 +259,7 @@ _OPERATIONS = (
     _bulk("bulk.load", loads=True),
     _bulk("bulk.store", loads=False),
     _bulk("bulk.edge", loads=True),
+    Operation("bulk.tile", (Rule(TMA_BYTES, _box, "box"),)),
     Operation("wgmma", (), more=CONTENDED),
     Operation("tensormap", (), more=CONTENDED),
 )  # fmt: skip

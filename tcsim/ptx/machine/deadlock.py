@@ -28,8 +28,6 @@ def threads_in_words(mask: Array) -> str:
         return "no thread"
     if len(found) == 1:
         return f"thread {found[0]}"
-    if found[-1] - found[0] == len(found) - 1:
-        return f"threads {found[0]} to {found[-1]}"
     parts = np.split(found, np.nonzero(np.diff(found) != 1)[0] + 1)
     shown = [f"{part[0]}" if len(part) == 1 else f"{part[0]} to {part[-1]}" for part in parts[:4]]
     return f"threads {', '.join(shown)}{' and more' if len(parts) > 4 else ''}"

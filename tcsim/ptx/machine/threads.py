@@ -136,7 +136,7 @@ class Threads:
 
     def narrow(self, w: Mask, p: Array) -> Array:
         """The threads of a mask whose predicate holds; an array of its own."""
-        found: Array = p.copy() if w is True else w & p
+        found: Array = w & p
         return found
 
     def everywhere(self, value: Any) -> Array:

@@ -91,9 +91,9 @@ def _head(reader: Scanner, module: Module) -> None:
     reader.skip()
     start = reader.at
     if ADDRESS_SIZE.match(reader.text, reader.at):
-        module.address_size = int(reader.take(ADDRESS_SIZE, "a size")[1])
-        if module.address_size != 64:
-            raise reader.error(f".address_size {module.address_size}; valid: 64", start)
+        size = int(reader.take(ADDRESS_SIZE, "a size")[1])
+        if size != 64:
+            raise reader.error(f".address_size {size}; valid: 64", start)
 
 
 def _module_directive(reader: Scanner, module: Module) -> None:

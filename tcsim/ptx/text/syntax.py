@@ -121,7 +121,6 @@ class Module:
     version: str = ""
     target: str = ""
     target_options: tuple[str, ...] = ()
-    address_size: int = 64
     variables: dict[str, Variable] = field(default_factory=dict)
     functions: dict[str, Function] = field(default_factory=dict)
     files: dict[int, str] = field(default_factory=dict)

@@ -126,7 +126,7 @@ PYTEST = ("-x", "-q", "-p", "no:cacheprovider", "--doctest-modules")
 def _python(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, check=False, preexec_fn=lambda: _limited(_PATIENCE_OF_TESTS),
-        env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
+        env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1", "TCSIM_CACHE_DIR": ""},  # code that was compiled before would hide a mutant
     )  # fmt: skip
 
 

@@ -10,16 +10,18 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from conformance.campaign import campaign as campaigns
-from conformance.campaign import cluster, ledger, on_cpu
+from conformance.campaign import cluster, ledger, on_cpu, on_gpu
 from conformance.campaign.campaign import Campaign, CampaignError, run, verified
 from conformance.campaign.ledger import LedgerError
-from conformance.campaign.on_gpu import HERE
+from conformance.campaign.on_gpu import HERE, GpuSide
+from conformance.campaign.progress import Progress
 from conformance.campaign.shrink import smallest
 from conformance.campaign.stimulus import CLASSES, OPERANDS, philox
 from conformance.campaign.subject import Subject
@@ -216,3 +218,65 @@ def test_over_an_executor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         (line,) = campaign.lines()
         assert line.samples == SAMPLES and line.mismatches == 0
     assert len(ledger.read(both[0].path)) == 2 * SAMPLES // SPAN
+
+
+@pytest.mark.parametrize("subject", [MMA, SPARSE], ids=["f32", "sparse"])
+def test_where_each_output_lies(subject: Subject) -> None:
+    """An element by itself, of a result in registers, has its number at its place and zeros elsewhere."""
+    m, n, _ = subject.shape
+    assert sorted(subject.places.tolist()) == list(range(m * n))
+    codes = np.arange(1, m * n + 1, dtype=subject.work.result.dtype).reshape(1, m, n)
+    units = np.asarray(subject.instruction.registers("d", codes)).reshape(-1)
+    assert units[subject.places].tolist() == codes.reshape(-1).tolist()
+
+
+def test_a_task_goes_to_the_gpu_in_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many samples as there is room for, then the rest; its part is of the first ones, and compared once."""
+    made: list[list[Any]] = []
+
+    class Array:
+        def __init__(self, shape: Any, dtype: Any) -> None:
+            self.found: list[Any] = []
+            made.append(self.found)
+
+        def fill(self, value: int) -> None:
+            self.found.append("cleared")
+
+        def get(self) -> list[Any]:
+            return self.found
+
+    monkeypatch.setattr(on_gpu, "DeviceArray", Array)
+    monkeypatch.setattr(on_gpu, "call", lambda name: None)
+    own: Any = SimpleNamespace(
+        most=10,
+        _round=lambda task, first, samples, found: found.found.append((first, samples)),
+        _compare=lambda first, samples, found: found.found.append((first, samples)),
+    )
+    whole, part = GpuSide.compared(own, Task(MMA, 5, 100, 25, 4))
+    assert whole == ["cleared", (100, 10), (110, 10), (120, 5)] and part == ["cleared", (100, 4)] and len(made) == 2
+
+
+def test_a_process_of_a_cluster_has_the_first_gpu_that_it_sees(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "GpuWorker", lambda *given: given)
+    cluster._device.cache_clear()
+    assert cluster._device("x:y") == (0, "x:y")
+    cluster._device.cache_clear()
+
+
+def test_a_bar_is_shown_where_rich_is_installed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the error output; without it nothing is, and counting goes on."""
+    pytest.importorskip("rich")
+    with Progress() as progress:
+        more = progress.begin("mma", 10, 2)
+        more(3)
+        (task,) = progress._bar.tasks
+        assert (task.completed, task.total) == (5, 10)
+    assert progress._bar.finished is False and not progress._bar.live.is_started
+    shown = capsys.readouterr()
+    assert shown.out == "" and "mma" in shown.err
+    monkeypatch.setitem(sys.modules, "rich.progress", None)
+    with Progress() as silent:
+        silent.begin("mma", 10, 2)(3)
+    assert capsys.readouterr() == ("", "")

@@ -55,7 +55,7 @@ FORGED: dict[str, tuple[Callable[[list[dict[str, Any]]], list[Any]], str]] = {
     "mismatches": (with_field(1, mismatches=5), "line 2: places"),
     "mismatches with places": (with_field(1, mismatches=1, places=[SPAN * 128]), "line 2: 1 mismatches"),
     "more mismatches than outputs": (with_field(1, mismatches=10**9), "line 2: mismatches"),
-    "no part": (with_field(1, part=0), "line 2: part"),
+    "no part": (with_field(1, part=0), "line 2: part is 0; valid: an integer from 1"),
     "a part larger than the span": (with_field(1, part=SPAN + 1), "line 2: part"),
     "another part": (with_field(1, part_digest=f"{5:#018x}"), "line 2: part_digest"),
     "digits of a part": (with_field(1, part_digest="0x5"), "line 2: part_digest"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,15 @@ import numpy as np
 import pytest
 
 import tcsim
-from conformance.vectors.errors import Kind, classify
+from conformance.vectors import release
+from conformance.vectors.errors import Kind, _by_bits, _chains, classify, evaluated
 from conformance.vectors.forms import records_of
 from conformance.vectors.sets import Order, entries_of, fields_of, make, subject_of
-from conformance.vectors.subjects import BLOCK, Multiply, subject
-from conformance.vectors.verify import verify
+from conformance.vectors.subjects import BLOCK, Field, Multiply, subject
+from conformance.vectors.verify import _shown, verify
 from tcsim.arithmetic.steps import DotAdd
 from tcsim.core.errors import OperandError
+from tcsim.numbers.formats import FORMATS
 from tests.exact.machine import element
 from tests.support.cli_runs import answer, data, refusal
 
@@ -115,6 +118,68 @@ def test_errors_are_told_by_kind(name: str, change: dict[str, Any], kind: str, w
     assert count > 10
     assert max(kinds, key=kinds.__getitem__) == Kind(kind, what)
     assert kinds[Kind(kind, what)] >= 0.9 * count
+
+
+def test_what_two_codes_say_by_themselves() -> None:
+    """A subnormal number that became zero, a number that became an infinity, and the other way round: each is one kind."""
+    expected, got = (
+        np.array(codes, np.uint64) for codes in ([0x0001, 0x7BFF, 0x7C00, 0x3C00], [0x0000, 0x7C00, 0x7BFF, 0x3C01])
+    )
+    found = [[kind.what for kind, where in _by_bits(expected, got, FORMATS["f16"]) if where[at]] for at in range(4)]
+    assert found == [
+        ["a subnormal result is flushed to zero"],
+        ["an infinity where a number is expected"],
+        ["an infinity expected"],
+        [],
+    ]
+
+
+@pytest.mark.parametrize("mnemonic", [MMA, MMA.replace("f32.f16.f16.f32", "f16.f16.f16.f16")])
+def test_sums_without_a_tensor_core_are_sums(mnemonic: str) -> None:
+    """Every order of summation gives the sum where all numbers are small integers."""
+    own = subject(mnemonic, "sm_90")
+    assert isinstance(own, Multiply)
+    random = np.random.default_rng(3)
+    a, b, c = (random.integers(-3, 4, shape).astype(np.float32) for shape in ((1, 16, 16), (1, 16, 8), (1, 16, 8)))
+    operands = {name: tcsim.encode(x, own.formats[name].name) for name, x in (("a", a), ("b", b), ("c", c))}
+    expected = tcsim.encode(a @ b + c, own.formats["d"].name)
+    records = own.as_records(operands, expected)
+    chains = _chains(own)
+    assert len(chains) >= 4
+    for name, chain in chains.items():
+        assert np.array_equal(evaluated(own, chain, records, False), expected.reshape(-1)), name
+
+
+def test_rows_of_a_sparse_product_of_corners_keep_the_same_columns() -> None:
+    """In every product: B is made for those of the first row. Of other classes in every other one."""
+    own = subject("mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32", "sm_90")
+    for name, every in (("corners", 1), ("normal", 2)):
+        found = own.operands(name, 4, 0, 0)["metadata"]
+        alike = [bool((rows == rows[0]).all()) for rows in found]
+        assert alike == [not place % every for place in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("codes", "text"),
+    [
+        ([7, 0, 0, 0], "[0]=0x7"),
+        ([7, 1, 0, 0], "0x7 0x1 0x0 0x0"),
+        ([0] * 4, "all 0"),
+        ([0, 0, 0, 3, 2, 0, 0, 0], "[3]=0x3 [4]=0x2"),
+        ([7, 0, 0, 0, 0], "[0]=0x7"),
+    ],
+)
+def test_of_many_zeros_only_others_are_shown(codes: list[int], text: str) -> None:
+    """Where at most a quarter is not zero."""
+    assert _shown(Field("a", len(codes), "s4", 1), np.array(codes, np.uint64)) == text
+
+
+def test_a_release_is_made_in_the_folder_that_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Path] = []
+    monkeypatch.setattr(release, "make", lambda folder, order: made.append(folder))
+    monkeypatch.setattr(release, "entries_of", lambda folder: [])
+    monkeypatch.setattr(sys, "argv", ["release", str(tmp_path)])
+    assert release.main() == 0 and {own.parent for own in made} == {tmp_path} and len(made) > 20
 
 
 def test_nan_and_unknown_digits(tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ ROWS, K = 64, 64
 
 def read(tile: CanonicalTile, lines: Any, descriptor: MatrixDescriptor, advances: Any = None, major: Any = None) -> Any:
     """What a descriptor reads of a tile that lies as the right one says; beyond it lie random numbers."""
-    memory = np.concatenate([tile.image(lines[None])[0], np.random.default_rng(5).integers(0, 63, 1 << 16, np.uint8)])
+    beyond = tcsim.encode(np.random.default_rng(5).standard_normal(1 << 15), "bf16").view(np.uint8)
+    memory = np.concatenate([tile.image(lines[None])[0], beyond])
     starts = [replace(descriptor, start_address=at).encode() for at in (advances or tile.advances)]
     addresses = element_addresses(np.array(starts, np.uint64), tile.rows, tile.step, tile.format, major or tile.major)
     return memory.view("<u2")[addresses.swapaxes(0, 1).reshape(tile.rows, -1) // 2]
@@ -32,6 +33,9 @@ MISTAKES: dict[str, tuple[str, dict[str, Any]]] = {
     "SBO in units of 16": ("SBO wrong", {"descriptor": replace(RIGHT, stride_byte_offset=64)}),
     "advance of 64 bytes": ("K advance wrong", {"descriptor": RIGHT, "advances": [0, 64, 128, 192]}),
     "advance of 1024 bytes": ("K advance wrong", {"descriptor": RIGHT, "advances": [0, 1024, 2048, 3072]}),
+    "no advance": ("K advance wrong", {"descriptor": RIGHT, "advances": [0, 0, 0, 0]}),
+    "start 16 bytes late": ("start address wrong", {"descriptor": RIGHT, "advances": [16, 48, 80, 112]}),
+    "start 128 bytes late": ("start address wrong", {"descriptor": RIGHT, "advances": [128, 160, 192, 224]}),
     "transposed": ("major flipped", {"descriptor": RIGHT, "major": "MN"}),
 }
 

@@ -8,8 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import tcsim
 from tcsim.engines.loops import DIGEST, digest_of
+from tcsim.engines.threads import VARIABLE, share
 
 OUTPUTS = """
 import numpy as np, tcsim
@@ -57,6 +60,20 @@ def test_the_digest_is_that_of_names_and_bytes(tmp_path: Path) -> None:
     (tmp_path / "c.txt").write_text("z")
     assert digest_of(tmp_path) == first
     (tmp_path / "b.py").write_text("y = 3\n")
-    assert len({first, digest_of(tmp_path), DIGEST}) == 3
+    assert len({first, digest_of(tmp_path), DIGEST}) == 3 and len(DIGEST) == len(first) == 16
     (tmp_path / "b.py").rename(tmp_path / "d.py")
     assert digest_of(tmp_path) not in (first, DIGEST)
+
+
+@pytest.mark.parametrize(
+    ("size", "least", "ranges"), [(2, (), 2), (1, (), 1), (40, (1,), 8), (40, (20,), 2), (40, (21,), 1), (0, (), 1)]
+)  # fmt: skip
+def test_what_is_shared_among_threads(
+    size: int, least: tuple[int, ...], ranges: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of it once; in parts that are worth a thread, and at most four for each of two threads."""
+    monkeypatch.setenv(VARIABLE, "2")
+    seen: list[tuple[int, int]] = []
+    share(lambda first, last: seen.append((first, last)), size, *least)
+    assert len(seen) == ranges
+    assert sorted(place for first, last in seen for place in range(first, last)) == list(range(size))

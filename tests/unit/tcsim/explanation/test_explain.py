@@ -10,7 +10,10 @@ import tcsim
 from conformance.explain import recorded
 from tcsim.core.errors import OperandError
 from tcsim.explanation.arithmetic import arithmetics
+from tcsim.explanation.epilogue import Extras
+from tcsim.explanation.filters import filter_orders
 from tcsim.explanation.orders import Order, contiguous
+from tcsim.explanation.probes import MASKS, MOST
 from tests.support.cli_runs import answer, data, refusal
 
 WGMMA = "wgmma.mma_async.sync.aligned.m64n64k{}.f32.{}.{}"
@@ -123,6 +126,53 @@ def test_arguments_that_do_not_fit():
         with pytest.raises(OperandError, match=r"tcsim\.explain") as caught:
             tcsim.explain(*given)
         assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(("format", "rival"), [("f16", True), ("e4m3", True), ("f32", False), ("f64", False)])
+def test_ordinary_instructions_are_rivals_of_tensor_cores(format, rival):
+    """Where these take the same formats; of f32 and f64 operands a chain of FMAs is as likely as anything."""
+    assert {
+        item.rival
+        for item in arithmetics(format, format, "sm_90")
+        if not item.instructions and " after another" in item.name
+    } == {rival}
+
+
+@pytest.mark.parametrize("batched", ["a", "b", "both"])
+def test_matrices_of_a_batch_and_one_for_all(batched):
+    """Either operand may be one matrix for all; C is of each output."""
+    a, b = operands("f16", m=8, n=8, k=64)
+    pair = [np.stack([x, x[::-1]]) if batched in (name, "both") else x for name, x in (("a", a), ("b", b))]
+    c = np.arange(2 * 8 * 8, dtype=np.float32).reshape(2, 8, 8)
+    both = [np.broadcast_to(x, (2, *x.shape[-2:])) for x in pair]
+    bare = np.stack([product(*own, "f16") for own in zip(*both, strict=True)])
+    seen = bare + c
+    found = tcsim.explain(*pair, seen, c=c)
+    assert found.verdict == "explained" and found.compared == 128
+    best = found.classes[0]
+    assert np.array_equal(best.predict(*pair).view(np.float32), seen)
+    assert np.array_equal(best.predict(*pair, c=c[1]).view(np.float32), bare + c[1])
+
+
+def test_the_output_in_f64():
+    x = np.array([-2.0, 0.25, 3.0])
+    assert Extras().reference(x).tolist() == x.tolist()
+    assert Extras(alpha=2.0).reference(x, "relu").tolist() == [0.0, 0.5, 6.0]
+
+
+@pytest.mark.parametrize(("channels", "blocks"), [(24, [8]), (8, []), (128, [64, 32, 16, 8]), (12, [])])
+def test_orders_of_a_filter(channels, blocks):
+    """In blocks of channels that divide them, and are not all of them."""
+    names = [name for name, _ in filter_orders(9 * channels, 9)]
+    assert names[2:] == [f"blocks of {own} channels, positions, channels of the block" for own in blocks]
+
+
+@pytest.mark.parametrize("format", MASKS)
+def test_masks_hide_units_and_counts_of_units_are_exact(format):
+    """In f32; and an output of f16 holds every count of units, whose product is one of its own."""
+    mask, unit = MASKS[format]
+    assert float(np.float32(mask * unit) + np.float32(unit * unit)) == mask * unit or format in ("e4m3", "s8")
+    assert all(float(np.float16(count * unit * unit)) == count * unit * unit for count in range(1, MOST + 1))
 
 
 def test_orders_are_listed_once_and_cover_k():

@@ -88,6 +88,28 @@ def test_products_are_on_a_lane_of_their_own() -> None:
     assert len(products) == 2 and all(span.read is not None and span.start < span.read < span.end for span in products)
 
 
+def test_waits_begin_where_a_warp_came() -> None:
+    """At a barrier that it came to first; one that does nothing but wait has waited for a moment."""
+    body = "mov.u32 %r, %tid.x; setp.lt.u32 %p, %r, 32; @%p bra LATE; bar.sync 0; bra E; LATE: st.shared.u32 [sh], %r; bar.warp.sync -1; bar.sync 0; E: ret;"
+    timeline = Timeline()
+    head = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k() {"
+    text = f"{head} .reg .pred %p; .reg .b32 %r; .shared .b32 sh; {body} }}"
+    parse(text).kernel().launch(Memory(), [], (1, 1, 1), (64, 1, 1), observe=timeline.observer)
+    (early,), (late,) = (
+        [span for span in of(timeline, f"warp {warp}") if span.text == "waits at barrier 0"] for warp in (1, 0)
+    )
+    first = next(span for span in timeline.spans if span.lane == "barrier 0")
+    assert min(early.start, late.start) == first.start < early.end and early.start != late.start
+    body = (
+        "setp.ge.u32 %p, %r, 32; @%p bra W; mbarrier.init.shared.b64 [sh], 32; mbarrier.arrive.shared.b64 _, [sh]; ret;"
+    )
+    text = f"{head} .reg .pred %p; .reg .b32 %r; .shared .b64 sh; mov.u32 %r, %tid.x; {body} W: mbarrier.try_wait.parity.shared.b64 %p, [sh], 0; @!%p bra W; ret; }}"
+    timeline = Timeline()
+    parse(text).kernel().launch(Memory(), [], (1, 1, 1), (64, 1, 1), observe=timeline.observer)
+    seen = of(timeline, "warp 1")[0]
+    assert seen.kind == "wait" and seen.end == seen.start + 1
+
+
 def test_a_long_run_is_cut() -> None:
     timeline = Timeline()
     for number in range(MOST_SPANS + 5):

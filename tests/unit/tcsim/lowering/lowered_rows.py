@@ -1,4 +1,4 @@
-"""Scalar instructions, special functions and conversions as compiled code against their NumPy functions: `python -m tests.unit.tcsim.lowering.lowered_rows [--inputs 1e7] [PATTERN]`.
+"""Scalar instructions, special functions and conversions as compiled code against their NumPy functions: `python -m tests.unit.tcsim.lowering.lowered_rows [--inputs 1e7] [--processes 2] [PATTERN]`.
 
 Inputs are numbers at random, bits at random, and corners of every type: zeros, NaN, infinities, subnormal numbers, the ends of each range, and shifts
 by the width. A row whose code cannot be recorded is listed; it runs in NumPy.
@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 import sys
 from argparse import ArgumentParser
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
@@ -134,31 +136,41 @@ def conversions() -> list[str]:
     ]
 
 
+def whole(name: str, count: int) -> Compared | str:
+    """A row or conversion on many inputs, a million at a time up to the first difference; or why it cannot be compiled."""
+    row = scalars().get(name)
+    compare = partial(compared, row) if row else partial(converted, name)
+    left = count
+    try:
+        while left > 0:
+            found = compare(min(1 << 20, -(-left // WIDTH) * WIDTH), left)
+            left -= found.inputs
+            if found.different:
+                return Compared(count - left, found.different)
+    except Untraceable as error:
+        return f"{name}: not compiled: {error}"
+    return Compared(count - left)
+
+
 def main() -> int:
     """Compare rows; the exit status is 1 if any differs, or if another one than those of LEFT cannot be compiled."""
     parser = ArgumentParser()
     parser.add_argument("pattern", nargs="?", default="")
     parser.add_argument("--inputs", type=float, default=1e7)
+    parser.add_argument("--processes", type=int, default=1)
     asked = parser.parse_args()
+    names = [name for name in (*scalars(), *conversions()) if re.search(asked.pattern, name)]
     total = rows = wrong = 0
-    each = {name: partial(compared, row) for name, row in scalars().items()}
-    each |= {name: partial(converted, name) for name in conversions()}
-    for name, compare in each.items():
-        if not re.search(asked.pattern, name):
-            continue
-        try:
-            left = int(asked.inputs)
-            while left > 0:
-                found = compare(min(1 << 20, -(-left // WIDTH) * WIDTH), left)
-                total, left = total + found.inputs, left - found.inputs
-                if found.different:
-                    sys.stdout.write(found.different + "\n")
-                    wrong += 1
-                    break
-            rows += 1
-        except Untraceable as error:
-            sys.stdout.write(f"{name}: not compiled: {error}\n")
-            wrong += name not in LEFT
+    with ProcessPoolExecutor(asked.processes, get_context("spawn")) as pool:
+        for name, found in zip(names, pool.map(partial(whole, count=int(asked.inputs)), names), strict=True):
+            if isinstance(found, str):
+                sys.stdout.write(found + "\n")
+                wrong += name not in LEFT
+                continue
+            rows, total, wrong = rows + 1, total + found.inputs, wrong + bool(found.different)
+            if found.different:
+                sys.stdout.write(found.different + "\n")
+                sys.stdout.flush()
     sys.stdout.write(f"{rows} rows, {total:,} inputs compared, {wrong} wrong\n")
     return int(wrong > 0)
 

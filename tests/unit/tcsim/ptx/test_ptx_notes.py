@@ -7,6 +7,7 @@ import pytest
 from hwkernels.device.repairs import repairs
 from tcsim.ptx.hazards.notes import hazards_in
 from tcsim.ptx.hazards.rules import ASSEMBLER
+from tcsim.ptx.hazards.sarif import _of_source
 from tests.support.ptx_copies import text
 
 NOTES = {
@@ -54,3 +55,12 @@ def test_an_assembler_names_a_missing_wait() -> None:
     assert not repairs(whole, "sm_90a")
     found = repairs(missing, "sm_90a")
     assert found and {own.severity for own in found} == {"repaired"}, [str(own) for own in found]
+
+
+@pytest.mark.parametrize(
+    ("source", "line"), [("k.cu:1", 1), ("a/k.cu:70", 70), ("k.cu:0", None), ("k.cu", None), (None, None)]
+)
+def test_lines_of_the_source_in_sarif(source: str | None, line: int | None) -> None:
+    """They count from 1: line 0 is that of code that stands in no source."""
+    found = _of_source(source, "here")
+    assert (found and found["physicalLocation"]["region"]["startLine"]) == line

@@ -206,6 +206,15 @@ def test_a_line_that_cannot_be_recorded_changes_nothing() -> None:
     assert loads and not recorded.take(loads[:1]) and recorded.made.results == before
 
 
+def test_conversions_of_vectors_are_recorded() -> None:
+    """An instruction of the catalog that each thread executes by itself, whatever its operands are."""
+    body = "cvt.rs.satfinite.e4m3x4.f32 %r1, {%f1, %f2, %f3, %f4}, %r2; st.shared.b32 [sh], %r1;"
+    text = f".version 8.7\n.target sm_100a\n.address_size 64\n.visible .entry k() {{ .reg .b32 %r<3>; .reg .f32 %f<5>; .shared .b32 sh; {body} ret; }}"
+    program = parse(text).kernel().compiled(Memory(), "sm_100")
+    lines = [line for own in program.sources for line in own.lines if ".perform(" in line.text]
+    assert lines and Recorded(program, memory=True).take(lines)
+
+
 FAULT = PTX.replace("st.global.f32 [%d1], %f1;", "st.global.f32 [%d1], %f1;\n  st.global.f32 [%d1+1048576], %f1;\n")
 
 

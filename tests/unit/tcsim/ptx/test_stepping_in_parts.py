@@ -9,12 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tcsim
 from tcsim.model.effects import Access
 from tcsim.ptx import Memory, parse
-from tcsim.ptx.stepping import breakpoints, moves, text
+from tcsim.ptx.stepping import breakpoints, moves, products, text
 from tcsim.ptx.stepping.log import Log
 from tcsim.ptx.stepping.places import Place, placed, taken_apart
 from tcsim.ptx.stepping.state import InFlight
+from tcsim.ptx.stepping.why import Node
+from tcsim.ptx.stepping.worker import Worker
 
 
 @pytest.mark.parametrize("space", ["local", "shared", "tmem"])
@@ -71,6 +74,23 @@ def test_mbarriers_before_transactions() -> None:
         assert (barrier.expected, barrier.pending, barrier.bytes) == (3, 2, 0)
 
 
+def test_an_mbarrier_that_is_invalidated_is_gone() -> None:
+    """The other one stays."""
+    source = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k() {
+    .shared .align 8 .b8 sh[24];
+    mbarrier.init.shared.b64 [sh+8], 3; mbarrier.init.shared.b64 [sh+16], 3; mbarrier.inval.shared.b64 [sh+8];
+    ret;
+}"""
+    with parse(source).kernel().session(Memory(), [], block=(1, 1, 1)) as session:
+        session.step(count=2)
+        first, second = [own.address for own in session.mbarriers()]
+        session.step()
+        assert [own.address for own in session.mbarriers()] == [second] and second == first + 8
+
+
 @pytest.mark.parametrize(
     ("warp", "thread", "meant"),
     [(None, 95, True), (2, 64, True), (2, 95, True), (2, 63, False), (0, 32, False), (1, 32, True)],
@@ -86,3 +106,52 @@ def test_work_in_flight_in_words() -> None:
     work = InFlight("bulk", (0, 0, 0), (0,), 7, None, "cp.async.bulk", None, False, ())
     assert "bulk: not committed" in "".join(work.lines())
     assert "bulk: group 2 from the newest" in "".join(replace(work, group=2).lines())
+
+
+def test_a_worker_that_is_closed_leaves_no_thread() -> None:
+    """One that stands still ends there; one that never began needs nobody."""
+    worker = Worker(lambda: worker.pause())
+    worker.resume()
+    worker.close()
+    assert worker.ended and not worker._thread.is_alive()
+    unused = Worker(list)
+    unused.close()
+    assert unused.ended and unused._thread.ident is None
+
+
+def test_hazards_are_new_until_the_launch_goes_on() -> None:
+    """A session that was only stepped has seen none before; one that begins again has none."""
+    source = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k() { .reg .b32 %r; mov.u32 %r, 1; trap; }"
+    with parse(source).kernel().session(Memory(), [], block=(1, 1, 1)) as session:
+        assert not session.new_hazards
+        session.step(count=3)
+        assert session.ended and [own.name for own in session.new_hazards] == ["TRAP"]
+        session.restart()
+        assert not session.new_hazards
+
+
+@pytest.mark.parametrize(("format", "cells"), [("f16", [(0, 1, 4), (0, 1, 5)]), ("f32", [(0, 1, 4)])])
+def test_the_elements_of_the_bytes_of_a_register(
+    format: str, cells: list[tuple[int, int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lane 6 holds columns 4 and 5 of row 1 in its first registers: one holds both in f16."""
+    model = tcsim.instruction(f"mma.sync.aligned.m16n8k16.row.col.{format}.f16.f16.{format}", arch="sm_90")
+    monkeypatch.setattr(products, "operands_of", lambda site, bound: {"d": None})
+    monkeypatch.setattr(products, "registers_of", lambda site, own: [7, 8, 9, 10])
+    asked: Any = SimpleNamespace(bound=SimpleNamespace(model=model, lanes=32))
+    bytes: Any = [("register", 7, 6, at) for at in range(4)]
+    assert products._cells(None, asked, bytes) == cells  # type: ignore[arg-type]
+
+
+def test_what_is_left_out_below_a_depth() -> None:
+    """A node says how many children it has where they are not told, and none where they are."""
+    trail: Any = SimpleNamespace(bytes_text=lambda own: "")
+    leaf = Node(trail, "1.1", "", (), ())
+    node = Node(trail, "1", "", (), ())
+    for own, children in ((leaf, []), (node, [leaf])):
+        own.__dict__.update(
+            children=children, last=None, origin="", lines=[], made={}, notes=[], head=lambda: "", bytes=[]
+        )
+    told = node.as_dict(1)
+    assert told["more"] == 0 and [own["more"] for own in told["children"]] == [0]
+    assert node.as_dict(0)["more"] == 1 and node.as_dict(0)["children"] == []

@@ -18,6 +18,9 @@ from tcsim import catalog
 from tcsim.inspection.listing import entries
 from tcsim.isa import index
 from tcsim.search import search
+from tcsim.search.finding import _alike
+from tcsim.search.likelihood import accumulator_cost, order_cost
+from tcsim.search.question import _format
 from tests.support.cli_runs import answer, run
 
 TABLE = Path(__file__).parents[3] / "data/search.txt"
@@ -175,3 +178,28 @@ def test_the_index_says_what_the_rows_say() -> None:
     }
     assert index.index().dropped == {name for name, row in catalog.rows().items() if row.dropped}
     assert json.loads(lzma.decompress(index.packed({"a": [1]}))) == {"a": [1]}
+
+
+def test_what_a_likely_row_costs() -> None:
+    """A little for f16 sums and for a C unlike D; half for a type that was asked for more often than it stands there."""
+    formats = ({"d": "f32", "c": "f32"}, {"d": "f32"}, {"d": "f32", "c": "f16"}, {"d": "f16"}, {"d": "f16", "c": "f32"})
+    assert [accumulator_cost(own) for own in formats] == [0, 0, 0.05, 0.05, 0.1]
+    assert order_cost(["f16", "f16"], ("mma", "f16")) > 0.5 > order_cost(["f16", "f16"], ("mma", "f16", "f16")) == 0
+    assert order_cost(["f16"], ("mma", "f32")) == 0.04 and order_cost(["row", "col"], ("col", "row")) == 0.5
+
+
+def test_words_of_formats_and_misspelt_words() -> None:
+    assert [_format(word) for word in ("fp16", "f16", "fp8", "banana")] == ["f16", "f16", "e4m3|e5m2", ""]
+    assert [_alike(word) for word in ("ldmatrx", "stmatri", "wgmm", "zzzzz")] == [
+        ["ldmatrix"],
+        ["stmatrix"],
+        ["wgmma"],
+        [],
+    ]
+
+
+def test_a_machine_instruction_without_modifiers_is_all_of_them() -> None:
+    """LDTM alone is what loading one register becomes; it means any number of them, a usual one first."""
+    assert tcsim.find("LDTM")[0].mnemonic.endswith(".x4.b32") and tcsim.find("LDTM.x32")[0].mnemonic.endswith(
+        ".x32.b32"
+    )

@@ -59,4 +59,13 @@ def test_constants_that_pass_through_the_tensor_core_count_there():
 
 
 def test_loads_that_are_never_executed_are_none():
-    assert accesses([Code(0, "LDS RZ, [RZ]", "@!PT", 3)]) == {3: {}}
+    assert accesses([(Code(0, "LDS RZ, [RZ]", "@!PT", 3), 1)]) == {3: {}}
+
+
+def test_a_load_that_fewer_warps_execute_in_machine_code_counts_in_proportion():
+    fewer = [(own, 1 if own.line == 9 else count) for own, count in MADE]
+    after, joined = assembled(tally(), fewer)
+    requests = f"{rules.REQUESTS}ld.sum"
+    assert after.lines[9][requests] == 1 and requests not in joined
+    more = [(own, 3 if own.line == 9 else count) for own, count in MADE]
+    assert assembled(tally(), more)[0].lines[9][requests] == 2

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from tcsim.ptx import Memory, parse
-from tcsim.ptx.counters import machine
+from tcsim.ptx.counters import machine, rules
 from tcsim.ptx.counters.advice import better
+from tcsim.ptx.counters.bound import bound_of
+from tcsim.ptx.counters.cycles import CHIPS, tensor_cycles
 from tcsim.ptx.counters.occupancy import occupancy
 
 HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n"
@@ -74,6 +76,40 @@ def test_a_better_place(operation: str, stride: int, width: int, waves: int) -> 
     found = better(operation, width, (rows,))
     assert found is not None and found[1:] == (waves, width // 4)
     assert better(operation, width, (np.arange(32)[None, :] * width,)) is None
+
+
+def test_a_better_place_is_one_of_fewer_wavefronts_in_all() -> None:
+    """A loop of compare and swap loads and swaps: both count."""
+    rows = np.arange(32)[None, :] * 128
+    waves = next(own for own in rules.OPERATIONS["atom.shared.loop"].rules if own.counter == rules.SHARED_WAVES)
+    found = better("atom.shared.loop", 4, (rows,))
+    assert found is not None and found[1] == int(waves.count(rows, 4)[0]) > 32
+
+
+@pytest.mark.parametrize(
+    ("opcode", "row"),
+    [("HMMA.1684.F32.TF32", 4 * 32), ("HMMA.1688.F32.TF32", 8 * 32), ("HMMA.1688.F32", 8 * 16), ("HMMA.16816.F32", 16 * 16),
+     ("IMMA.8816.S8.S8", 16 * 8), ("IMMA.16816.S8.S8", 16 * 8), ("IMMA.16832.S8.S8", 32 * 8), ("BMMA.168128.XOR.POPC", 128), ("BMMA.168256.XOR.POPC", 256)],
+)  # fmt: skip
+def test_how_long_a_product_of_a_warp_takes(opcode: str, row: int) -> None:
+    """A tensor core of an H200 is busy by the bits of a row of A, whatever their format: 4 cycles for 128, 6 for 256."""
+    assert tensor_cycles(opcode, "sm_90") == {128: 4, 256: 6}[row]
+
+
+@pytest.mark.parametrize(
+    ("totals", "unit"), [({}, "shared memory"), ({rules.DATA: 1}, "L1 data"), ({rules.DATA: 2, rules.SHARED_WAVES: 2}, "shared memory"), ({rules.SHARED_WAVES: 2}, "shared memory")]
+)  # fmt: skip
+def test_the_pipe_that_global_and_shared_memory_share(totals: dict[str, int], unit: str) -> None:
+    """It is called by the one that needs more of it."""
+    found = bound_of(totals, {rules.SHARED_WAVES: np.array([10**9])}, 1, "sm_90")
+    assert found is not None and found.unit == unit and unit in found.shares
+
+
+@pytest.mark.parametrize(("more", "unit"), [(0, "launch"), (1, "shared memory")])
+def test_what_a_launch_is_bound_by(more: int, unit: str) -> None:
+    """By its own start, unless a unit has more to do than that takes."""
+    found = bound_of({}, {rules.SHARED_WAVES: np.array([CHIPS["sm_90"].start + more])}, 1, "sm_90")
+    assert found is not None and found.unit == unit
 
 
 def test_blocks_that_are_seldom_executed() -> None:

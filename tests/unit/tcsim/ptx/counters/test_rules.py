@@ -9,11 +9,14 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+import pytest
 
-from conformance.counters import comparison
+from conformance.counters import boxes, comparison
+from conformance.counters.boxes import cases
 from tcsim.layouts.coalescing import bulk_pieces
 from tcsim.ptx.counters import rules
 from tcsim.ptx.counters.rules import EVIDENCE, OPERATIONS
+from tests.support.extent import part as share
 
 RECORDED = Path(__file__).parents[4] / "data" / "counters" / "patterns.json.xz"
 COLUMNS = {
@@ -44,7 +47,7 @@ def counted() -> dict[str, dict[str, tuple[int, int]]]:
                 every[operation, kind] += 1
                 right[operation, kind] += int(rule.count(*rows, width)[0]) == value
     for operation, starts, size, shared, *values in data["copies of TMA"]:
-        pieces = bulk_pieces(np.array(starts), np.full(len(starts), size), shared)
+        pieces = bulk_pieces(np.array(starts), np.full(len(starts), size), shared + size * np.arange(len(starts)))
         for rule, value in zip(OPERATIONS[operation].rules, values, strict=True):
             every[operation, rule.kind] += 1
             right[operation, rule.kind] += int(rule.count(*pieces).sum()) == value
@@ -52,6 +55,11 @@ def counted() -> dict[str, dict[str, tuple[int, int]]]:
     for (operation, counter), own in comparison.evidence(comparison.recorded()).items():
         right[operation, kinds[operation, counter]] += own[0]
         every[operation, kinds[operation, counter]] += own[1]
+    (rule,) = OPERATIONS["bulk.tile"].rules
+    for own, hardware in boxes.recorded()[1]:
+        every["bulk.tile", rule.kind] += 1
+        bytes_ = int(rule.count(own.map, boxes.BASE + own.offset, np.array(own.at), 0, own.blocks)[0])
+        right["bulk.tile", rule.kind] += bytes_ == hardware[rules.TMA_BYTES]
     found: dict[str, dict[str, tuple[int, int]]] = {}
     for (operation, kind), total in every.items():
         found.setdefault(operation, {})[kind] = right[operation, kind], total
@@ -75,3 +83,17 @@ def test_the_recorded_launches_differ_only_where_the_model_does_not_call_itself_
     launches = comparison.recorded()
     assert {comparison.read(path)[0]["gpu"] for path in comparison.RECORDED} == {"NVIDIA H200"} and len(launches) > 800
     assert not [own for own in comparison.compared(launches) if own.exact]
+
+
+def test_boxes_that_are_launched_count_what_the_gpu_did():
+    launches = boxes.recorded()[1]
+    chosen = share(launches, 80)
+    assert len(launches) == 640 and {own.blocks for own, _ in chosen} == {1, 2, 4}
+    assert 10 < sum(own.whole for own, _ in chosen) < 70
+    assert boxes.compared(chosen) == []
+
+
+def test_a_recording_of_other_boxes_is_refused(monkeypatch):
+    monkeypatch.setattr(boxes, "cases", lambda seed: cases(seed + 1))
+    with pytest.raises(ValueError, match="its boxes are not those that are drawn of seed 1"):
+        boxes.recorded()
