@@ -39,7 +39,7 @@ def attempts(problem: Problem) -> Iterator[Attempt]:
             yield Attempt(
                 "accumulator in f16",
                 f"{mnemonic}, and its result widened",
-                "look at the types of C and D of the instruction that was emitted",
+                "look at the types of C and D of the instruction that was emitted, or for an accumulator that is kept as f16 between instructions",
                 partial(_widened, problem, machine),
             )
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain, combinations_with_replacement, product
 
 import numpy as np
 import numpy.typing as npt
 
 from tcsim.diagnosis.pipelines import Sequence, causes, sequences
-from tcsim.diagnosis.reals import Numbers
+from tcsim.diagnosis.reals import Ints, Numbers
 from tcsim.diagnosis.report import CAUSES
 from tcsim.diagnosis.sizes import STEPS
 from tcsim.diagnosis.where import ranges
@@ -71,67 +72,51 @@ def _turns(steps: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 
 def counts(padded: int, step: int, depth: int) -> Iterator[Count]:
-    """Of K = depth, padded: every range of the instruction's steps left out or taken twice, every second block, the first again for the last, a part of every tile."""
-    blocks = -(-padded // step)
-    place = np.arange(padded) // step
+    """Of K = depth, padded: every range of the instruction's steps left out or taken twice, blocks of others, parts of tiles, what pipelines do; each once."""
     seen = set()
-    if 1 < blocks <= _MOST:
-        for first in range(blocks):
-            for last in range(first, blocks):
-                inside = (place >= first) & (place <= last)
-                if not inside.all():
-                    restarted = (first, last) == (0, blocks - 2)  # the catalogue has a name for it
-                    for weights, rank in (
-                        (np.where(inside, 0.0, 1.0), 4 if restarted else 1),
-                        (np.where(inside, 2.0, 1.0), 1),
-                    ):
-                        seen.add(weights.tobytes())
-                        yield counted(weights, rank, step, depth)
+    of_sequences = ((found.counts(padded).astype(np.float64), 3) for found in sequences(padded, step))
+    for weights, rank in chain(_of_blocks(padded, step), _of_tiles(padded, step), of_sequences):
+        key = weights.tobytes()
+        if key not in seen:
+            seen.add(key)
+            yield counted(weights, rank, step, depth)
+
+
+def _of_blocks(padded: int, step: int) -> Iterator[tuple[Numbers, int]]:
+    """Ranges of steps left out or taken twice; every second block; a block taken again in the place of another, or of all."""
+    blocks, place = -(-padded // step), np.arange(padded) // step
+    for first, last in combinations_with_replacement(range(blocks), 2) if 1 < blocks <= _MOST else ():
+        inside = (place >= first) & (place <= last)
+        if not inside.all():
+            yield np.where(inside, 0.0, 1.0), 4 if (first, last) == (0, blocks - 2) else 1  # else: restarted
+            yield np.where(inside, 2.0, 1.0), 1
     for size in STEPS:
         block = place // size
         last = int(block[-1])
-        for weights in (
-            *(np.where(block % 2 == odd, 0.0, 1.0) for odd in (0, 1)),
-            np.where(block == 0, 2.0, np.where(block == last, 0.0, 1.0)),
-            np.where(block == last, 2.0, np.where(block == 0, 0.0, 1.0)),
-        ):
-            key = weights.tobytes()
-            if last and key not in seen:
-                seen.add(key)
-                yield counted(weights, 2, step, depth)
-        for number in range(last + 1):  # one stale stage of both operands
-            for by in (1, 2):
-                for other in (number - by, number + by):
-                    if 0 <= other <= last:
-                        weights = np.where(block == other, 2.0, np.where(block == number, 0.0, 1.0))
-                        if weights.tobytes() not in seen:
-                            seen.add(weights.tobytes())
-                            yield counted(weights, 3, step, depth)
-        for kept in {0, last}:  # always the same tile
-            if blocks % size == 0 and last > 0:
-                weights = np.where(block == kept, last + 1.0, 0.0)
-                if weights.tobytes() not in seen:
-                    seen.add(weights.tobytes())
-                    yield counted(weights, 2 if kept else _NO_STEP, step, depth)
-    for size in STEPS[1:]:  # inside a tile always the same step
-        for kept in {0, size - 1}:
-            if size < blocks or blocks % size == 0:
-                weights = np.where(place % size == kept, float(size), 0.0)
-                if weights.tobytes() not in seen:
-                    seen.add(weights.tobytes())
-                    yield counted(weights, 2, step, depth)
-    parts = [(size, taken) for size in STEPS[1:] if size < blocks for taken in range(1, size)]
-    for size, taken in parts:  # of every tile
-        for inside in (place % size < taken, place % size >= size - taken):
-            weights = np.where(inside, 1.0, 0.0)
-            if weights.tobytes() not in seen:
-                seen.add(weights.tobytes())
-                yield counted(weights, 2, step, depth)
-    for found in sequences(padded, step):
-        weights = found.counts(padded).astype(np.float64)
-        if weights.tobytes() not in seen:
-            seen.add(weights.tobytes())
-            yield counted(weights, 3, step, depth)
+        if last:
+            yield from ((np.where(block % 2 == odd, 0.0, 1.0), 2) for odd in (0, 1))
+            yield from ((_instead(block, *pair), 2) for pair in ((last, 0), (0, last)))
+        for number, by in product(range(last + 1), (1, 2)):  # one stale stage of both operands
+            others = (other for other in (number - by, number + by) if 0 <= other <= last)
+            yield from ((_instead(block, number, other), 3) for other in others)
+        if last and blocks % size == 0:  # always the same tile
+            yield np.where(block == 0, last + 1.0, 0.0), _NO_STEP
+            yield np.where(block == last, last + 1.0, 0.0), 2
+
+
+def _instead(block: Ints, lost: int, again: int) -> Numbers:
+    return np.where(block == again, 2.0, np.where(block == lost, 0.0, 1.0))
+
+
+def _of_tiles(padded: int, step: int) -> Iterator[tuple[Numbers, int]]:
+    """Inside every tile always the same step; the first or the last steps of every tile alone."""
+    blocks, place = -(-padded // step), np.arange(padded) // step
+    for size in STEPS[1:]:
+        if size < blocks or blocks % size == 0:
+            yield from ((np.where(place % size == kept, float(size), 0.0), 2) for kept in (0, size - 1))
+    for size in (size for size in STEPS[1:] if size < blocks):
+        for taken in range(1, size):
+            yield from ((np.where(x, 1.0, 0.0), 2) for x in (place % size < taken, place % size >= size - taken))
 
 
 def counted(weights: Numbers, rank: int, step: int, depth: int | None = None) -> Count:

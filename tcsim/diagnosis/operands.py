@@ -40,6 +40,13 @@ def attempts(problem: Problem) -> Iterator[Attempt]:
         "clear the accumulator, or set scale_d to 0 for the first instruction",
         partial(_run_twice, problem),
     )
+    if problem.blocks > 1:
+        yield Attempt(
+            "accumulator restarted",
+            "each instruction starts from zero: the last K block alone is left",
+            "set scale_d (or pass the accumulator) after the first instruction",
+            partial(replace, problem, order=problem.order[-1:], c=np.zeros_like(problem.c)),
+        )
     for name in "ab":
         advice = f"tensor cores keep subnormals: {name} was converted by code that flushes them"
         yield Attempt(f"subnormals of {name} flushed", "", advice, partial(_flushed, problem, name))

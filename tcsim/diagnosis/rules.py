@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from tcsim.diagnosis.counts import Count, counts
@@ -12,6 +13,23 @@ from tcsim.diagnosis.problem import Problem
 from tcsim.diagnosis.shared_maps import shared_rules
 from tcsim.diagnosis.tile_maps import tile_rules
 from tcsim.numbers.formats import Format
+
+_PACKED = "{x}: elements packed in another order"
+_PACKING = "look at what packs elements into words: the first belongs into the low bits"
+ROWS: tuple[Rule, ...] = (
+    Rule(_PACKED, "the two elements of each pair along K are exchanged", _PACKING, lambda r, k, o: (r, k ^ 1), 8),
+    Rule(_PACKED, "each four elements along K are in reverse order", _PACKING, lambda r, k, o: (r, k ^ 3), 8),
+    Rule(
+        _PACKED, "the two halves of each four elements along K are exchanged", _PACKING, lambda r, k, o: (r, k ^ 2), 8
+    ),
+    Rule(_PACKED, "each eight elements along K are in reverse order", _PACKING, lambda r, k, o: (r, k ^ 7), 8),
+)
+"""Rules that are the same for every size. They come after the same said of registers."""
+
+
+def _in_tiles(count: int, depth: int, chunk: int, described: bool) -> Iterator[Rule]:
+    yield from tile_rules(count, depth, chunk, described)
+    yield from ROWS
 
 
 def rules_of(problem: Problem) -> dict[str, tuple[Rule, ...]]:
@@ -34,7 +52,7 @@ def rules_of(problem: Problem) -> dict[str, tuple[Rule, ...]]:
         for part, along, each, width, own_step in parts:
             more += part_rules(part, count, others, along, each)
             more += data_rules(count, width, others, chunk, own_step)
-            more += [replace(rule, part="data") for rule in tile_rules(count, width, chunk, described)]
+            more += [replace(rule, part="data") for rule in _in_tiles(count, width, chunk, described)]
             more += sequence_rules(width, own_step, "data")
         if sparse:
             chunk *= step // machine.kept
@@ -45,7 +63,7 @@ def rules_of(problem: Problem) -> dict[str, tuple[Rule, ...]]:
             *more,
             *(within(rule, depth, padded) for rule in memory_rules(count, depth, others, chunk, step)),
             *shared_rules(count, depth, chunk, step),
-            *(() if problem.scales is not None else tile_rules(count, depth, chunk, described)),
+            *(() if problem.scales is not None else _in_tiles(count, depth, chunk, described)),
         )
     return found
 

@@ -97,27 +97,14 @@ def solved(problem: Problem, model: Codes, inside: Mask, known: bool) -> Solved 
         return None
     reals = replace(reals, finite=reals.finite & inside)
     wrong = ~reals.near(reals.right) & inside
-    relations: list[Relation] = []
     sliced = next(_giving_all(reals, in_slices(problem, reals, wrong)), None)
     if sliced is not None and not known:
         return _as_whole(
             Solved(problem, reals, (), np.zeros_like(wrong), (), wrong, wrong, model, 0, ends_of(False, ())), sliced
         )
-    if wrong.any() and is_relu(reals, problem.size):
-        floored = replace(reals, floor=True)
-        still = ~floored.near(floored.right) & inside
-        if not still.any() or next(functions(problem, reals, wrong), None) is None:  # else: clamped above as well
-            relations.append(RELU)
-            reals, wrong = floored, still
-    clamped = reals.floor
-    if wrong.any() and not clamped and problem.c.any() and is_relu(before_c(reals), problem.size):
-        relations.append(RELU_BEFORE_C)
-        problem = replace(problem, c=np.zeros_like(problem.c), after=problem.c)
-        reals = replace(before_c(reals), floor=True)
-        model = np.stack(
-            [after_clamp(problem, part, replace(problem, finish=None).predict(part)) for part in problem.parts()]
-        )
-        wrong = ~reals.near(reals.right) & inside
+    clamp, problem, reals, model = _clamped(problem, reals, model, wrong, inside)
+    relations, clamped = [clamp] if clamp is not None else [], clamp is RELU
+    wrong = ~reals.near(reals.right) & inside
     ends = ends_of(clamped, (partial(narrowed, name=narrow), partial(truncated, name=narrow)) if narrow else ())
     wrong &= ~np.any([end(model) == problem.observed for end in ends], axis=0)  # NaN of an overflow, for instance
     axis = None if wrong.any() or relations else shifted(reals)
@@ -160,6 +147,23 @@ def solved(problem: Problem, model: Codes, inside: Mask, known: bool) -> Solved 
         found = replace(found, left=found.left & (found.codes != problem.observed))  # an overflow that is given as well
     found = _in_every_bit(found) if found.covered else found
     return found if known or wrong.any() else _with_kept(found)
+
+
+def _clamped(
+    problem: Problem, reals: Reals, model: Codes, wrong: Mask, inside: Mask
+) -> tuple[Relation | None, Problem, Reals, Codes]:
+    """A clamp at zero, of everything or before C is added, with what there is without it."""
+    if wrong.any() and is_relu(reals, problem.size):
+        floored = replace(reals, floor=True)
+        still = ~floored.near(floored.right) & inside
+        if not still.any() or next(functions(problem, reals, wrong), None) is None:  # else: clamped above as well
+            return RELU, problem, floored, model
+    if wrong.any() and problem.c.any() and is_relu(before_c(reals), problem.size):
+        problem = replace(problem, c=np.zeros_like(problem.c), after=problem.c)
+        bare = replace(problem, finish=None)
+        model = np.stack([after_clamp(problem, part, bare.predict(part)) for part in problem.parts()])
+        return RELU_BEFORE_C, problem, replace(before_c(reals), floor=True), model
+    return None, problem, reals, model
 
 
 def _with_kept(found: Solved) -> Solved:

@@ -18,7 +18,6 @@ _STEP = 2  # chunks in an instruction's K
 def tile_rules(count: int, depth: int, chunk: int, described: bool) -> Iterator[Rule]:
     """count: lines; depth: K; chunk: elements of 16 bytes; described: descriptors say where a tile lies."""
     yield from _chunk_rules(chunk)
-    yield from _packing_rules()
     for span in (16, 32):
         if span * chunk <= depth:
             yield from _address_swizzles(chunk, span)
@@ -58,25 +57,6 @@ def _zeros(chunk: int, first: int, last: int, r: Ints, k: Ints, o: Ints) -> tupl
 
 def _one_of_two(chunk: int, kept: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
     return r, k // (2 * chunk) * 2 * chunk + kept * chunk + k % chunk
-
-
-def _packing_rules() -> Iterator[Rule]:
-    """Elements along K that are packed into a word in another order; they come after the same said of registers."""
-    name, advice = (
-        "{x}: elements packed in another order",
-        "look at what packs elements into words: the first belongs into the low bits",
-    )
-    for bits, said in (
-        (1, "the two elements of each pair along K are exchanged"),
-        (3, "each four elements along K are in reverse order"),
-        (2, "the two halves of each four elements along K are exchanged"),
-        (7, "each eight elements along K are in reverse order"),
-    ):
-        yield Rule(name, said, advice, partial(_flipped, bits), 8)
-
-
-def _flipped(bits: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
-    return r, k ^ bits
 
 
 def _address_swizzles(chunk: int, span: int) -> Iterator[Rule]:

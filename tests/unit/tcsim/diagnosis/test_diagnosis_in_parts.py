@@ -153,6 +153,12 @@ def test_the_same_codes_on_another_machine() -> None:
         assert arithmetic._mask(SimpleNamespace(formats={"a": FORMATS[name]}), "a") == mask  # type: ignore[arg-type]
 
 
+def test_advances_of_k_that_are_tried() -> None:
+    """By none, a half and a quarter of the right one, twice and four times it."""
+    said = {own.detail for own in maps.depth_rules(64, 16) if own.mistake == maps.ADVANCE}
+    assert {"no advance: K block 0 of 16 every time", *(f"{by} for every 16" for by in (8, 4, 32, 64))} <= said
+
+
 def test_steps_of_k_that_are_left_out_or_taken_twice() -> None:
     found = [own.weights.tolist() for own in counts(64, 16, 64)]
     for block in range(4):
@@ -190,8 +196,16 @@ def test_orders_of_registers_that_are_tried() -> None:
         found = [tuple(order) for _, order in registers._distinct(registers._register_orders(count))]
         assert found and len(set(found)) == len(found) and tuple(range(count)) not in found
         assert all(sorted(order) == list(range(count)) for order in found)
-    said = [(own, order.tolist()) for own, order in registers._register_orders(16)]
-    assert said[:4] == [(f"register i with i ^ {bit}", [own ^ bit for own in range(16)]) for bit in (1, 2, 4, 8)]
+    said = [own for own, _ in registers._register_orders(16)]
+    assert said[:4] == [f"register i with i ^ {bit}" for bit in (1, 2, 4, 8)]
+
+
+def test_blocks_that_are_transposed() -> None:
+    """Each 8 x 8 by itself."""
+    codes = np.arange(128).reshape(8, 16)
+    (rule,) = (own for own in maps.memory_rules(8, 16, 8, 8, 16) if own.detail == "each 8 x 8 block")
+    found = codes[read(rule, 8, 16)]
+    assert np.array_equal(found[:, :8], codes[:, :8].T) and np.array_equal(found[:, 8:], codes[:, 8:].T)
 
 
 def test_groups_of_lines_that_are_one_line() -> None:
@@ -220,6 +234,16 @@ def test_bytes_that_are_transposed_in_pairs() -> None:
     for rule in rules:
         row, column = read(rule, 16, 32)
         assert sorted((row * 32 + column).reshape(-1).tolist()) == list(range(512))
+
+
+def test_lines_turned_back() -> None:
+    """A matrix whose columns follow one another, taken for rows: each element once, the first line first."""
+    _, back = (own for own in maps.memory_rules(4, 3, 4, 8, 16) if own.detail.startswith("the whole matrix"))
+    found = read(back, 4, 3)
+    assert sorted(zip(*(own.reshape(-1).tolist() for own in found), strict=True)) == [
+        (r, c) for r in range(4) for c in range(3)
+    ]
+    assert [own[0, 1] for own in found] == [1, 0]
 
 
 def test_bytes_that_are_missing() -> None:
@@ -655,7 +679,8 @@ def test_factors_are_read_where_a_rule_reads_its_operand() -> None:
     own = Problem(
         machine, codes, np.zeros((1, 128, 2), np.uint8), zero, zero, scales=(factors, np.zeros((1, 4, 2), np.uint8))
     )
-    found = predicted._reread(own, own, "a", Rule("", "", "", lambda r, k, o: (r, k ^ 64), 1), 0, np.arange(2), 0)
+    rule = Rule("", "", "", lambda r, k, o: (r, k ^ 64), 1)
+    found = predicted._reread(own, own, "a", rule, 0, np.arange(2), 0)
     assert found is not None and found.scales is not None
     assert np.array_equal(found.a, np.roll(codes, 32, 2)) and np.array_equal(found.scales[0], np.roll(factors, 2, 2))
 
