@@ -31,22 +31,22 @@ def check(
     arch: options.Chip = None,
     schedule: Annotated[
         list[str] | None,
-        typer.Option("--schedule", help="late, early, a seed, or late:LINE, early:LINE; may be repeated. Default: late and early; of a script late.", metavar="WHEN"),
+        typer.Option("--schedule", help="late, early, a seed, or late:LINE, early:LINE; may be repeated. Default: late and early; for a script late.", metavar="WHEN"),
     ] = None,
     sarif: Annotated[
         str | None, typer.Option("--sarif", help="Write a SARIF 2.1.0 log, for code review.", metavar="FILE")
     ] = None,
     timeline: Annotated[
-        str | None, typer.Option("--timeline", help="Write a page of what a block did: lanes of time, hazards marked.", metavar="FILE")
+        str | None, typer.Option("--timeline", help="Write a page that shows what one block did, with hazards marked.", metavar="FILE")
     ] = None,
     block: Annotated[
-        str | None, typer.Option("--block", help="Of the timeline. Default: that of the first hazard, else 0,0,0. Of a script it is that of the launch that has it, else of the first launch.", metavar="X,Y,Z")
+        str | None, typer.Option("--block", help="Which block the timeline shows. Default: that of the first hazard, else 0,0,0.", metavar="X,Y,Z")
     ] = None,
     orders: Annotated[
-        int, typer.Option("--orders", help="Orders of completion that are tried for witnesses of errors, at the most; 0: none.", min=0)
+        int, typer.Option("--orders", help="Orders of completion to try for a witness of each error, at most; 0: none.", min=0)
     ] = ORDERS,
     races: Annotated[
-        bool, typer.Option("--races", help="Look for races in global memory too, between all blocks of a launch: slower.")
+        bool, typer.Option("--races", help="Also look for races in global memory, between all blocks of a launch. Slower.")
     ] = False,
     sample: options.Sample = False,
     every: options.Every = False,
@@ -56,10 +56,10 @@ def check(
 ) -> None:  # fmt: skip
     """Name what is wrong in a kernel: missing fences, waits and barriers, races, faults and deadlocks. No GPU is needed.
 
-    It takes what `tcsim exec` takes, and runs it under each schedule. Findings at one line of the source are shown once: the cause,
-    the place, the mend.
+    It takes what `tcsim exec` takes, and runs it under each schedule. A finding is three lines: cause, place, mend. Findings on the
+    same line of the source are shown once.
 
-    Exit status: 0 if nothing that is an error was found, 1 if something was, 2 for wrong use.
+    Exit status: 0 if no error was found, 1 if one was, 2 for wrong use.
     """
     schedules = tuple(dict.fromkeys(map(when, schedule))) if schedule else ()
     if block is not None and timeline is None:

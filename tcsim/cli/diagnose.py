@@ -45,7 +45,7 @@ def diagnose(
     ] = None,
     launch: options.LaunchFile = None,
     observed: Annotated[
-        str | None, typer.Option("--observed", help="The result: .npy, .pt, or .npz with one array; of a launch what a GPU gave.", metavar="FILE")
+        str | None, typer.Option("--observed", help="The result: .npy, .pt, or .npz with one array; for a launch, what a GPU returned.", metavar="FILE")
     ] = None,
     arch: options.Arch = None,
     verbose: options.Verbose = False,
@@ -55,8 +55,8 @@ def diagnose(
 ) -> None:  # fmt: skip
     """Find the mistake behind a wrong result.
 
-    Give an instruction and its --inputs, or a kernel and its --launch. Of a kernel it says the cause, the place, and a mend that was tried and is right. What is not explained
-    is drawn: where it is wrong, and what it looks like. A page has the drawing always.
+    Give an instruction and its --inputs, or a kernel and its --launch. For a kernel it says the cause, the place, and a mend that was
+    tried and is right. A result that nothing explains is drawn: where it is wrong, and what it looks like. A page always has the drawing.
 
     Exit status: 0 if the result is right, also in another order of summation, 1 if what is wrong is explained, 2 if it is not
     (several explanations, a part, or none) and for wrong use.

@@ -39,10 +39,10 @@ def run(
     arch: options.Chip = None,
     schedule: options.Schedule = None,
     output: Annotated[
-        str | None, typer.Option("--output", help="Write arrays that changed to this folder, as .npy.", metavar="FOLDER")
+        str | None, typer.Option("--output", help="Write the arrays that changed to this folder, as .npy.", metavar="FOLDER")
     ] = None,
     save: Annotated[
-        str | None, typer.Option("--save", help="Write a recorded launch of each of a script's to this folder.", metavar="FOLDER")
+        str | None, typer.Option("--save", help="Write each launch of a script to this folder, as a recorded launch.", metavar="FOLDER")
     ] = None,
     sample: options.Sample = False,
     every: options.Every = False,
@@ -54,8 +54,8 @@ def run(
 
     Memory is compared with what is expected. A script runs as `python` runs it; what it launches runs here.
 
-    Exit status: 0 if it ran to its end and is as expected, 1 if not or after a hazard that is an error, 2 for wrong use. That of a
-    script is its own, or 1 after such a hazard.
+    Exit status: 0 if it ran to its end and memory is as expected, 1 if not or if a hazard is an error, 2 for wrong use. A script has
+    its own status, or 1 after such a hazard.
     """
     if file.endswith(".py"):
         arch = arch_of_script(file, arch, "exec", {"--launch": launch, "--output": output, "--html": html})

@@ -25,11 +25,11 @@ def launch() -> None:
 @app.command()
 def init(
     file: Annotated[str, typer.Argument(help="CUDA C++ or PTX.", metavar="FILE")],
-    kernel: Annotated[str | None, typer.Option("--kernel", help="Which entry, where there are several.", metavar="NAME")] = None,
+    kernel: Annotated[str | None, typer.Option("--kernel", help="Which entry, if there are several.", metavar="NAME")] = None,
     arch: options.Chip = None,
     output: Annotated[str | None, typer.Option("--output", help="Write the launch file here.", metavar="FILE")] = None,
 ) -> None:  # fmt: skip
-    """Write a launch file from a kernel's parameters: their types are read, sizes and numbers are guesses to correct."""
+    """Write a launch file from a kernel's parameters: types are read; sizes and numbers are guesses to correct."""
     module = parse(ptx_of(file, arch, "launch init"))
     found = module.kernel(kernel) if kernel is not None else module.kernel()
     text = template(found, file, source_of(file, "launch init"))

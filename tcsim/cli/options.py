@@ -194,19 +194,24 @@ Idesc = Annotated[
     ),
 ]
 Launched = Annotated[
-    str, typer.Argument(help="CUDA C++, PTX, a recorded launch: .npz, or a script for Triton: .py.", metavar="FILE")
+    str,
+    typer.Argument(
+        help="CUDA C++, PTX, a recorded launch (.npz), or a script for Triton or CuTe DSL (.py).", metavar="FILE"
+    ),
 ]
 Arguments = Annotated[
     list[str] | None,
-    typer.Argument(help="The arguments of a script, after -- if they begin with -.", metavar="[ARGUMENT]..."),
+    typer.Argument(help="Arguments of the script; put -- before those that begin with -.", metavar="[ARGUMENT]..."),
 ]
-LaunchFile = Annotated[str | None, typer.Option("--launch", "-l", help="The launch file of PTX.", metavar="TOML")]
+LaunchFile = Annotated[
+    str | None, typer.Option("--launch", "-l", help="The launch file; `tcsim launch init` begins one.", metavar="TOML")
+]
 Chip = Annotated[
     str | None,
     typer.Option(
         "--arch",
         "-a",
-        help="The chip. Default: as the file says, else the target's own.",
+        help="The chip. Default: what the launch file says, else the PTX's target.",
         metavar="ARCH",
         autocompletion=complete_arch,
     ),
@@ -218,15 +223,15 @@ Html = Annotated[
     str | None,
     typer.Option(
         "--html",
-        help="Write one HTML page that stands alone to this file; -: in the place of the answer.",
+        help="Write an HTML page that stands alone to this file; - writes it instead of the answer.",
         metavar="FILE",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Write JSON.")]
-Every = Annotated[bool, typer.Option("--all", help="Show every finding, not one of each cause.")]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="All that is known of a finding, not three lines.")]
+Every = Annotated[bool, typer.Option("--all", help="Show every finding, not one per cause.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show all that is known of a finding, not three lines.")]
 Sample = Annotated[
-    bool, typer.Option("--sample", help="Watch the blocks of 8 clusters at the most, not all: faster; what is found is of these only.")
+    bool, typer.Option("--sample", help="Watch the blocks of at most 8 clusters. Faster; findings are of these blocks only.")
 ]  # fmt: skip
 Swizzle = Annotated[str, typer.Option("--swizzle", help="NONE, 32B, 64B or 128B.", autocompletion=complete_swizzle)]
 Number = Annotated[str, typer.Argument(help="64 bits, decimal or 0x...", metavar="VALUE")]

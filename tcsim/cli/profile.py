@@ -31,19 +31,19 @@ def profile(
         str | None, typer.Option("--compare", help="Show only what changed since an answer that --json wrote.", metavar="FILE")
     ] = None,
     machine: Annotated[
-        bool, typer.Option("--machine", help="Assemble it, too: registers, and how often each machine instruction is executed. Needs the extra assemble.")
+        bool, typer.Option("--machine", help="Also assemble it: registers, and how often each machine instruction runs. Needs the extra assemble.")
     ] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Every counter, and how the banks of the worst access are hit.")
+        bool, typer.Option("--verbose", "-v", help="Also show every counter, and the banks of the worst access.")
     ] = False,
     html: options.Html = None,
     json: options.Json = False,
 ) -> None:  # fmt: skip
     """Count what a kernel costs: bank conflicts, sectors, tensor cycles, a bound on its time, and why. No GPU is needed.
 
-    It takes what `tcsim exec` takes. Of a script every launch is counted.
+    It takes what `tcsim exec` takes. Every launch of a script is counted.
 
-    Exit status: 0 if it ran to its end, 1 if not, 2 for wrong use.
+    Exit status: 0 if the launch ran to its end, 1 if not, 2 for wrong use.
     """
     if file.endswith(".py"):
         found = _script(file, arguments or [], launch, arch)

@@ -24,22 +24,22 @@ MOST_COMMANDS = 1 << 20
 
 
 def step(
-    file: Annotated[str, typer.Argument(help="PTX, or a recorded launch: .npz.", metavar="FILE")],
+    file: Annotated[str, typer.Argument(help="CUDA C++, PTX, or a recorded launch (.npz).", metavar="FILE")],
     launch: options.LaunchFile = None,
     arch: options.Chip = None,
     schedule: options.Schedule = None,
     commands: Annotated[
-        str | None, typer.Option("--commands", help="Do what the lines of this file say, and end.", metavar="FILE")
+        str | None, typer.Option("--commands", help="Run the commands in this file, and end.", metavar="FILE")
     ] = None,
     execute: Annotated[
-        list[str] | None, typer.Option("--execute", "-x", help="Do this command, and end; may be repeated.", metavar="COMMAND")
+        list[str] | None, typer.Option("--execute", "-x", help="Run this command, and end; may be repeated.", metavar="COMMAND")
     ] = None,
-    prompt: Annotated[bool, typer.Option("--prompt", help="A prompt, no full screen.")] = False,
+    prompt: Annotated[bool, typer.Option("--prompt", help="Use a prompt, not the full screen.")] = False,
     json: options.Json = False,
 ) -> None:  # fmt: skip
     """Step through a kernel, look at everything, and ask why.
 
-    `help` lists the commands. On a terminal, with the extra `desk`, they have a screen; else a prompt.
+    `help` lists the commands. On a terminal, with the extra `desk`, it fills the screen; else it is a prompt.
 
     Exit status: 0, 1 if a command was refused, 2 for wrong use.
     """

@@ -51,9 +51,11 @@ def cause(own: Hazard) -> str:
     return f"{own.name}{' (ptxas repairs it)' if own.severity == 'repaired' else ''}: {text}"
 
 
-def at(line: int, source: str | None, quoted: str = "", instruction: str = "") -> str:
-    """A place: the line of the source, of assembly in it the instruction; without source the line of PTX."""
-    where = f"{source.replace(f'{Path.cwd()}/', '')} (PTX line {line})" if source else f"line {line}"
+def at(line: int, source: str | None, quoted: str = "", instruction: str = "", who: str = "") -> str:
+    """A place: the line of the source, of assembly in it the instruction; without source the line of PTX. who: was there."""
+    more = [f"PTX line {line}"] * bool(source) + [who] * bool(who)
+    where = source.replace(f"{Path.cwd()}/", "") if source else f"line {line}"
+    where += f" ({', '.join(more)})" if more else ""
     if source and (not quoted or quoted.startswith("asm")):
         return f"{where}: {short(_LABEL.sub('', instruction).split()[0].rstrip(';'))}" if instruction else where
     quoted = (quoted if source else instruction).rstrip(";")
@@ -68,9 +70,9 @@ Quoted = tuple[str, str]
 
 def place(own: Hazard, here: Quoted = ("", ""), other: Quoted = ("", "")) -> str:
     """Both lines, of a race the one that came first last; of one line the first thread, too."""
-    first = _at(own.line, (own.source, *own.inlined), here)
     if own.other_line is None:
-        return ", ".join(filter(None, (first, thread(own))))
+        return _at(own.line, (own.source, *own.inlined), here, thread(own)) or thread(own)
+    first = _at(own.line, (own.source, *own.inlined), here)
     join = "after" if own.name in _IN_ORDER else "and"
     if own.source is not None and (own.source, own.inlined) == (own.other_source, own.other_inlined):
         return first.replace(f"(PTX line {own.line})", f"(PTX line {own.line} {join} {own.other_line})", 1)
@@ -84,8 +86,8 @@ def thread(own: Hazard) -> str:
     return " ".join(where)
 
 
-def _at(line: int | None, sources: Sequence[str | None], quoted: Quoted) -> str:
-    return at(line, " > ".join(filter(None, sources)), *quoted) if line else ""
+def _at(line: int | None, sources: Sequence[str | None], quoted: Quoted, who: str = "") -> str:
+    return at(line, " > ".join(filter(None, sources)), *quoted, who) if line else ""
 
 
 def mend(own: Hazard) -> str:

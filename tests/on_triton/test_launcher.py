@@ -158,7 +158,7 @@ def blocks(language: str) -> list[str]:
 def masked(text: str) -> list[str]:
     """Lines without what differs from run to run: seconds, addresses; and what the compiler makes of it: the page has the newest's PTX."""
     newest = triton.__version__.startswith(SUPPORTED[-1])
-    varies = r"\d+\.\d\d s|0x[0-9a-f]+" + ("" if newest else r"|\d+(?= instructions)|(?<=\(line )\d+")
+    varies = r"\d+\.\d\d s|0x[0-9a-f]+" + ("" if newest else r"|\d+(?= instructions)|(?<=\(PTX line )\d+")
     return sorted(re.sub(varies, "#", line) for line in text.splitlines())
 
 

@@ -94,7 +94,7 @@ def said(*given: Any, status: int = 1) -> list[list[str]]:
 def test_an_access_to_nothing_names_the_array_before_it(command: str, folder: Path) -> None:
     ((cause, place, mend),) = said(command, "store.ptx", "--launch", "k.toml")
     assert "GMEM_UNMAPPED: 4 bytes at 0x" in cause and "(x + 64; x has 64 bytes)" in cause
-    assert place == "place  k.cu:3 (PTX line 10): the_third_line(), block 0,0,0 warp 0 lane 16"
+    assert place == "place  k.cu:3 (PTX line 10, block 0,0,0 warp 0 lane 16): the_third_line()"
     assert mend.startswith("mend   Print the address")
 
 
@@ -103,7 +103,10 @@ def test_a_hang_is_said_once_at_the_lines_of_the_source(command: str, folder: Pa
     """The deadlock belongs to the error that explains it; --all and JSON have both."""
     ((cause, place, _),) = said(command, "hang.ptx", "--launch", "k.toml")
     assert "MBAR_ARRIVE_MISSING: warp 0 waits forever" in cause and "mbarrier.arrive" in cause and "(k.cu:2)" in cause
-    assert place.startswith("place  k.cu:3 (PTX line 17): the_third_line()") and "1 more of this cause: --all" in place
+    assert (
+        place.startswith("place  k.cu:3 (PTX line 17, block 0,0,0 warp 0 lane 0): the_third_line()")
+        and "1 more of this cause: --all" in place
+    )
     assert len(said(command, "hang.ptx", "--launch", "k.toml", "--all")) == 2
     found = data(command, "hang.ptx", "--launch", "k.toml", status=1)["findings" if command == "check" else "hazards"]
     deadlock = next(own for own in found if own["name"] == "DEADLOCK")
