@@ -26,10 +26,8 @@ def _measured() -> dict[str, Any]:
 
 
 def _fate(mutant: dict[str, Any]) -> str:
-    """What killed a mutant, or "survives", or "unexplained" of one that survives and may not."""
-    if mutant["replay"] or mutant["tests"]:
-        return "recordings" if mutant["replay"] else "tests"
-    return "survives" if mutant["name"] in _read("mutants-reasons.json") else "unexplained"
+    """What killed a mutant, or "survives"."""
+    return "recordings" if mutant["replay"] else "tests" if mutant["tests"] else "survives"
 
 
 def named() -> str:
@@ -49,8 +47,7 @@ def total() -> str:
     fates = Counter(_fate(mutant) for mutant in _measured()["mutants"])
     return (
         f"{fates.total()} mutants, run on {_measured()['date']}: {fates['recordings']} contradicted by recorded hardware results, "
-        f"{fates['tests']} by a test. {fates['survives']} change nothing that shows, for the reasons below. {fates['unexplained']} survive the tests that reach them, and are not "
-        "explained yet: `python -m tests.evaluation.mutation.run --survivors` prints them."
+        f"{fates['tests']} by a test. {fates['survives']} change nothing that shows, for the reasons below."
     )
 
 
@@ -61,13 +58,13 @@ def by_module() -> str:
         name = mutant["module"]
         fates.setdefault(name if mutant["families"] else name.rpartition("/")[0], Counter())[_fate(mutant)] += 1
     rows = [
-        (code(module), own.total(), own["recordings"], own["tests"], own["survives"], own["unexplained"])
+        (code(module), own.total(), own["recordings"], own["tests"], own["survives"])
         for module, own in sorted(fates.items())
     ]
     return table(
-        ("module", "mutants", "killed by recordings", "killed by tests", "explained", "unexplained"),
+        ("module", "mutants", "killed by recordings", "killed by tests", "explained"),
         rows,
-        (1, 2, 3, 4, 5),
+        (1, 2, 3, 4),
     )
 
 

@@ -328,7 +328,7 @@ TABLE_PAGES = {
                 "Engines against each other",
                 engines,
                 "`python -m conformance.engines.three` on an H200: every arithmetic through NumPy, numba and every kernel of the GPU's engine, all outputs compared by bits; NumPy computes one row of 32. An arithmetic counts in each family "
-                "that asks for it. From `docs/measurements/engines.json`.",
+                "that asks for it. From `docs/measurements/engines.json.xz`.",
             ),
             Part("Look-ups", recorded("look-ups")),
         ),

@@ -14,6 +14,8 @@ from tcsim.core.targets import TARGETS
 TIMEOUT_S = 300.0
 _HOSTS = ("g++", "clang++", "c++")
 """Host compilers, one of which nvcc calls for the preprocessor."""
+_OLD = ("sm_70", "sm_72")
+"""Targets that nvcc 13 no longer has; the NVRTC of CUDA 12 does."""
 
 
 def ptx_of(path: str, arch: str) -> str:
@@ -23,7 +25,7 @@ def ptx_of(path: str, arch: str) -> str:
     """
     target = f"{arch}a" if f"{arch}a" in TARGETS else arch
     nvcc = next((found for _, found in executables("nvcc")), None)
-    if nvcc is not None and any(map(shutil.which, _HOSTS)):
+    if nvcc is not None and any(map(shutil.which, _HOSTS)) and target not in _OLD:
         return _by_nvcc(nvcc, path, target)
     return _by_nvrtc(Path(path), target)
 
@@ -40,13 +42,7 @@ def _by_nvrtc(file: Path, target: str) -> str:
             file.read_text(encoding="utf-8", errors="replace"), target, name=file.name, options=options, strict=False
         ).ptx
     except AssembleError as error:
-        raise _refused(f"NVRTC does not compile {file} for {target}", error.log, target) from None
-
-
-def _refused(said: str, log: str, target: str) -> AssembleError:
-    """With the first error that a compiler names."""
-    first = next((line.strip() for line in log.splitlines() if "error" in line), "it does not say why")
-    return AssembleError(f"{said}: {first}", log, target)
+        raise AssembleError(f"NVRTC does not compile {file} for {target}:", error.log, target) from None
 
 
 def _by_nvcc(nvcc: Path, path: str, target: str) -> str:
@@ -69,5 +65,5 @@ def _by_nvcc(nvcc: Path, path: str, target: str) -> str:
         except (OSError, subprocess.TimeoutExpired) as error:
             raise ToolchainError(f"{nvcc}: {error}") from None
         if answer.returncode or not out.exists():
-            raise _refused(f"nvcc does not compile {path} for {target}", answer.stderr + answer.stdout, target)
+            raise AssembleError(f"nvcc does not compile {path} for {target}:", answer.stderr + answer.stdout, target)
         return out.read_text(encoding="utf-8")

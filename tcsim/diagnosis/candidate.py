@@ -31,7 +31,7 @@ class Candidate:
     alpha: float = 1.0
     beta: float = 1.0
     c: Rule = SAME  # which (row, column) of C is added
-    stored: bool = False  # whole lines that are others are outputs of another place, with their C
+    stored: bool = False  # whole lines in the place of others are outputs stored elsewhere, with their C
     apart: bool = False  # say "K block missing, accumulator ignored" where "accumulator restarted" is the same
 
     @property

@@ -12,6 +12,7 @@ from functools import partial
 
 import numpy as np
 
+from tcsim.diagnosis.enough import follows
 from tcsim.diagnosis.equivalence import right_of
 from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.reals import Mask, Numbers, Reals, lines_of
@@ -309,7 +310,10 @@ def functions(problem: Problem, reals: Reals, wrong: Mask) -> Iterator[Applied]:
             ):
                 changes = _changes(named.run, x, reals.reach[matrix], own)
                 if changes and gives(reals, matrix, named.run, x, rest, relative)[own].all():
-                    off = float(np.abs(named.run(x) - seen)[own].max())
+                    values = named.run(x)
+                    if not whole and not follows(values[own], seen[own]):
+                        continue
+                    off = float(np.abs(values - seen)[own].max())
                     fits.append((round(off, 9), len(fits), Applied(named, before_c, relative == NEAR, whole)))
         if fits:
             yield from (item for _, _, item in sorted(fits, key=lambda one: one[:2]))

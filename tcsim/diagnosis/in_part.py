@@ -99,7 +99,7 @@ def _part(problem: Problem, reals: Reals, open_: Mask) -> Mask | None:
         ends = ((0, 0), (0, -depth % unit))
         terms = np.pad(reals.a[t, i] * reals.b[t, j], ends).reshape(len(i), -1, unit).sum(axis=2)
         wanted = (reals.observed - reals.c)[t, i, j]
-        if len(i) > 2 * terms.shape[1]:
+        if len(i) > 2 * terms.shape[1] and np.isfinite(terms).all() and np.isfinite(wanted).all():
             weight, *_ = np.linalg.lstsq(terms, wanted, rcond=None)
             off = float(np.sqrt(((terms @ weight - wanted) ** 2).sum() / (len(i) - terms.shape[1])))
             error = off / np.maximum(np.linalg.norm(terms, axis=0), 1e-300)

@@ -209,6 +209,8 @@ def _across(z: Numbers, lines: int) -> Numbers:
 
 def _least(terms: Numbers, aim: Numbers) -> Numbers | None:
     """Numbers (groups, lines) of which terms (others, groups) make what is wanted, (others, lines)."""
+    if not np.isfinite(terms).all() or not np.isfinite(aim).all():
+        return None
     found, _, rank, _ = np.linalg.lstsq(terms, aim, rcond=1e-9)
     return None if rank < terms.shape[1] else found.astype(np.float64)
 

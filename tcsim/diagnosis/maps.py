@@ -56,7 +56,7 @@ _WARPS = "look for a warp's indices along M and along N that are exchanged in th
 
 
 def line_rules(count: int, others: int) -> Iterator[Rule]:
-    """Whole lines that are others: block and warp indices. count: lines; others: those of the other operand."""
+    """Whole lines read in the place of others: block and warp indices. count: lines; others: those of the other operand."""
 
     def rule(detail: str, where: Callable[..., Ints], rank: int = 1, advice: str = _LOOK) -> Rule:
         def inside(r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:

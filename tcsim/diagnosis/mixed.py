@@ -152,7 +152,7 @@ def _at(source: Ints, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
 
 
 def line_maps_by_k(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Candidate]:
-    """Blocks of lines that are others, or none, in a part of K or in some tiles: each tile is a sum over K of products of any block of lines."""
+    """Blocks of lines exchanged, or missing, in a part of K or in some tiles: each tile is a sum over K of products of any block of lines."""
     if len(reals.a) > 1:
         return
     for name in "ba":
@@ -245,7 +245,7 @@ def _block_rule(source: Ints, size: int, across: int, unit: int, view: _View, na
 
 
 def _one_map(source: Ints, size: int, unit: int, depth: int, what: str) -> str:
-    """In words, if all parts of K in which blocks (blocks, parts) are others have one map of them, which a rule says."""
+    """In words, if one map, which a rule names, says the wrong blocks (blocks, parts) of every part of K that has any."""
     moved = (source != np.arange(len(source))[:, None]).any(axis=0)
     first = source[:, moved.argmax()]
     if (source[:, moved] != first[:, None]).any() or (first < 0).any():

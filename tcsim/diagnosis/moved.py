@@ -67,7 +67,7 @@ class Moved:
         return OFFSET in (self.rows.mistake, self.columns.mistake)
 
     def as_lines(self, with_c: bool) -> Candidate | None:
-        """The same as lines of A and B that are others, C staying where it is; None if it is not the same."""
+        """The same as wrong lines of A and B, C staying where it is; None if it is not the same."""
         if self.flat is not None or (with_c and not self.alone) or STORED in (self.rows.mistake, self.columns.mistake):
             return None
         if self.offset and not self.alone:

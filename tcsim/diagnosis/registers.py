@@ -80,7 +80,7 @@ def _register_orders(count: int) -> Iterator[tuple[str, Permutation]]:
             order[[first, second]] = second, first
             yield f"register {first} with {second}", order
     for bit in range(count.bit_length()):
-        if 1 << bit < count and count % (2 << bit) == 0 and count > 2:
+        if count % (2 << bit) == 0 and count > 2:
             yield f"register i with i ^ {1 << bit}", own ^ (1 << bit)
     if count > 2:
         yield "register i with the i-th from the end", own[::-1]

@@ -1,4 +1,4 @@
-"""The same mistake in other words: outputs at another place, lines that are others, a miscounted K as two wrong reads."""
+"""The same mistake in other words: outputs at another place, wrong lines, a miscounted K as two wrong reads."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def is_everywhere(one: Scored, reals: Reals) -> bool:
 
 
 def restated(solver: Solver, model: Codes, one: Scored, left: Mask) -> list[Scored]:
-    """The same in other words: lines that are others as outputs at another place, a miscounted K as two wrong reads."""
+    """The same in other words: wrong lines as outputs at another place, a miscounted K as two wrong reads."""
     item = one.item
     if not isinstance(item, Candidate):
         return []

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tcsim.core.samples import some_of
+from tcsim.diagnosis.enough import follows
 from tcsim.diagnosis.functions import ACTIVATIONS, Named
 from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
@@ -70,7 +71,7 @@ def in_slices(problem: Problem, reals: Reals, open_: Mask) -> Iterator[OfSlices]
             for named in functions:
                 values = named.run(held).sum(axis=0) + c * (not inside)
                 far = reals.reach[t, i, j] + (0.0 if named.simple else _NEAR) * np.abs(values)
-                if (np.abs(values - seen) <= far).all():
+                if (np.abs(values - seen) <= far).all() and follows(values, seen):
                     yield OfSlices(named, of_k, inside)
 
 

@@ -107,6 +107,9 @@ def _stays(rule: Rule, solver: Solver, name: str, unit: int) -> bool:
 
 def holding(changes: Numbers, wanted: Numbers, reach: Numbers) -> Iterator[tuple[int, Mask]]:
     """The rules of (rules, samples, tiles) whose changes in some of the tiles, not in all that they change, are the wanted ones."""
+    changes = np.where(
+        np.isfinite(changes).all(axis=(1, 2), keepdims=True), changes, 0.0
+    )  # what overflows holds nowhere
     size = np.linalg.norm(changes, axis=1)
     moves = size > 1e-9 * float(size.max(initial=1e-300))
     scaled = changes / np.where(moves, size, np.inf)[:, None]

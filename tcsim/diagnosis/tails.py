@@ -37,8 +37,6 @@ class Tail(Whole):
     a: int
     b: int
 
-    rank = 3
-
     def names(self) -> list[tuple[str, str, str]]:
         """(mistake, detail, advice)."""
         said = [

@@ -22,7 +22,7 @@ _STAGE = "look at the stage and the phase with which a persistent kernel begins 
 
 
 def tile_stages(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Candidate]:
-    """Tiles in which one operand's units of K are others; the same in all of them is what other maps say."""
+    """Tiles that read the wrong units of K of one operand; the same in all of them is what other maps say."""
     if len(reals.a) > 1 or reals.positions is not None or reals.factors is not None:
         return
     depth = reals.a.shape[2]

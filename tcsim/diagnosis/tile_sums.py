@@ -89,8 +89,6 @@ class TileSums(Whole):
     of_c: Ints  # (tiles, tiles): how often each holds a tile of C
     with_c: bool  # C is not zero
 
-    rank = 3
-
     @property
     def in_place(self) -> bool:
         """Whether no tile holds another's product."""

@@ -12,7 +12,8 @@ from typing import Any
 from tcsim.core.errors import OperandError, TcsimError, listing, nearest, shortened
 from tcsim.descriptors.forms import Major
 from tcsim.descriptors.matrix import MatrixDescriptor
-from tcsim.ptx import OnHazard, Phase, Session
+from tcsim.inspection.three_lines import lines_of
+from tcsim.ptx import Hazard, OnHazard, Phase, Session
 from tcsim.ptx.stepping.breakpoints import Line, When
 from tcsim.ptx.stepping.state import Shown, Where
 from tcsim.ptx.stepping.text import cut
@@ -95,7 +96,7 @@ class Console:
     def _stood(self, where: Where) -> Said:
         lines = where.lines()
         said = lines[:10] + ([f"   ... {len(where.threads)} places in all: where"] if len(lines) > 10 else [])
-        return said + [str(own) for own in self.session.hazards[-3:]], where.as_dict()
+        return said + _last(self.session.hazards), where.as_dict()
 
     # --- breakpoints
 
@@ -292,6 +293,14 @@ _ALIASES = {
 
 
 # --- words
+
+
+def _last(found: Sequence[Hazard]) -> list[str]:
+    """The last hazard, of a deadlock the reason where that is known: cause, place and mend; `hazards` has all."""
+    same = (
+        [own for own in found if own.line == found[-1].line] if found and found[-1].name == "DEADLOCK" else found[-1:]
+    )
+    return [line for text in lines_of(same[0]) for line in wrap(text, 80, subsequent_indent=" " * 7)] if same else []
 
 
 def _refused(command: str, message: str) -> Answer:

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from tcsim.inspection.report import Facts, Lines, Report
+from tcsim.inspection.three_lines import cause as said
+from tcsim.inspection.three_lines import mend, place, thread, three_lines
 from tcsim.launchers.check import Check, Finding, Place
 from tcsim.launchers.launched import extents
-from tcsim.launchers.three_lines import cause as said
-from tcsim.launchers.three_lines import mend, place, thread, three_lines
 from tcsim.ptx import HAZARDS
 from tcsim.ptx.hazards.hazard import SEVERITIES
 

@@ -16,6 +16,7 @@ from tcsim.core.display import Shown
 from tcsim.core.errors import OperandError, TcsimError, listing, shortened
 from tcsim.core.targets import arch_named
 from tcsim.diagnosis import Diagnosis
+from tcsim.inspection.three_lines import at, cause, place, three_lines
 from tcsim.launchers import cuda_source, launch_file, recording
 from tcsim.launchers.check import Check, Finding, checked
 from tcsim.launchers.elements import Bytes
@@ -23,7 +24,6 @@ from tcsim.launchers.job import Execution, Job, execute
 from tcsim.launchers.mends import Mend, Misread, mends, of_registers
 from tcsim.launchers.product import Made, Product, made_of, product_of
 from tcsim.launchers.stepped import session
-from tcsim.launchers.three_lines import at, cause, place, three_lines
 from tcsim.launchers.witnesses import SCHEDULES
 from tcsim.ptx import HAZARDS, Limits, Session, parse
 from tcsim.ptx.launch.grid import Progress
@@ -172,6 +172,8 @@ class _Launch:
         self.after = {**self.ran[0].after, **gpu}
         self.mended = self.product  # that of the launch with the mend
         self.instructions = 0
+        # By the lines of an error: the first mend with which there are fewer.
+        self.helpful: dict[tuple[int | None, int | None], Mend] = {}
 
     def _product(self) -> tuple[Session | None, Product | None, str]:
         """Of the first schedule that says it."""
@@ -213,11 +215,11 @@ class _Launch:
                 ran.append(execute(replace(job, schedule=schedule, origins=True), self.progress))
                 self.instructions += ran[-1].run.instructions
                 left = {one.name for one in ran[-1].run.hazards if one.severity in ("error", "repaired")}
-                if (
-                    not ran[-1].run.completed
-                    or ran[-1].run.errors
-                    or (finding is not None and finding.hazard.name in left)
-                ):
+                if not ran[-1].run.completed:
+                    return False
+                if ran[-1].run.errors or (finding is not None and finding.hazard.name in left):
+                    if finding is not None and len(ran[-1].run.errors) < len(self.ran[0].run.errors):
+                        self.helpful.setdefault((finding.hazard.line, finding.hazard.other_line), mend)
                     return False
                 if not self._right(ran[0], self.product, ran[0].after):
                     return False
@@ -239,8 +241,8 @@ class _Launch:
         found = errors + [own for own in self.check.findings if self.right and own.hazard.severity == "repaired"]
         if self.right and not found and not self.compared:
             said = "the launch ends and check finds no error, but the result is not compared"
-            help = "[expected], or the shapes of the arrays that are multiplied"
-            return self._said("not compared", f"{said}: {self.unknown}", mend=f"the launch file lacks {help}")
+            help = "add [expected.NAME] to the launch file, what the array must hold; a product of tensor cores needs only the shapes of its arrays"
+            return self._said("not compared", f"{said}: {self.unknown}", mend=help)
         if self.right and not found:
             return self._said("correct", f"nothing is wrong: the launch ends, check finds no error, and {self._by()}")
         element, tried = None if self.right else self._element(), list[str]()
@@ -312,7 +314,9 @@ class _Launch:
             )
 
     def _mends(self, found: Sequence[Finding], element: Element | None) -> Iterator[tuple[Finding | None, Mend]]:
-        """What a check asks for; where it finds nothing, what the numbers do."""
+        """What a check asks for, the first finding of each cause first, then what helped against some at once; where it finds nothing, what the numbers do."""
+        first = {id(own[0].hazard) for own in self.check.causes}
+        found = sorted(found, key=lambda own: id(own.hazard) not in first)
         by_hazard = {id(own.hazard): own for own in found}
         every: list[tuple[Finding | None, Mend]] = [
             (by_hazard[id(own)], mend)
@@ -327,6 +331,10 @@ class _Launch:
             if mend.changes not in seen and len(seen) < MOST and self.instructions < _INSTRUCTIONS:
                 seen.add(mend.changes)
                 yield finding, mend
+        helped = {own.changes[0][:2]: own for own in self.helpful.values()}
+        if len(helped) > 1:
+            said = " and ".join(own.said for own in helped.values())
+            yield found[0], Mend(said, tuple(change for own in helped.values() for change in own.changes))
 
     # --- in words
 
@@ -372,12 +380,14 @@ class _Launch:
         if self.session is None or name not in self.session.arrays:
             return Element(said)
         try:
-            tree = tuple(self.session.why(f"{name}[{', '.join(map(str, index))}]").lines())
+            why = self.session.why(f"{name}[{', '.join(map(str, index))}]")
+            tree = tuple(why.lines())
             made = made_of(self.session, name, index)
         except OperandError:
             return Element(said)  # several elements in a byte have no names of their own
         if made is None or self.product is None or self.product.d.name != name:
-            return Element(said, tree=tree)
+            last = why.nodes[0].last if why.nodes else None
+            return Element(said, item=last.site.item if last is not None else None, tree=tree)
         return replace(self._misread(made, index[-2:]), said=said, tree=tree)
 
     def _misread(self, made: Made, index: Sequence[int]) -> Element:

@@ -168,6 +168,7 @@ ROWS = (
     ),
     Row(("SMEM_RACE_RAW",), f"fence.proxy.async; {_BARRIER}", ("behind", "before")),
     Row(("WARP_SYNC_MISSING",), "bar.warp.sync 0xffffffff;"),
+    Row(("WARP_SYNC_MISSING",), _BARRIER, ("before",)),  # where other warps are in the same conflict
     Row(("PROXY_FENCE_MISSING", "PROXY_FENCE_GLOBAL"), "fence.proxy.async;", ("behind", "before")),
     Row(("CP_ASYNC_UNCOMMITTED",), "cp.async.commit_group;", ("behind",)),
     Row(

@@ -14,9 +14,9 @@ from tcsim.core.texts import LARGEST, parsed_json
 from tcsim.inspection.counters_view import SHOWN, bound_line, costliest
 from tcsim.inspection.counters_view import facts as facts_of
 from tcsim.inspection.report import Facts, Lines, Mark, Report, Table, table
+from tcsim.inspection.three_lines import at, three_lines
 from tcsim.launchers.check import Quotes
 from tcsim.launchers.launched import extents
-from tcsim.launchers.three_lines import at, three_lines
 from tcsim.layouts.banks import BANKS, INACTIVE, WARP_LANES, WORD_BYTES
 from tcsim.ptx import Run
 from tcsim.ptx.counters import rules

@@ -11,12 +11,12 @@ from typing import Any, TextIO
 
 from tcsim.core.errors import OperandError, shortened
 from tcsim.core.targets import accepting, nearest_known
+from tcsim.inspection.three_lines import lines_of
 from tcsim.launchers import recording
 from tcsim.launchers.host_memory import HostMemory
 from tcsim.launchers.launched import Dim3, Launched, LaunchFailed, summary
 from tcsim.launchers.progress import bar
 from tcsim.launchers.recording import Recording
-from tcsim.launchers.three_lines import lines_of
 from tcsim.ptx import Kernel, Limits, Run
 from tcsim.ptx.hazards.hazard import cause_of, worst_first
 

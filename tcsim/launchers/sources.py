@@ -93,7 +93,7 @@ def source(table: Table, folder: Path, also: tuple[str, ...] = (), default: Elem
     if given == ["file"]:
         table.only(("file", "name", "format", *also))
         return _of_file(table, folder, default)
-    name = table.text("distribution", "", ("", *DISTRIBUTIONS)) if table.has("distribution") else ""
+    name = table.text("distribution", None, DISTRIBUTIONS) if table.has("distribution") else ""
     make, keys = DISTRIBUTIONS.get(name, (None, ()))
     own = ("values", "format", "shape") if make is None else ("distribution", "format", "shape", "seed", *keys)
     table.only((*own, *also))

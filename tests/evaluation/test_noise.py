@@ -13,6 +13,7 @@ FOUND = {
     57: "a clamp to one number",
     74: "a permutation of 64 outputs",
     107: "signs of single rows",
+    306: "numbers near 0.5 as the sigmoid of small ones",
     155: "what pads the output to the instruction's shape",
 }
 """Cases that were explained once, and as what."""

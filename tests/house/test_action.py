@@ -31,8 +31,8 @@ arrays.out = { format = "u32", shape = [1], distribution = "zeros" }
 """
 
 
-def step(folder: Path, **given: str) -> subprocess.CompletedProcess[str]:
-    """The shell step of the action, with `tcsim` of this Python."""
+def step(folder: Path, script: str = f"bash {ACTION / 'run.sh'}", **given: str) -> subprocess.CompletedProcess[str]:
+    """The shell step of the action, or another script, with `tcsim` of this Python."""
     tools = folder / "bin"
     tools.mkdir(exist_ok=True)
     (tools / "tcsim").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m tcsim "$@"\n')
@@ -41,7 +41,7 @@ def step(folder: Path, **given: str) -> subprocess.CompletedProcess[str]:
     path = f"{tools}{os.pathsep}{os.environ.get('PATH', '')}"
     environment = os.environ | own | {"PATH": path, "PYTHONPATH": str(ROOT)}
     return subprocess.run(
-        ["bash", str(ACTION / "run.sh")], cwd=folder, env=environment, capture_output=True, text=True, timeout=300
+        ["bash", "-e", "-c", script], cwd=folder, env=environment, capture_output=True, text=True, timeout=300
     )
 
 
@@ -59,6 +59,24 @@ def test_the_shell_step(tmp_path: Path) -> None:
     assert step(tmp_path, FILE="right.ptx", LAUNCH="l.toml").returncode == 0
     assert step(tmp_path, FILE="right.ptx", LAUNCH="l.toml", COMMAND="exec").returncode == 0
     assert step(tmp_path, FILE="right.ptx", ARCHS="sm_90").returncode == 2
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="the script is for bash")
+def test_the_script_for_gitlab(tmp_path: Path) -> None:
+    """As the page has it, but for the names of the files and the installation: a log for each arch, whatever the first one says."""
+    page = (ROOT / "docs/check.md").read_text(encoding="utf-8")
+    lines = re.findall(
+        r"^    - (.*)$", page.partition("The same on GitLab:")[2].partition("artifacts:")[0], re.MULTILINE
+    )
+    assert len(lines) == 2 and lines[0].startswith("pip install")
+    script = (
+        lines[1].replace("kernels/gemm.cu", "k.ptx").replace("kernels/gemm.toml", "l.toml").replace("sm_100", "sm_80")
+    )
+    (tmp_path / "l.toml").write_text(LAUNCH)
+    (tmp_path / "k.ptx").write_text(KERNEL.replace("BARRIER", ""))
+    assert step(tmp_path, script).returncode == 1
+    logs = {path.name: json.loads(path.read_text())["runs"][0]["results"] for path in tmp_path.glob("*.sarif")}
+    assert {name: len(found) for name, found in logs.items()} == {"sm_80.sarif": 1, "sm_90.sarif": 1}
 
 
 def test_the_page_names_every_input() -> None:

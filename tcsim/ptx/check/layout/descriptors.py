@@ -1,4 +1,4 @@
-"""Operands that are read through matrix descriptors: which elements they are, and the descriptors near by with which they are others."""
+"""Operands that are read through matrix descriptors: which elements they are, and the descriptors near by that would read others."""
 
 from __future__ import annotations
 

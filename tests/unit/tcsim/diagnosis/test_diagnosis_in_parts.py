@@ -14,11 +14,14 @@ import pytest
 import tcsim
 from tcsim.diagnosis import (
     arithmetic,
+    bitwise,
+    line_sums,
     maps,
     mixed,
     moved,
     moves,
     nans,
+    operands,
     orders,
     other_c,
     parts,
@@ -35,6 +38,7 @@ from tcsim.diagnosis import (
     restated,
     rounded,
     scale_tables,
+    selectors,
     shared_maps,
     sizes,
     slice_functions,
@@ -49,6 +53,7 @@ from tcsim.diagnosis import (
 from tcsim.diagnosis import line_words as words
 from tcsim.diagnosis import memory as shared
 from tcsim.diagnosis.addresses import _affine
+from tcsim.diagnosis.arithmetic import narrowed
 from tcsim.diagnosis.batches import Batched
 from tcsim.diagnosis.beneath import Beneath
 from tcsim.diagnosis.candidate import Candidate
@@ -59,12 +64,14 @@ from tcsim.diagnosis.functions import _erf, casts, solved_functions
 from tcsim.diagnosis.in_part import _where
 from tcsim.diagnosis.kept import Form
 from tcsim.diagnosis.least_squares import whole_weights
+from tcsim.diagnosis.line_sums import Constants
 from tcsim.diagnosis.maps import SAME, Rule
 from tcsim.diagnosis.predicted import Way
 from tcsim.diagnosis.problem import Problem
 from tcsim.diagnosis.question import problem_of
 from tcsim.diagnosis.reals import Reals, reals_of
 from tcsim.diagnosis.report import Explanation
+from tcsim.diagnosis.rules import counts_of, rules_of
 from tcsim.diagnosis.solve import _VERIFIED, Scored, Solver
 from tcsim.diagnosis.tile_sums import TileSums
 from tcsim.explanation.filters import BLOCKS
@@ -187,7 +194,7 @@ def test_orders_of_registers_that_are_tried() -> None:
     """Each permutation once, and not the identity."""
     for count in (2, 4, 8, 16):
         found = [tuple(order) for _, order in registers._distinct(registers._register_orders(count))]
-        assert len(set(found)) == len(found) and tuple(range(count)) not in found
+        assert found and len(set(found)) == len(found) and tuple(range(count)) not in found
         assert all(sorted(order) == list(range(count)) for order in found)
     said = [own for own, _ in registers._register_orders(16)]
     assert said[:4] == [f"register i with i ^ {bit}" for bit in (1, 2, 4, 8)]
@@ -478,10 +485,11 @@ def test_what_is_near_is_within_reach() -> None:
 
 
 def test_which_names_are_simpler() -> None:
-    """One more where C is added outside of the function; tiles that do not divide a matrix are counted whole."""
+    """One more where C is added outside of the function; one cause is as simple as one line that is added. Tiles that do not divide a matrix count whole."""
     item, named = SimpleNamespace(rank=3), SimpleNamespace(rank=2)
     ranks = [Beneath.rank.fget(SimpleNamespace(item=item, named=named, outside=own)) for own in (False, True)]  # type: ignore[attr-defined]
     assert ranks == [5, 6]
+    assert Carried.rank == tails.Tail.rank == Constants.rank.fget(SimpleNamespace(added={"a": 0.5}))  # type: ignore[attr-defined]
     assert Carried.tiles.fget(SimpleNamespace(size=(100, 50), height=32, width=16)) == (4, 4)  # type: ignore[attr-defined]
 
 
@@ -566,8 +574,9 @@ def test_an_overflow_says_nothing_of_the_format() -> None:
     own = problem(m=16, n=8)
     right = tcsim.decode(own.observed, "f32")
     noise = np.random.default_rng(0).standard_normal(right.shape).astype(np.float32) * 100
-    large = replace(own, c=np.full_like(own.c, 0x477FFF00), output="bf16")
-    assert reread.reread(replace(large, observed=tcsim.encode(noise, "f32"))) is None
+    large = own.c.copy()
+    large[0, 0, 0] = 0x5F000000
+    assert reread.reread(replace(own, c=large, output="bf16", observed=tcsim.encode(noise, "f32"))) is None
 
 
 def test_lines_that_look_like_others() -> None:
@@ -778,3 +787,109 @@ def test_another_order_of_summation_is_named(monkeypatch: pytest.MonkeyPatch) ->
         assert [item.detail for item in told.explanations or ()] == [found], told
     told = rounded.within_rounding(off, model, solved, [], "", 1)
     assert told.verdict == "correct" and "in reverse" in told.note
+
+
+# --- rules on codes
+
+
+def test_rules_that_give_every_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of those that give what is looked at first the ones that give all that was given, in the type that it was given in."""
+    own = problem(m=16, n=8, k=16, output="bf16")
+    own = replace(own, observed=narrowed(own.observed, "bf16"))
+    right = right_of(replace(own, output=None))
+    items = [Candidate(beta=beta) for beta in (1.0, 2.0, 3.0, 4.0)]
+    given = dict(zip(items, (right, right + 0x10000, None, right), strict=True))
+    monkeypatch.setattr(bitwise, "_items", lambda problem: iter(items))
+    monkeypatch.setattr(bitwise, "_gives", lambda problem, item, way, part, far: item.beta < 4)
+    monkeypatch.setattr(bitwise, "ways", lambda problem, item: iter([Way((0,))]))
+    monkeypatch.setattr(bitwise, "whole", lambda problem, item, way: given[item])
+    assert [*bitwise.by_bits(own, [next(own.parts())])] == items[:1]
+
+
+@pytest.mark.parametrize(("off", "wrong", "found"), [(0.5, 0, True), (0.4, 0, True), (0.6, 0, False), (0.4, 1, False)])
+def test_a_part_that_a_rule_gives(off: float, wrong: int, found: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the bit; the instruction runs only where an exact sum is as near as rounding takes one."""
+    own = problem(m=16, n=8, k=16)
+    part = next(own.parts())
+    monkeypatch.setattr(bitwise, "off", lambda problem, part, codes: np.full(codes.shape, off))
+    own = replace(own, observed=own.observed + wrong)
+    assert bitwise._gives(own, Candidate(), Way((0,)), part, 0.5) is found
+
+
+def test_rules_of_an_operand_are_of_its_size() -> None:
+    """Of its lines, of K, and of the elements in 16 bytes."""
+    own = problem(m=32, n=16, k=64)
+    found = rules_of(own)
+    assert {rule.mistake for rule in found["a"]} >= {"{x}: swizzle wrong", "{x}: tile in boxes"}
+    for name, said in (("a", "16-31 are 0-15"), ("b", "8-15 are 0-7")):
+        assert any(rule.detail.endswith(f"repeated: {said}") for rule in found[name]), name
+    assert not any(rule.detail.endswith("repeated: 16-31 are 0-15") for rule in found["b"])
+    assert [item.weights.tolist() for item in counts_of(own)] == [item.weights.tolist() for item in counts(64, 16, 64)]
+
+
+def test_advances_inside_a_tile() -> None:
+    """Parts of a tile that lie nearer to each other than they are long, or further apart."""
+    k = np.arange(64)
+    assert maps._inner(32, 16, 8, k).tolist() == [k // 32 * 32 + k % 32 // 16 * 8 + k % 16 for k in range(64)]
+    said = {rule.detail for rule in maps.depth_rules(64, 16, 8)}
+    assert {f"{moved} for every 16" for moved in (4, 8, 32, 64)} <= said
+
+
+@pytest.mark.parametrize("by_column", [False, True])
+def test_c_read_as_another_type(by_column: bool) -> None:
+    """Two f16 of a column or row at the place of an f32, and zeros where the memory ends."""
+    own = problem(m=16, n=8, c=True)
+    values = np.arange(128, dtype=np.float32).reshape(1, 16, 8) + 1
+    found = operands._c_as(replace(own, c=tcsim.encode(values, "f32")), "f16", "f32", by_column)
+    assert found is not None
+    memory = (values.swapaxes(1, 2) if by_column else values).astype(np.float16).reshape(-1).view(np.float32)
+    expected = np.concatenate([memory, np.zeros(64, np.float32)])
+    seen = tcsim.decode(found.c, "f32")
+    assert np.array_equal((seen.swapaxes(1, 2) if by_column else seen).reshape(-1), expected)
+
+
+def test_other_selectors() -> None:
+    """Every byte and thread but the right ones; an operand's own factors are replaced, and other lanes' metadata."""
+
+    def matrix(*given: Any) -> Any:
+        return given
+
+    sparsity = SimpleNamespace(selectors=(0, 1))
+    machine: Any = SimpleNamespace(
+        sparsity=sparsity, instruction=SimpleNamespace(scale_matrix=matrix, decode_metadata=matrix)
+    )
+    zero = np.zeros((1, 1, 1), np.uint32)
+    own = Problem(
+        machine,
+        zero,
+        zero,
+        zero,
+        zero,
+        scales=("a", "b"),
+        scale_words={"a": ("words", 1, 2), "b": ("others", 0, 0)},
+        metadata="metadata",
+    )  # type: ignore[arg-type, dict-item]
+    tried = [*selectors.attempts(own)]
+    assert len(tried) == 1 + 15 + 15 and not any(
+        item.detail in ("byte_id_a 1, thread_id_a 2", "byte_id_b 0, thread_id_b 0", "0") for item in tried
+    )
+    changed = {item.detail: item.change() for item in tried}
+    one, two, other = (changed[name] for name in ("byte_id_a 3, thread_id_a 1", "byte_id_b 3, thread_id_b 1", "1"))
+    assert one and one.scales == (("a", "words", 3, 1), "b") and two and two.scales == ("a", ("b", "others", 3, 1))
+    assert other and other.positions == ("metadata", 1)  # type: ignore[comparison-overlap]
+    assert selectors._metadata(replace(own, metadata=None), 1) is None
+
+
+def test_rules_whose_numbers_overflow_hold_in_no_tile():
+    changes = np.zeros((2, 6, 2))
+    changes[:, :3, 0], changes[:, 3:, 1] = [1.0, 2.0, 3.0], [4.0, 5.0, 6.0]
+    changes[0, 0, 0] = np.nan
+    wanted, reach = np.array([1.0, 2.0, 3.0, 0.0, 0.0, 0.0]), np.full(6, 1e-6)
+    found = list(some_tiles.holding(changes, wanted, reach))
+    assert [(number, holds.tolist()) for number, holds in found] == [(1, [True, False])]
+
+
+def test_sums_that_overflow_have_no_factors():
+    assert line_sums._least(np.array([[1.0, np.inf], [0.0, 1.0], [2.0, 3.0]]), np.ones((3, 1))) is None
+    found = line_sums._least(np.array([[1.0, 0.0], [0.0, 1.0], [2.0, 3.0]]), np.array([[1.0], [2.0], [8.0]]))
+    assert found is not None and np.allclose(found[:, 0], [1, 2])

@@ -19,7 +19,7 @@ from tcsim.ptx.compile.identities import identity
 from tcsim.ptx.compile.known import Known
 from tcsim.ptx.compile.spins import Spins
 from tcsim.ptx.text.initial import _decimal
-from tcsim.ptx.text.syntax import Function, Register
+from tcsim.ptx.text.syntax import Function, Immediate, Register
 
 HEAD = ".version 8.6\n.target sm_90a\n.address_size 64\n"
 REGISTERS = ".reg .pred %p<4>; .reg .b16 %h<4>; .reg .b32 %r<9>; .reg .f32 %f<4>; .reg .b64 %d<9>; .shared .b32 sh[8];"
@@ -87,7 +87,8 @@ def test_instructions_that_give_back_their_source() -> None:
         parse(f"{HEAD}.visible .entry k() {{ .reg .b32 %r<3>; add.u32 %r1, %r2, 0; ret; }}").kernel().function.body[0]
     )
     number = zero.operands[2]
-    assert identity("add.u32", (0, number), 0) == 1
+    assert identity("add.u32", (0, number), 0) == 1 and identity("and.b32", (0, number), 0) is None
+    assert identity("and.b32", (0, Immediate(-1, "int")), 0) == 1
     assert identity("add.cc.u32", (0, number), 0) is None and identity("addc.u32", (0, number), 0) is None
     assert identity("no.such.u32", (0, number), 0) is None
 

@@ -26,6 +26,7 @@ from tcsim.ptx.machine.reach import Reach
 from tcsim.ptx.machine.register_file import RegisterFile
 from tcsim.ptx.machine.reports import Reports
 from tcsim.ptx.machine.turns import Place
+from tcsim.ptx.machine.warps import Warps
 from tcsim.ptx.text.expressions import DEEPEST, constant
 
 HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
@@ -306,3 +307,22 @@ def test_a_print_without_a_format() -> None:
     at = memory.allocate(4)
     run = parse(text).kernel().launch(memory, [at])
     assert run.completed and run.output == "" and memory.read(at, 4).tolist() == [255] * 4
+
+
+def test_who_goes_on_where_members_are_missing() -> None:
+    """Lanes whose members are all there; the others wait. If all are, or have ended, nobody does."""
+    threads: Any = SimpleNamespace(
+        alive=np.arange(32) < 30, mask=lambda w: w, each=lambda own: np.broadcast_to(own, 32)
+    )
+    own: Any = SimpleNamespace(
+        threads=threads,
+        ballot=lambda flags: np.full(32, sum(1 << int(lane) for lane in np.flatnonzero(flags)), np.uint32),
+    )
+    members = np.where(np.arange(32) < 16, 0xFFFF, 0xFFFF0000).astype(np.uint32)
+    there = np.arange(32) < 20
+    (go, here), (rest, waits) = Warps.missing(own, members, there, 7) or ()
+    assert np.flatnonzero(go).tolist() == list(range(16)) and here == 7
+    assert np.flatnonzero(rest).tolist() == [16, 17, 18, 19] and waits.kind == "lanes"
+    assert Warps.missing(own, members, threads.alive, 7) is None
+    ((rest, _),) = Warps.missing(own, members, there & (np.arange(32) > 0), 7) or ()
+    assert np.flatnonzero(rest).tolist() == list(range(1, 20))

@@ -14,6 +14,7 @@ from tcsim.inspection.report import text_lines
 from tcsim.launchers.launched import Launched, summary
 from tcsim.launchers.session import Session
 from tcsim.ptx import LaunchError, Limits, Memory, Run, parse
+from tcsim.ptx import kernel as kernels
 from tcsim.ptx.launch.grid import MOST_WATCHED
 from tcsim.ptx.observer import Observer
 from tests.support.ptx_copies import text
@@ -205,3 +206,19 @@ def test_the_launches_of_a_program() -> None:
     session.launch(parse(source).kernel(), (64, 1, 1), (32, 1, 1), (1, 1, 1), 0, [], list)
     assert log.getvalue().strip().endswith("only 8 of 64 blocks were watched")
     assert session.summary().endswith("0 with errors; only 8 of 64 blocks were watched")
+
+
+def test_clusters_that_were_observed_until_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many whether blocks run one by one or in batches: a mend is kept if it mends each of them."""
+    told: list[int] = []
+    before = kernels.merged
+
+    def merged(hazards: Any, completed: bool, clusters: int) -> Any:
+        told.append(clusters)
+        return before(hazards, completed, clusters)
+
+    monkeypatch.setattr(kernels, "merged", merged)
+    for batch in (1, 8):
+        run, _ = ran(kernel(FAULT.format(block=40)), True, limits=Limits(batch=batch))
+        assert not run.completed
+    assert told == [41, 41]
