@@ -271,11 +271,11 @@ def memory_rules(count: int, depth: int, others: int, chunk: int, step: int) -> 
             where = partial(_sideways, deep, length, size, k_first)
             yield Rule("{x}: K advance along the other axis", said, advice, where, 4)
     whole = "the whole matrix, row-major taken for column-major"
-    look = "look at the order in memory that {x} is given in, and at .row and .col"
+    look = "look at the order in memory of {x}, and at .row and .col"
     yield Rule("{x} transposed", whole, look, lambda r, k, o: divmod(k * count + r, depth), 2)
     yield Rule("{x} transposed", whole, look, lambda r, k, o: divmod(r * depth + k, count)[::-1], 3)
     for edge in (8, 16, 32, 64):
-        advice = "add or drop .trans where {x} is moved with ldmatrix, stmatrix or movmatrix"
+        advice = "add or drop .trans where ldmatrix, stmatrix or movmatrix moves {x}"
         yield Rule("{x} transposed", f"each {edge} x {edge} block", advice, partial(_blocks, edge), 3)
     for rows, deep in product(TILES, deeps):
         if rows <= count and deep <= depth:

@@ -19,7 +19,7 @@ from tcsim.layouts.swizzle import SWIZZLES
 Addresses = npt.NDArray[np.int64]
 _MAJORS: tuple[Major, ...] = ("K", "MN")
 _UNIT = 16  # bytes that one step of a descriptor's offsets means
-_LATE = (16, 32, 64, 128, 1024)  # bytes by which a start address is off
+_LATE = (16, 128, 1024)  # bytes by which a start address is off
 _OFFSETS = {"leading_byte_offset": "LBO", "stride_byte_offset": "SBO"}
 _SCALES = (
     ("a sixteenth: bytes given in units of 16 were encoded twice", 1, 16),

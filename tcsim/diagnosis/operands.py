@@ -22,7 +22,7 @@ def attempts(problem: Problem) -> Iterator[Attempt]:
     yield Attempt(
         "d transposed",
         "the whole matrix, row-major taken for column-major",
-        "look at the order in memory that d is given in, and at .row and .col",
+        "look at the order in memory of d, and at .row and .col",
         partial(_stored_in_other_order, problem),
     )
     for held, read in permutations(("f32", "f16", "bf16"), 2):

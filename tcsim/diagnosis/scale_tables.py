@@ -299,7 +299,7 @@ def _values(format: Format) -> Iterator[Reading]:
     yield reading("inverse", "every factor is 1 / its value: divided instead of multiplied", lambda x: 1 / x)
     yield reading("applied with its square root", "", np.sqrt)
     cut = "every value is cut to a power of two: its exponent is read, not its mantissa"
-    yield Reading("scale_{x}: fraction dropped", cut, _VALUE, _cut, 2)
+    yield Reading("scale_{x}: fraction dropped", cut, _VALUE, lambda own, other: 2.0 ** np.floor(np.log2(own)), 2)
     yield reading("rounded up to a power of two", "", lambda x: 2 ** np.ceil(np.log2(x)))
     yield reading("rounded to a power of two", "", lambda x: 2 ** np.round(np.log2(x)))
     if not format.zero:
@@ -321,11 +321,6 @@ def _more(by: float, own: Numbers, other: Numbers) -> Numbers:
     return by * own
 
 
-def _cut(own: Numbers, other: Numbers) -> Numbers:
-    found: Numbers = 2.0 ** np.floor(np.log2(own))
-    return found
-
-
 def _as(values: Numbers, format: Format, other: Format) -> Numbers:
     found: Numbers = np.nan_to_num(decode(encode(values, format), other).astype(np.float64), posinf=0.0, neginf=0.0)
     return found
@@ -344,34 +339,34 @@ def _both(own: Numbers, other: Numbers) -> Numbers:
 def _indices(blocks: int) -> Iterator[Reading]:
     """Other lines or other blocks of the own table."""
 
-    def reading(kind: str, detail: str, line: Callable[[Ints], Ints], block: Callable[[Ints], Ints]) -> Reading:
-        return Reading(f"scale_{{x}} of another {kind}", detail, _INDEX, partial(_at, line, block))
+    def of_block(detail: str, block: Callable[..., Ints]) -> Reading:
+        return Reading("scale_{x} of another block", detail, _INDEX, partial(_at, _same, block))
 
-    for by in (2, 4, 8, 16):
-        if by <= blocks:
-            said = f"one factor is used for {by} blocks of K: block i takes number i / {by}"
-            yield reading("block", said, _same, partial(_divided, by))
-            said = f"a factor is taken for 1 / {by} of its elements: block i takes number {by} i"
-            yield reading("block", said, _same, partial(_times, by))
-            yield reading(
-                "block", f"block i takes number i mod {by}: always those of the first K tile", _same, partial(_rest, by)
-            )
-            large = f"as if blocks were {'twice' if by == 2 else f'{by} times'} as large"
-            yield reading("block", f"always the first of every {by} along K, {large}", _same, partial(_first, by))
-            yield reading("block", f"always the last of every {by} along K", _same, partial(_last, by))
+    def of_line(detail: str, line: Callable[..., Ints]) -> Reading:
+        return Reading("scale_{x} of another {line}", detail, _INDEX, partial(_at, line, _same))
+
+    for by in (by for by in (2, 4, 8, 16) if by <= blocks):
+        large = f"as if blocks were {'twice' if by == 2 else f'{by} times'} as large"
+        said = f"one factor is used for {by} blocks of K: block i takes number i / {by}"
+        yield of_block(said, lambda x, by=by: x // by)
+        said = f"a factor is taken for 1 / {by} of its elements: block i takes number {by} i"
+        yield of_block(said, lambda x, by=by: x * by)
+        said = f"block i takes number i mod {by}: always those of the first K tile"
+        yield of_block(said, lambda x, by=by: x % by)
+        yield of_block(f"always the first of every {by} along K, {large}", lambda x, by=by: x // by * by)
+        yield of_block(f"always the last of every {by} along K", lambda x, by=by: x // by * by + by - 1)
     for by in (-1, 1, -2, 2, 4, -4):
         said = f" i takes that of i {'+' if by > 0 else '-'} {abs(by)}, {_NEAR.get(by, 'further on' if by > 0 else 'further back')}"
-        yield reading("block", f"block{said}", _same, partial(_shifted, by))
-        yield reading("{line}", f"{{line}}{said}", partial(_shifted, by), _same)
+        yield of_block(f"block{said}", lambda x, by=by: x + by)
+        yield of_line(f"{{line}}{said}", lambda x, by=by: x + by)
     for size in (8, 16, 32, 64, 128):
-        yield reading(
-            "{line}", f"line i always takes that of i mod {size}, in the first block", partial(_rest, size), _same
-        )
-        yield reading("{line}", f"always the first of every {size}", partial(_first, size), _same)
-        yield reading("{line}", f"line i takes that of i / {size}", partial(_divided, size), _same)
-    yield reading("{line}", "always the first", partial(_rest, 1), _same)
-    yield reading("block", "always the first", _same, partial(_rest, 1))
-    yield reading("{line} and block", "one factor for all", partial(_rest, 1), partial(_rest, 1))
+        said = f"line i always takes that of i mod {size}, in the first block"
+        yield of_line(said, lambda x, size=size: x % size)
+        yield of_line(f"always the first of every {size}", lambda x, size=size: x // size * size)
+        yield of_line(f"line i takes that of i / {size}", lambda x, size=size: x // size)
+    yield of_line("always the first", _none)
+    yield of_block("always the first", _none)
+    yield Reading("scale_{x} of another {line} and block", "one factor for all", _INDEX, partial(_at, _none, _none))
 
 
 def _at(line: Callable[[Ints], Ints], block: Callable[[Ints], Ints], own: Numbers, other: Numbers) -> Numbers:
@@ -386,25 +381,5 @@ def _same(x: Ints) -> Ints:
     return x
 
 
-def _divided(by: int, x: Ints) -> Ints:
-    return x // by
-
-
-def _times(by: int, x: Ints) -> Ints:
-    return x * by
-
-
-def _rest(by: int, x: Ints) -> Ints:
-    return x % by
-
-
-def _first(by: int, x: Ints) -> Ints:
-    return x // by * by
-
-
-def _last(by: int, x: Ints) -> Ints:
-    return x // by * by + by - 1
-
-
-def _shifted(by: int, x: Ints) -> Ints:
-    return x + by
+def _none(x: Ints) -> Ints:
+    return x * 0

@@ -101,7 +101,7 @@ def diagnose(instruction: Any, *, observed: Any, arch: str = "sm_90", **operands
     128 of 128 outputs differ from the model: rows 0-15, columns 0-7
     explained: this mistake reproduces every output bit for bit
       a transposed (the whole matrix, row-major taken for column-major)
-        look at the order in memory that a is given in, and at .row and .col
+        look at the order in memory of a, and at .row and .col
     """
     found_instruction, call = named(instruction, arch)
     if not hasattr(found_instruction, "matmul"):
