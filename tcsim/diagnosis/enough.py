@@ -35,3 +35,12 @@ def follows(predicted: npt.NDArray[Any], observed: npt.NDArray[Any]) -> bool:
     """
     with np.errstate(all="ignore"):
         return bool(np.std(predicted - observed) <= _LEFT * np.std(observed))
+
+
+def runs(lines: npt.NDArray[np.bool_]) -> int:
+    """How often a line is one of some and the one before is not: each is two numbers that were read off.
+
+    >>> runs(np.array([True, True, False, True]))
+    2
+    """
+    return int((lines & ~np.concatenate([[False], lines[:-1]])).sum())

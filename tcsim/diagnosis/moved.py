@@ -12,7 +12,7 @@ import numpy as np
 from tcsim.core.samples import repeatable, some_of
 from tcsim.diagnosis.candidate import CROSSED, STORED, Candidate
 from tcsim.diagnosis.candidate import STORED_ADVICE as _LOOK
-from tcsim.diagnosis.enough import enough
+from tcsim.diagnosis.enough import enough, runs
 from tcsim.diagnosis.line_words import MORE, described
 from tcsim.diagnosis.maps import LINES, SAME, Rule, Where, line_rules, memory_rules
 from tcsim.diagnosis.problem import Codes, Problem
@@ -168,7 +168,8 @@ def zero_lines(reals: Reals, open_: Mask, name: str) -> Rule | None:
     across = 2 if name == "a" else 1
     zero: Mask = reals.finite & (np.abs(reals.observed - reals.c) <= reals.reach)
     lines = np.all(zero | ~open_, axis=(0, across)) & np.any(open_, axis=(0, across))
-    if not lines.any() or lines.all():
+    theirs = int((open_ & np.expand_dims(lines, (0, across))).sum())
+    if not lines.any() or lines.all() or not (runs(lines) == 1 or enough(theirs, 2 * runs(lines))):
         return None
     said = f"{'rows' if name == 'a' else 'columns'} {ranges(np.flatnonzero(lines))} of {name} are zero"
     given = lines[: 1 + int(np.flatnonzero(reals.finite.any(axis=(0, across)))[-1])]

@@ -12,7 +12,7 @@ import numpy as np
 from tcsim.core.samples import some_of
 from tcsim.diagnosis.candidate import Candidate, asked
 from tcsim.diagnosis.counts import Count
-from tcsim.diagnosis.enough import enough
+from tcsim.diagnosis.enough import enough, runs
 from tcsim.diagnosis.maps import SAME, Rule, depth_rules
 from tcsim.diagnosis.moved import Moved
 from tcsim.diagnosis.other_c import c_addresses, other_c
@@ -381,7 +381,7 @@ def clean(gives: Mask, open_: Mask) -> int:
         rows, columns = matrix.any(axis=1), matrix.any(axis=0)
         held = given.any(axis=1)[:, None] & given.any(axis=0)  # without what pads to the instruction's shape
         tidy = given[np.ix_(rows, columns)].all() or beyond_diagonal(matrix[None], (given | ~held)[None])
-        if tidy and enough(int(matrix.sum()), 2 * (_runs(rows) + _runs(columns) - 2)):
+        if tidy and enough(int(matrix.sum()), 2 * (runs(rows) + runs(columns) - 2)):
             continue
         whole = []
         for height, across in ((8, (1, 3)), (16, (0, 2))):
@@ -392,11 +392,6 @@ def clean(gives: Mask, open_: Mask) -> int:
             return 0
         found = found if whole[0] else 1
     return found
-
-
-def _runs(lines: Mask) -> int:
-    """How often a line is one of some and the one before is not."""
-    return int((lines & ~np.concatenate([[False], lines[:-1]])).sum())
 
 
 def _tiled(mask: Mask, height: int, fill: bool) -> Mask:

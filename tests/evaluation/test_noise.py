@@ -13,6 +13,8 @@ FOUND = {
     57: "a clamp to one number",
     74: "a permutation of 64 outputs",
     107: "signs of single rows",
+    331: "sums that rounding takes far",
+    2084: "rows not loaded where a row has one output",
     306: "numbers near 0.5 as the sigmoid of small ones",
     155: "what pads the output to the instruction's shape",
 }
