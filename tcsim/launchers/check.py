@@ -85,6 +85,10 @@ class Shown:
     block: Sequence[int] = (0, 0, 0)
 
 
+MAY_ALIAS = ("BARRIER_PHASE_ALIAS", "MBAR_PHASE_ALIAS")
+"""Errors of another order of threads: they say less of a hang than what threads wait for."""
+
+
 @dataclass(frozen=True, eq=False)
 class Check:
     """What was found. The same input, schedules and version give the same findings in the same order."""
@@ -100,7 +104,7 @@ class Check:
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
-        """Every hazard once, the worst first, then in the order in which they were found."""
+        """Every hazard once, the worst first, then in the order in which they were found; where a launch hangs, those that may happen after those that did."""
         found: dict[tuple[Any, ...], Finding] = {}
         quotes = Quotes(self.file)
         for schedule, run, _ in self.launches:
@@ -120,7 +124,10 @@ class Check:
                 schedules = tuple(dict.fromkeys((*before.schedules, schedule)))
                 found[key] = replace(before, hazard=hazard, schedules=schedules)
         rank = {severity: place for place, severity in enumerate(SEVERITIES)}
-        every = sorted(found.values(), key=lambda own: rank[own.hazard.severity])
+        hangs = any(own.hazard.name == "DEADLOCK" for own in found.values())
+        every = sorted(
+            found.values(), key=lambda own: (rank[own.hazard.severity], hangs and own.hazard.name in MAY_ALIAS)
+        )
         return tuple(
             replace(own, tried=self.tried.get(key_of(own.kernel, own.ptx, own.hazard)))
             if own.hazard.severity == "error"

@@ -83,7 +83,7 @@ def verdict(found: Check) -> str:
 
 def _of(causes: int, findings: int) -> str:
     """In how many causes findings come, where that is fewer."""
-    return f" of {causes} cause{'s' * (causes > 1)}" if causes < findings else ""
+    return f" with {causes} cause{'s' * (causes > 1)}" if causes < findings else ""
 
 
 def _rest(more: Sequence[Finding]) -> list[tuple[str, str]]:

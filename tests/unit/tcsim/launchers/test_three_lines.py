@@ -46,6 +46,20 @@ WAIT:
   ret;
 }
 """
+NAMED = """.visible .entry named(.param .u64 x)
+{
+  .reg .pred %p; .reg .b32 %r<2>;
+  mov.u32 %r0, %tid.x; setp.ge.u32 %p, %r0, 64;
+  @%p bra OTHERS;
+  .loc 1 2 1
+  bar.arrive 1, 64;
+  ret;
+OTHERS:
+  .loc 1 3 1
+  bar.sync 1, 128;
+  ret;
+}
+"""
 COLUMNS = """.visible .entry columns(.param .u64 x)
 {
   .reg .b32 %r<5>; .shared .align 16 .b8 tile[8192];
@@ -73,7 +87,14 @@ SOURCE = "__global__ void k(unsigned *x) {\n    arrive(bar);\n    the_third_line
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    for name, text in (("store", STORE), ("count", COUNT), ("hang", HANG), ("columns", COLUMNS), ("twice", TWICE)):
+    for name, text in (
+        ("store", STORE),
+        ("count", COUNT),
+        ("hang", HANG),
+        ("named", NAMED),
+        ("columns", COLUMNS),
+        ("twice", TWICE),
+    ):
         (tmp_path / f"{name}.ptx").write_text(HEAD.replace("FOLDER", str(tmp_path)) + text)
     (tmp_path / "k.cu").write_text(SOURCE)
     (tmp_path / "k.toml").write_text(
@@ -112,6 +133,14 @@ def test_a_hang_is_said_once_at_the_lines_of_the_source(command: str, folder: Pa
     deadlock = next(own for own in found if own["name"] == "DEADLOCK")
     assert "line 17, k.cu:3: waits for phase 0" in deadlock["message"]
     assert (deadlock["here"] if command == "check" else deadlock)["source"].endswith("k.cu:3")
+
+
+@pytest.mark.parametrize("command", ["check", "diagnose"])
+def test_what_threads_wait_for_comes_before_what_may_happen_in_another_order(command: str, folder: Path) -> None:
+    (folder / "four.toml").write_text((folder / "k.toml").read_text().replace("block = 32", "block = 128"))
+    (cause, place, mend), *_ = said(command, "named.ptx", "--launch", "four.toml")
+    assert "BARRIER_COUNT: warp 2 waits forever: barrier 1 is for 128 threads, and 64 are left" in cause
+    assert "k.cu:3 (PTX line 15" in place and "Give every bar.sync and bar.arrive of a phase the same number" in mend
 
 
 def test_a_race_says_which_access_came_first_and_that_an_atomic_would_do(folder: Path) -> None:

@@ -158,7 +158,7 @@ def test_findings_of_one_cause_are_shown_once(verb: str, folder: Path) -> None:
 
 def test_what_check_says_of_two_causes(folder: Path) -> None:
     told = answer("check", "k.ptx", "--launch", "k.toml", "--orders", 0, status=1)
-    assert "\n16 errors of 2 causes; races" in told and "src/gemm.cu:52 > /usr/include/helper.cuh:9 (PTX line" in told
+    assert "\n16 errors with 2 causes; races" in told and "src/gemm.cu:52 > /usr/include/helper.cuh:9 (PTX line" in told
     place = data("check", "k.ptx", "--launch", "k.toml", "--orders", 0, status=1)["findings"][0]["here"]
     assert place["source"] == "src/gemm.cu:52" and place["inlined"] == ["/usr/include/helper.cuh:9"]
 
