@@ -184,7 +184,10 @@ def product_of(session: Session, job: Job) -> tuple[Product | None, str]:
         known = {point: own for point, own in made.items() if own is not None}
         if known:
             return _product(job, region, known)
-    return None, "no matrix in global memory was made by a product of a tensor core"
+    return (
+        None,
+        "no array of two dimensions was made by a product of a tensor core; of a result write shape = [rows, columns]",
+    )
 
 
 def _product(job: Job, region: Region, made: Mapping[tuple[int, int], Made]) -> tuple[Product | None, str]:

@@ -58,6 +58,7 @@ def test_a_result_that_is_compared_with_nothing_is_not_called_right(tmp_path: Pa
     assert (
         found.exit_code == 2 and "the result is not compared" in found.stdout and "nothing is wrong" not in found.stdout
     )
+    assert "write shape = [rows, columns]" in " ".join(found.stdout.split())
 
 
 def written(folder: Path, kernel: str, bug: int) -> tuple[str, str]:
