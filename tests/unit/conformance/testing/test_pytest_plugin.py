@@ -241,7 +241,7 @@ def test_check(assert_clean):
     ("kernel", "allow", "said"),
     [
         ("RACES.source", (), ""), ("RACES.without('SMEM_RACE_WAR')", ("SMEM_RACE_WAR",), ""),
-        ("RACES.without('SMEM_RACE_WAR')", (), "*fix*Put a barrier between the two*"), ("LOAD.without('MBAR_REINIT')", (), "*MBAR_REINIT*"),
+        ("RACES.without('SMEM_RACE_WAR')", (), "*mend*put a barrier between the two*"), ("LOAD.without('MBAR_REINIT')", (), "*MBAR_REINIT*"),
         ("LOAD.source", ("MBAR_REINITT",), "*no severity or rule*"),
     ],
 )  # fmt: skip
@@ -312,7 +312,9 @@ def test_the_marker(
         assert (arch, options) == ("sm_90", {"log": None, "timeline": False})
         run = Run(True, [Hazard(hazard, "a mistake", 1)] if hazard else [], Counter(), kernel="k")
         launched = Launched("k", (1, 1, 1), (32, 1, 1), (1, 1, 1), 0, run, 0.0)
-        yield SimpleNamespace(schedule="late", shown=None, launches=[] if hazard == "nothing" else [launched], kept=[])
+        yield SimpleNamespace(
+            schedule="late", shown=None, launches=[] if hazard == "nothing" else [launched], kept=[], races=False
+        )
 
     monkeypatch.setattr(checking_triton, "triton", session)
     mark = f"@pytest.mark.tcsim({marker})" if marker is not None else ""
