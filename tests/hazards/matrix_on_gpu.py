@@ -3,7 +3,7 @@
 Each mutant is assembled, and launched some times in a process that is killed when it hangs: the bits are those of the original, or
 not, or the launch faults. Those that the matrix calls a deadlock come last. A sample is launched under compute-sanitizer, with each of its
 tools. It needs the pack that `python -m tests.hazards.matrix --pack` writes, ptxas and cuda-python; it uses every GPU of the host, and
-ends after so many seconds. --missing: only what docs/reference/tables/hazard-matrix.md lacks; `page` adds it.
+ends after that many seconds. --missing: only what docs/reference/tables/hazard-matrix.md lacks; `page` adds it.
 """
 
 from __future__ import annotations

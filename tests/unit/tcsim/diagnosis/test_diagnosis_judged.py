@@ -1,9 +1,7 @@
-"""Single rules of the diagnosis, each on the few numbers that decide it."""
+"""How the diagnosis judges what was tried: what is kept, what tells, what gives every bit."""
 
 from __future__ import annotations
 
-import itertools
-import math
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -13,46 +11,29 @@ import pytest
 
 import tcsim
 from tcsim.diagnosis import (
-    arithmetic,
     bitwise,
     line_sums,
     maps,
-    mixed,
     moved,
-    moves,
     nans,
     operands,
-    orders,
-    other_c,
-    parts,
     past_end,
-    pipelines,
     predicted,
-    reals,
-    recoded,
     recovered,
-    registers,
     relations,
     reread,
     resemblance,
     restated,
     rounded,
-    scale_tables,
     selectors,
-    shared_maps,
-    sizes,
-    slice_functions,
     solution,
     some_tiles,
     tables,
     tails,
-    tile_maps,
     unwritten,
     where,
 )
 from tcsim.diagnosis import line_words as words
-from tcsim.diagnosis import memory as shared
-from tcsim.diagnosis.addresses import _affine
 from tcsim.diagnosis.arithmetic import narrowed
 from tcsim.diagnosis.batches import Batched
 from tcsim.diagnosis.beneath import Beneath
@@ -60,420 +41,17 @@ from tcsim.diagnosis.candidate import Candidate
 from tcsim.diagnosis.carried import Carried
 from tcsim.diagnosis.counts import counts
 from tcsim.diagnosis.equivalence import right_of
-from tcsim.diagnosis.functions import _erf, casts, solved_functions
-from tcsim.diagnosis.in_part import _where
 from tcsim.diagnosis.kept import Form
-from tcsim.diagnosis.least_squares import whole_weights
 from tcsim.diagnosis.line_sums import Constants
 from tcsim.diagnosis.maps import SAME, Rule
 from tcsim.diagnosis.predicted import Way
 from tcsim.diagnosis.problem import Problem
-from tcsim.diagnosis.question import problem_of
-from tcsim.diagnosis.reals import Reals, reals_of
 from tcsim.diagnosis.report import Explanation
 from tcsim.diagnosis.rules import counts_of, rules_of
 from tcsim.diagnosis.solve import _VERIFIED, Scored, Solver
 from tcsim.diagnosis.tile_sums import TileSums
-from tcsim.explanation.filters import BLOCKS
 from tcsim.numbers.formats import FORMATS
-
-MMA = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
-SCALED = "mma.sync.aligned.kind::mxf4nvf4.block_scale.scale_vec::4X.m16n8k64.row.col.f32.e2m1.e2m1.f32.ue4m3"
-
-
-def problem(
-    m: int = 16, n: int = 8, k: int = 64, c: bool = False, arch: str = "sm_90", mnemonic: str = MMA, **changes: Any
-) -> Problem:
-    """A right product of small numbers."""
-    random = np.random.default_rng(m * n * k)
-    a, b, added = (random.standard_normal(shape) for shape in ((m, k), (k, n), (m, n)))
-    given = {
-        "a": tcsim.encode(a, "f16"),
-        "b": tcsim.encode(b, "f16"),
-        "c": tcsim.encode(added if c else 0 * abs(added), "f32"),
-    }
-    found = problem_of(tcsim.instruction(mnemonic, arch=arch), "diagnose", np.zeros((m, n), np.uint32), given)
-    return replace(replace(found, observed=right_of(found)), **changes)
-
-
-def numbers(own: Problem) -> Reals:
-    """Of a problem."""
-    return reals_of(own, right_of(replace(own, finish=None)))
-
-
-def read(rule: Rule, rows: int, columns: int) -> tuple[np.ndarray, np.ndarray]:
-    """What a rule reads at every place."""
-    r, k = np.indices((rows, columns))
-    row, column = rule.where(r, k, r * 0)
-    return np.broadcast_to(row, r.shape), np.broadcast_to(column, r.shape)
-
-
-# --- sizes
-
-
-def test_usual_sizes_double() -> None:
-    """Tiles, steps, parts, blocks and groups are powers of two; shifts go both ways; stages are all of a range."""
-    for table in (
-        sizes.TILES,
-        sizes.STEPS,
-        sizes.PARTS,
-        parts._SIZES,
-        words._GROUPS,
-        mixed._LINE_BLOCKS[::-1],
-        BLOCKS[::-1],
-        moved._SHIFTS[::2],
-    ):
-        assert all(later == 2 * before for before, later in itertools.pairwise(table)), table
-    assert sorted(moved._SHIFTS) == sorted(-own for own in moved._SHIFTS) and sorted(parts._SHIFTS) == sorted(
-        -own for own in parts._SHIFTS
-    )
-    assert tuple(range(1, 7)) == tails._STAGES and some_tiles._STAGES == pipelines._STAGES == tuple(range(2, 7))
-    factors = [own.table.args for own in scale_tables._values(FORMATS["ue4m3"]) if own.mistake == "result scaled"]  # type: ignore[attr-defined]
-    assert sorted(by for (by,) in factors) == sorted(1 / by for (by,) in factors) and len(factors) == 10
-
-
-# --- what is tried
-
-
-def test_lines_that_begin_at_a_pitch() -> None:
-    """Of most lines, though one of them begins elsewhere, too."""
-    begins = {line: np.array([40 * line + 3, 1000 + line * line]) for line in range(6)}
-    assert _affine(begins, 32)[0] == (40, 3)
-    assert _affine({2: np.array([67])}, 32) == [(32, 3)]
-
-
-def test_the_same_codes_on_another_machine() -> None:
-    """Only where it computes something else; its formats say which bits count."""
-    own = problem()
-    (volta, hopper) = (replace(own.machine, lowering=replace(own.machine.lowering, steps=())), own.machine)
-    other = arithmetic._on(own, volta)
-    assert other is not None and other.machine is volta and np.array_equal(other.a, own.a)
-    assert arithmetic._on(own, hopper) is None
-    for name, mask in (("f16", 0xFFFF), ("tf32", 0xFFFFFFFF), ("e2m1", 0xF)):
-        assert arithmetic._mask(SimpleNamespace(formats={"a": FORMATS[name]}), "a") == mask  # type: ignore[arg-type]
-
-
-def test_advances_of_k_that_are_tried() -> None:
-    """By none, a half and a quarter of the right one, twice and four times it."""
-    said = {own.detail for own in maps.depth_rules(64, 16) if own.mistake == maps.ADVANCE}
-    assert {"no advance: K block 0 of 16 every time", *(f"{by} for every 16" for by in (8, 4, 32, 64))} <= said
-
-
-def test_steps_of_k_that_are_left_out_or_taken_twice() -> None:
-    found = [own.weights.tolist() for own in counts(64, 16, 64)]
-    for block in range(4):
-        for weight in (0.0, 2.0):
-            assert np.repeat([weight if at == block else 1.0 for at in range(4)], 16).tolist() in found
-    found = [own.weights.tolist() for own in counts(128, 16, 128)]
-    for taken in ([1, 0, 0, 0], [1, 1, 1, 0], [0, 0, 0, 1], [0, 1, 1, 1]):  # of every four steps
-        assert np.repeat(taken * 2, 16).tolist() in found
-
-
-def test_rules_of_lines() -> None:
-    said = [own.detail for own in maps.line_rules(64, 64)]
-    assert "the block of 16 is always the first, repeated: 16-31 are 0-15" in said
-    starts = [own.split()[4:] for own in said if "that start every" in own]
-    assert starts and all(int(own[-1]) < int(own[own.index("of") + 1]) for own in starts)
-
-
-def test_matrices_of_ldmatrix_that_are_tried() -> None:
-    """Rows that lie so many bytes apart, behind the first lane's."""
-    address = np.arange(32) * 80 + 512
-    found = dict(moves._addresses(address))
-    assert found["rows 64 bytes apart"].tolist() == (512 + 64 * np.arange(32)).tolist()
-    assert found["rows packed: 16 bytes apart"].tolist() == (512 + 16 * np.arange(32)).tolist()
-
-
-@pytest.mark.parametrize(("major", "other"), [("K", "MN"), ("MN", "K")])
-def test_majors_that_are_tried(major: str, other: str) -> None:
-    """The other one, of elements of 16 bits."""
-    right = tcsim.MatrixDescriptor(0, leading_byte_offset=16, stride_byte_offset=1024, swizzle="128B")
-    tile: Any = SimpleNamespace(descriptor=right, swizzle=shared.SWIZZLES["128B"], major=major, bits=16, advances=(0,))
-    (found,) = (own for own in shared._readings(problem(), "a", tile) if own.mistake == "a: major flipped")
-    assert found.change.args[-1] == {"major": other} and found.advice == f"trans_a must be {int(major == 'MN')}"  # type: ignore[attr-defined]
-
-
-def test_orders_of_registers_that_are_tried() -> None:
-    """Each permutation once, and not the identity."""
-    for count in (2, 4, 8, 16):
-        found = [tuple(order) for _, order in registers._distinct(registers._register_orders(count))]
-        assert found and len(set(found)) == len(found) and tuple(range(count)) not in found
-        assert all(sorted(order) == list(range(count)) for order in found)
-    said = [own for own, _ in registers._register_orders(16)]
-    assert said[:4] == [f"register i with i ^ {bit}" for bit in (1, 2, 4, 8)]
-
-
-def test_blocks_that_are_transposed() -> None:
-    """Each 8 x 8 by itself."""
-    codes = np.arange(128).reshape(8, 16)
-    (rule,) = (own for own in maps.memory_rules(8, 16, 8, 8, 16) if own.detail == "each 8 x 8 block")
-    found = codes[read(rule, 8, 16)]
-    assert np.array_equal(found[:, :8], codes[:, :8].T) and np.array_equal(found[:, 8:], codes[:, 8:].T)
-
-
-def test_groups_of_lines_that_are_one_line() -> None:
-    said = {rule.detail: rule for rule in parts.first_rules(8)}
-    assert [*said] == [
-        "always the first of every 2",
-        "always the first of every 4",
-        "always the first, as of a stride of 0",
-    ]
-    for size, rule in zip((2, 4, 8), said.values(), strict=True):
-        assert read(rule, 8, 1)[0][:, 0].tolist() == [row // size * size for row in range(8)]
-
-
-def test_a_swizzle_on_one_side() -> None:
-    """Chunks lie where a row's number says; nothing is taken off again."""
-    rules = {rule.detail: rule for rule in shared_maps.shared_rules(64, 64, 8, 16)}
-    row, column = np.indices((16, 64))
-    found = read(rules["rows of 128 bytes: chunk ^ (row % 8) on one side only"], 16, 64)
-    assert np.array_equal(found[0], row) and np.array_equal(found[1], column ^ (row % 8 * 8))
-
-
-def test_bytes_that_are_transposed_in_pairs() -> None:
-    """The second eight lines and the second register are 16 and 8 further on along K, or the other way round: each byte is read once."""
-    rules = [rule for rule in shared_maps.shared_rules(64, 64, 16, 32) if "pairs of bytes" in rule.mistake]
-    assert len(rules) == 2
-    for rule in rules:
-        row, column = read(rule, 16, 32)
-        assert sorted((row * 32 + column).reshape(-1).tolist()) == list(range(512))
-
-
-def test_lines_turned_back() -> None:
-    """A matrix whose columns follow one another, taken for rows: each element once, the first line first."""
-    _, back = (own for own in maps.memory_rules(4, 3, 4, 8, 16) if own.detail.startswith("the whole matrix"))
-    found = read(back, 4, 3)
-    assert sorted(zip(*(own.reshape(-1).tolist() for own in found), strict=True)) == [
-        (r, c) for r in range(4) for c in range(3)
-    ]
-    assert [own[0, 1] for own in found] == [1, 0]
-
-
-def test_bytes_that_are_missing() -> None:
-    """Halves and a last quarter... of every 16 bytes along K."""
-    found = {
-        rule.detail.split(" are ")[0]: read(rule, 1, 16)[1][0]
-        for rule in tile_maps._chunk_rules(8)
-        if "missing" in rule.mistake
-    }
-    assert [*found] == [
-        "the last 8 of every 16 bytes along K",
-        "the first 8 of every 16 bytes along K",
-        "the last 12 of every 16 bytes along K",
-    ]
-    assert found["the last 8 of every 16 bytes along K"].tolist() == [
-        0,
-        1,
-        2,
-        3,
-        -1,
-        -1,
-        -1,
-        -1,
-        8,
-        9,
-        10,
-        11,
-        -1,
-        -1,
-        -1,
-        -1,
-    ]
-    assert found["the first 8 of every 16 bytes along K"].tolist() == [
-        -1,
-        -1,
-        -1,
-        -1,
-        4,
-        5,
-        6,
-        7,
-        -1,
-        -1,
-        -1,
-        -1,
-        12,
-        13,
-        14,
-        15,
-    ]
-
-
-def test_strides_that_a_descriptor_should_have() -> None:
-    """Core matrices of 8 x 16 bytes: along K the next lies 128 bytes on, the next 8 lines behind all of them; or the other way round."""
-    advice = [rule.advice for rule in tile_maps._core_rules(64, 64, 8)]
-    assert {own[own.index("LBO") :] for own in advice} == {"LBO 128 and SBO 1024 bytes", "LBO 1024 and SBO 128 bytes"}
-
-
-def test_rules_in_a_part_of_k() -> None:
-    """What a rule reads outside of the part, or of K, is nothing; elsewhere everything stays."""
-    of_k = np.array([True, False, True, True])
-    k = np.arange(4)
-    found = [_where(lambda r, k, o, by=by: (r, k + by), of_k, k * 0, k, k * 0)[1].tolist() for by in (1, -1, 9, -9)]
-    assert found == [[-1, 1, 3, -1], [-1, 1, -1, 2], [-1, 1, -1, -1], [-1, 1, -1, -1]]
-
-
-def test_parts_of_k_with_c_last() -> None:
-    """Other instructions' steps in parts, C first and last; without C once."""
-    texts = [own.said for own in orders._other_steps(problem(k=64, c=True))]
-    assert any(own.endswith(", C last") for own in texts) and len(set(texts)) == len(texts)
-    assert not any(own.endswith(", C last") for own in (item.said for item in orders._other_steps(problem(k=64))))
-
-
-def test_parts_of_k_start_from_c_once() -> None:
-    own = problem(k=64, c=True)
-    part = next(own.parts())
-    once, each = (
-        tcsim.decode(orders._chunks(1, False, "ascending", own, part, **more), "f32") for more in ({}, {"each": True})
-    )
-    c = tcsim.decode(own.c[0], "f32")
-    assert np.allclose(each - once, 3 * c, atol=1e-3) and np.abs(c).max() > 1
-    assert orders.OVERLAPPING.parts and all(order.parts for order in orders.from_c(own, 2))
-
-
-def test_tiles_that_every_iteration_takes() -> None:
-    """The first again and again is one of them; nothing at all, and what is right, are not."""
-    found = {own.tiles for own in pipelines.sequences(64, 16)}
-    assert (0, 0, 0, 0) in found and (0, 1, 2, 3) not in found and not any(set(tiles) == {-1} for tiles in found)
-
-
-def test_what_else_takes_each_k_so_often() -> None:
-    """Sequences of both operands that do; an accumulator that is cleared in every tile if the last one alone is left."""
-    weights = np.repeat([0, 0, 0, 1], 16)
-    assert (
-        pipelines.causes(weights, 64, 16)[1]
-        == "the accumulators are cleared in every tile of 16 (scale_d 0): only the last is left"
-    )
-    assert pipelines.causes(weights, 64, 16)[0] == []
-    (found,), said = pipelines.causes(np.repeat([4, 0, 0, 0], 16), 64, 16)
-    assert found.tiles == (0, 0, 0, 0) and said == f"in a and b alike, {found.said}"
-    assert "cleared" not in pipelines.causes(np.repeat([1, 0, 0, 1], 16), 64, 16)[1]
-    assert "cleared" not in pipelines.causes(np.ones(64), 64, 16)[1]
-
-
-# --- what is computed
-
-
-def test_the_error_function() -> None:
-    x = np.linspace(-4, 4, 81)
-    assert np.abs(_erf(x) - [math.erf(own) for own in x]).max() < 2e-7
-
-
-def test_bits_that_a_narrower_format_keeps() -> None:
-    """One more than its fraction has."""
-    said = {own.said for own in casts() if own.mistake == "result passed through a narrower format"}
-    assert said == {
-        f"{name}: {FORMATS[name].fraction_bits + 1} bits are kept of each sum" for name in ("f32", "f16", "bf16")
-    }
-
-
-def test_a_leaky_relu_leaves_what_is_positive() -> None:
-    x = np.linspace(-4, 4, 81)
-    seen = np.where(x < 0, 0.125 * x, x)
-    every = np.ones(len(x), bool)
-    (found,) = (own for own in solved_functions(x, seen, every, every, False) if "leaky" in own.said)
-    assert np.allclose(found.run(x), seen, rtol=1e-4) and found.run(np.array([0.5])).tolist() == [0.5]
-
-
-def test_weights_are_refused_that_do_not_give_the_sums() -> None:
-    """A whole weight may come out a little off: the sums may not."""
-    terms = np.random.default_rng(0).standard_normal((64, 4))
-    wanted, reach = terms @ np.array([1.0, 0.0, 2.0, 1.0]), np.full(64, 1e-3)
-    found = whole_weights(terms, wanted, reach)
-    assert found is not None and found.tolist() == [1, 0, 2, 1]
-    assert whole_weights(terms, wanted + 0.008, reach) is None
-
-
-def test_the_reach_of_rounding_is_bounded() -> None:
-    """By a part of a usual output, however large the terms are."""
-    own = problem(k=64)
-    assert (numbers(own).reach <= reals._KNOWN * numbers(own).usual).all()
-    huge = replace(own, c=np.full_like(own.c, 0x5F000000))
-    found = reals_of(huge, right_of(own))
-    assert (found.reach <= reals._KNOWN * found.usual).all()
-
-
-@pytest.mark.parametrize(
-    ("format", "codes", "found"),
-    [("f16", [0xBC00, 0x3C00], [0x3C00, 0x3C00]), ("s8", [0xFF, 0x01], [0x7F, 0x01]), ("tf32", [0xBF80_0000], [0x3F80_0000]),
-     ("e4m3", [0x81], [0x01]), ("ue8m0", [0x81], None), ("u8", [0x81], None), ("b1", [0xFF], None)],
-)  # fmt: skip
-def test_codes_without_their_sign(format: str, codes: list[int], found: list[int] | None) -> None:
-    """The highest bit of formats that have one."""
-    own = recoded._unsigned(np.array(codes, FORMATS[format].dtype), FORMATS[format])
-    assert (None if own is None else own.tolist()) == found
-
-
-def test_functions_of_slices_of_k() -> None:
-    """C is in the first slice, or outside of all."""
-    a, b, c = np.array([[[1.0, -2.0]]]), np.array([[[3.0, 1.0]]]), np.array([[[0.5]]])
-    own: Any = SimpleNamespace(a=a, b=b, c=c)
-    relu: Any = SimpleNamespace(run=lambda x: np.maximum(x, 0))
-    halves = np.array([0, 1])
-    assert slice_functions.OfSlices(relu, halves, True).values(own, 0).tolist() == [[3.5]]
-    assert slice_functions.OfSlices(relu, halves[::-1], True).values(own, 0).tolist() == [[3.0]]
-    assert slice_functions.OfSlices(relu, halves, False).values(own, 0).tolist() == [[3.5]]
-    assert slice_functions.OfSlices(relu, halves[::-1], False).values(own, 0).tolist() == [[3.5]]
-
-
-@pytest.mark.parametrize("inside", [False, True])
-def test_functions_of_slices_are_found(inside: bool) -> None:
-    """A ReLU of each half of K, and C beside the sums or in the first."""
-    own = problem(m=32, n=32, k=64, c=True)
-    bare = numbers(own)
-    halves = [bare.a[0][:, part] @ bare.b[0][:, part].T for part in (slice(0, 32), slice(32, 64))]
-    c = bare.c[0]
-    seen = np.maximum(halves[0] + c * inside, 0) + np.maximum(halves[1], 0) + c * (not inside)
-    own = replace(own, observed=tcsim.encode(seen, "f32")[None])
-    found = [
-        item
-        for item in slice_functions.in_slices(own, numbers(own), np.ones((1, 32, 32), bool))
-        if item.named.mistake == "ReLU applied"
-    ]
-    assert any(item.inside is inside and item.of_k.tolist() == [0] * 32 + [1] * 32 for item in found)
-
-
-def test_what_follows_the_last_k() -> None:
-    """Of one line, too: behind it is nothing. Of several the next one's first."""
-    tail = tails.Tail(4, 2, tails.NEXT, tails.NEXT)
-    assert tail.read(np.array([[1, 2, 3, 4]]), tails.NEXT).tolist() == [[0, 0]]
-    assert tail.read(np.array([[1, 2, 3, 4], [5, 6, 7, 8]]), tails.NEXT).tolist() == [[5, 6], [0, 0]]
-    assert tail.read(np.array([[1, 2, 3, 4]]), tails.LAST).tolist() == [[4, 4]]
-
-
-def test_c_from_elsewhere() -> None:
-    """Zeros outside, also of a C of one element."""
-    zero = np.zeros(2, int)
-    found = other_c._taken(np.array([[[5.0]]]), zero, np.array([0, 1]), np.array([0, -1]))
-    assert found.tolist() == [5.0, 0.0]
-
-
-def test_a_pitch_of_c_is_found_from_few_outputs() -> None:
-    """As few as the least that tell."""
-    c = np.random.default_rng(0).standard_normal((1, 32, 32))
-    i, j = np.divmod(np.arange(0, 600, 600 // other_c._LEAST)[: other_c._LEAST], 31)
-    wanted = c[0].reshape(-1)[20 * i + j]
-    reach = np.full(len(i), 1e-9)
-    found = [rule.detail for rule in other_c.c_addresses(c, (32, 32), np.stack([i * 0, i, j], 1), wanted, reach)]
-    assert "20 elements for 32 (row by row)" in found
-    assert not [*other_c.c_addresses(c, (32, 32), np.stack([i * 0, i, j], 1)[1:], wanted[1:], reach[1:])]
-
-
-def test_factors_of_both_operands_in_one_table() -> None:
-    """What each code counts is read off products of two codes, of operands of different sizes."""
-    random = np.random.default_rng(1)
-    was = np.array([0.5, 1.0, 2.0])
-    counted = {0.5: 0.25, 1.0: 1.0, 2.0: 8.0}
-    a, b = random.choice(was, (64, 2)), random.choice(was, (48, 2))
-    bare = tuple(random.standard_normal((1, rows, 32)) for rows in (64, 48))
-    now = [np.vectorize(counted.get)(own) for own in (a, b)]
-    seen = (bare[0] * np.repeat(now[0], 16, 1)) @ (bare[1] * np.repeat(now[1], 16, 1)).swapaxes(1, 2)
-    own = numbers(problem(m=64, n=48, k=32))
-    own = replace(own, factors=(a[None], b[None]), bare=bare, a=bare[0] * np.repeat(a, 16, 1), b=bare[1] * np.repeat(b, 16, 1), c=seen * 0, observed=seen,
-                  finite=np.ones(seen.shape, bool), reach=np.full(seen.shape, 1e-6))  # fmt: skip
-    found = [*tables._of_both(own, np.ones(seen.shape, bool), FORMATS["ue4m3"])]
-    assert found and found[0].now.tolist() == [0.25, 1.0, 8.0]
-
+from tests.support.diagnosis_parts import MMA, numbers, problem
 
 # --- what is judged
 
@@ -707,7 +285,7 @@ def test_the_way_that_gives_every_output(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_candidates_that_are_reckoned_out() -> None:
-    """Those that give at least 0.7 of what the best one does, and so many at most."""
+    """At most a given number, each of which gives at least 0.7 of what the best one does."""
 
     def named(number: int) -> Any:
         return SimpleNamespace(names=lambda: [(f"mistake {number}", "", "")], a=SAME, b=SAME)

@@ -1,0 +1,150 @@
+"""What the diagnosis computes of a rule: outputs, in the order and type of the kernel."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tcsim
+from tcsim.diagnosis import (
+    other_c,
+    reals,
+    recoded,
+    slice_functions,
+    tables,
+    tails,
+)
+from tcsim.diagnosis.equivalence import right_of
+from tcsim.diagnosis.functions import _erf, casts, solved_functions
+from tcsim.diagnosis.least_squares import whole_weights
+from tcsim.diagnosis.reals import reals_of
+from tcsim.numbers.formats import FORMATS
+from tests.support.diagnosis_parts import numbers, problem
+
+# --- what is computed
+
+
+def test_the_error_function() -> None:
+    x = np.linspace(-4, 4, 81)
+    assert np.abs(_erf(x) - [math.erf(own) for own in x]).max() < 2e-7
+
+
+def test_bits_that_a_narrower_format_keeps() -> None:
+    """One more than its fraction has."""
+    said = {own.said for own in casts() if own.mistake == "result passed through a narrower format"}
+    assert said == {
+        f"{name}: {FORMATS[name].fraction_bits + 1} bits are kept of each sum" for name in ("f32", "f16", "bf16")
+    }
+
+
+def test_a_leaky_relu_leaves_what_is_positive() -> None:
+    x = np.linspace(-4, 4, 81)
+    seen = np.where(x < 0, 0.125 * x, x)
+    every = np.ones(len(x), bool)
+    (found,) = (own for own in solved_functions(x, seen, every, every, False) if "leaky" in own.said)
+    assert np.allclose(found.run(x), seen, rtol=1e-4) and found.run(np.array([0.5])).tolist() == [0.5]
+
+
+def test_weights_are_refused_that_do_not_give_the_sums() -> None:
+    """A whole weight may come out a little off: the sums may not."""
+    terms = np.random.default_rng(0).standard_normal((64, 4))
+    wanted, reach = terms @ np.array([1.0, 0.0, 2.0, 1.0]), np.full(64, 1e-3)
+    found = whole_weights(terms, wanted, reach)
+    assert found is not None and found.tolist() == [1, 0, 2, 1]
+    assert whole_weights(terms, wanted + 0.008, reach) is None
+
+
+def test_the_reach_of_rounding_is_bounded() -> None:
+    """By a part of a usual output, however large the terms are."""
+    own = problem(k=64)
+    assert (numbers(own).reach <= reals._KNOWN * numbers(own).usual).all()
+    huge = replace(own, c=np.full_like(own.c, 0x5F000000))
+    found = reals_of(huge, right_of(own))
+    assert (found.reach <= reals._KNOWN * found.usual).all()
+
+
+@pytest.mark.parametrize(
+    ("format", "codes", "found"),
+    [("f16", [0xBC00, 0x3C00], [0x3C00, 0x3C00]), ("s8", [0xFF, 0x01], [0x7F, 0x01]), ("tf32", [0xBF80_0000], [0x3F80_0000]),
+     ("e4m3", [0x81], [0x01]), ("ue8m0", [0x81], None), ("u8", [0x81], None), ("b1", [0xFF], None)],
+)  # fmt: skip
+def test_codes_without_their_sign(format: str, codes: list[int], found: list[int] | None) -> None:
+    """The highest bit of formats that have one."""
+    own = recoded._unsigned(np.array(codes, FORMATS[format].dtype), FORMATS[format])
+    assert (None if own is None else own.tolist()) == found
+
+
+def test_functions_of_slices_of_k() -> None:
+    """C is in the first slice, or outside of all."""
+    a, b, c = np.array([[[1.0, -2.0]]]), np.array([[[3.0, 1.0]]]), np.array([[[0.5]]])
+    own: Any = SimpleNamespace(a=a, b=b, c=c)
+    relu: Any = SimpleNamespace(run=lambda x: np.maximum(x, 0))
+    halves = np.array([0, 1])
+    assert slice_functions.OfSlices(relu, halves, True).values(own, 0).tolist() == [[3.5]]
+    assert slice_functions.OfSlices(relu, halves[::-1], True).values(own, 0).tolist() == [[3.0]]
+    assert slice_functions.OfSlices(relu, halves, False).values(own, 0).tolist() == [[3.5]]
+    assert slice_functions.OfSlices(relu, halves[::-1], False).values(own, 0).tolist() == [[3.5]]
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_functions_of_slices_are_found(inside: bool) -> None:
+    """A ReLU of each half of K, and C beside the sums or in the first."""
+    own = problem(m=32, n=32, k=64, c=True)
+    bare = numbers(own)
+    halves = [bare.a[0][:, part] @ bare.b[0][:, part].T for part in (slice(0, 32), slice(32, 64))]
+    c = bare.c[0]
+    seen = np.maximum(halves[0] + c * inside, 0) + np.maximum(halves[1], 0) + c * (not inside)
+    own = replace(own, observed=tcsim.encode(seen, "f32")[None])
+    found = [
+        item
+        for item in slice_functions.in_slices(own, numbers(own), np.ones((1, 32, 32), bool))
+        if item.named.mistake == "ReLU applied"
+    ]
+    assert any(item.inside is inside and item.of_k.tolist() == [0] * 32 + [1] * 32 for item in found)
+
+
+def test_what_follows_the_last_k() -> None:
+    """Of one line, too: behind it is nothing. Of several the next one's first."""
+    tail = tails.Tail(4, 2, tails.NEXT, tails.NEXT)
+    assert tail.read(np.array([[1, 2, 3, 4]]), tails.NEXT).tolist() == [[0, 0]]
+    assert tail.read(np.array([[1, 2, 3, 4], [5, 6, 7, 8]]), tails.NEXT).tolist() == [[5, 6], [0, 0]]
+    assert tail.read(np.array([[1, 2, 3, 4]]), tails.LAST).tolist() == [[4, 4]]
+
+
+def test_c_from_elsewhere() -> None:
+    """Zeros outside, also of a C of one element."""
+    zero = np.zeros(2, int)
+    found = other_c._taken(np.array([[[5.0]]]), zero, np.array([0, 1]), np.array([0, -1]))
+    assert found.tolist() == [5.0, 0.0]
+
+
+def test_a_pitch_of_c_is_found_from_few_outputs() -> None:
+    """As few as the least that tell."""
+    c = np.random.default_rng(0).standard_normal((1, 32, 32))
+    i, j = np.divmod(np.arange(0, 600, 600 // other_c._LEAST)[: other_c._LEAST], 31)
+    wanted = c[0].reshape(-1)[20 * i + j]
+    reach = np.full(len(i), 1e-9)
+    found = [rule.detail for rule in other_c.c_addresses(c, (32, 32), np.stack([i * 0, i, j], 1), wanted, reach)]
+    assert "20 elements for 32 (row by row)" in found
+    assert not [*other_c.c_addresses(c, (32, 32), np.stack([i * 0, i, j], 1)[1:], wanted[1:], reach[1:])]
+
+
+def test_factors_of_both_operands_in_one_table() -> None:
+    """What each code counts is read off products of two codes, of operands of different sizes."""
+    random = np.random.default_rng(1)
+    was = np.array([0.5, 1.0, 2.0])
+    counted = {0.5: 0.25, 1.0: 1.0, 2.0: 8.0}
+    a, b = random.choice(was, (64, 2)), random.choice(was, (48, 2))
+    bare = tuple(random.standard_normal((1, rows, 32)) for rows in (64, 48))
+    now = [np.vectorize(counted.get)(own) for own in (a, b)]
+    seen = (bare[0] * np.repeat(now[0], 16, 1)) @ (bare[1] * np.repeat(now[1], 16, 1)).swapaxes(1, 2)
+    own = numbers(problem(m=64, n=48, k=32))
+    own = replace(own, factors=(a[None], b[None]), bare=bare, a=bare[0] * np.repeat(a, 16, 1), b=bare[1] * np.repeat(b, 16, 1), c=seen * 0, observed=seen,
+                  finite=np.ones(seen.shape, bool), reach=np.full(seen.shape, 1e-6))  # fmt: skip
+    found = [*tables._of_both(own, np.ones(seen.shape, bool), FORMATS["ue4m3"])]
+    assert found and found[0].now.tolist() == [0.25, 1.0, 8.0]

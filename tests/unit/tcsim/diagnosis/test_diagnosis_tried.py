@@ -1,0 +1,280 @@
+"""Rules that the diagnosis tries: sizes, maps of elements and of lines, orders."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tcsim
+from tcsim.diagnosis import (
+    arithmetic,
+    maps,
+    mixed,
+    moved,
+    moves,
+    orders,
+    parts,
+    pipelines,
+    registers,
+    scale_tables,
+    shared_maps,
+    sizes,
+    some_tiles,
+    tails,
+    tile_maps,
+)
+from tcsim.diagnosis import line_words as words
+from tcsim.diagnosis import memory as shared
+from tcsim.diagnosis.addresses import _affine
+from tcsim.diagnosis.counts import counts
+from tcsim.diagnosis.in_part import _where
+from tcsim.explanation.filters import BLOCKS
+from tcsim.numbers.formats import FORMATS
+from tests.support.diagnosis_parts import problem, read
+
+# --- sizes
+
+
+def test_usual_sizes_double() -> None:
+    """Tiles, steps, parts, blocks and groups are powers of two; shifts go both ways; stages are all of a range."""
+    for table in (
+        sizes.TILES,
+        sizes.STEPS,
+        sizes.PARTS,
+        parts._SIZES,
+        words._GROUPS,
+        mixed._LINE_BLOCKS[::-1],
+        BLOCKS[::-1],
+        moved._SHIFTS[::2],
+    ):
+        assert all(later == 2 * before for before, later in itertools.pairwise(table)), table
+    assert sorted(moved._SHIFTS) == sorted(-own for own in moved._SHIFTS) and sorted(parts._SHIFTS) == sorted(
+        -own for own in parts._SHIFTS
+    )
+    assert tuple(range(1, 7)) == tails._STAGES and some_tiles._STAGES == pipelines._STAGES == tuple(range(2, 7))
+    factors = [own.table.args for own in scale_tables._values(FORMATS["ue4m3"]) if own.mistake == "result scaled"]  # type: ignore[attr-defined]
+    assert sorted(by for (by,) in factors) == sorted(1 / by for (by,) in factors) and len(factors) == 10
+
+
+# --- what is tried
+
+
+def test_lines_that_begin_at_a_pitch() -> None:
+    """Of most lines, though one of them begins elsewhere, too."""
+    begins = {line: np.array([40 * line + 3, 1000 + line * line]) for line in range(6)}
+    assert _affine(begins, 32)[0] == (40, 3)
+    assert _affine({2: np.array([67])}, 32) == [(32, 3)]
+
+
+def test_the_same_codes_on_another_machine() -> None:
+    """Only where it computes something else; its formats say which bits count."""
+    own = problem()
+    (volta, hopper) = (replace(own.machine, lowering=replace(own.machine.lowering, steps=())), own.machine)
+    other = arithmetic._on(own, volta)
+    assert other is not None and other.machine is volta and np.array_equal(other.a, own.a)
+    assert arithmetic._on(own, hopper) is None
+    for name, mask in (("f16", 0xFFFF), ("tf32", 0xFFFFFFFF), ("e2m1", 0xF)):
+        assert arithmetic._mask(SimpleNamespace(formats={"a": FORMATS[name]}), "a") == mask  # type: ignore[arg-type]
+
+
+def test_advances_of_k_that_are_tried() -> None:
+    """By none, a half and a quarter of the right one, twice and four times it."""
+    said = {own.detail for own in maps.depth_rules(64, 16) if own.mistake == maps.ADVANCE}
+    assert {"no advance: K block 0 of 16 every time", *(f"{by} for every 16" for by in (8, 4, 32, 64))} <= said
+
+
+def test_steps_of_k_that_are_left_out_or_taken_twice() -> None:
+    found = [own.weights.tolist() for own in counts(64, 16, 64)]
+    for block in range(4):
+        for weight in (0.0, 2.0):
+            assert np.repeat([weight if at == block else 1.0 for at in range(4)], 16).tolist() in found
+    found = [own.weights.tolist() for own in counts(128, 16, 128)]
+    for taken in ([1, 0, 0, 0], [1, 1, 1, 0], [0, 0, 0, 1], [0, 1, 1, 1]):  # of every four steps
+        assert np.repeat(taken * 2, 16).tolist() in found
+
+
+def test_rules_of_lines() -> None:
+    said = [own.detail for own in maps.line_rules(64, 64)]
+    assert "the block of 16 is always the first, repeated: 16-31 are 0-15" in said
+    starts = [own.split()[4:] for own in said if "that start every" in own]
+    assert starts and all(int(own[-1]) < int(own[own.index("of") + 1]) for own in starts)
+
+
+def test_matrices_of_ldmatrix_that_are_tried() -> None:
+    """Rows at a given pitch in bytes, after the first lane's."""
+    address = np.arange(32) * 80 + 512
+    found = dict(moves._addresses(address))
+    assert found["rows 64 bytes apart"].tolist() == (512 + 64 * np.arange(32)).tolist()
+    assert found["rows packed: 16 bytes apart"].tolist() == (512 + 16 * np.arange(32)).tolist()
+
+
+@pytest.mark.parametrize(("major", "other"), [("K", "MN"), ("MN", "K")])
+def test_majors_that_are_tried(major: str, other: str) -> None:
+    """The other one, of elements of 16 bits."""
+    right = tcsim.MatrixDescriptor(0, leading_byte_offset=16, stride_byte_offset=1024, swizzle="128B")
+    tile: Any = SimpleNamespace(descriptor=right, swizzle=shared.SWIZZLES["128B"], major=major, bits=16, advances=(0,))
+    (found,) = (own for own in shared._readings(problem(), "a", tile) if own.mistake == "a: major flipped")
+    assert found.change.args[-1] == {"major": other} and found.advice == f"trans_a must be {int(major == 'MN')}"  # type: ignore[attr-defined]
+
+
+def test_orders_of_registers_that_are_tried() -> None:
+    """Each permutation once, and not the identity."""
+    for count in (2, 4, 8, 16):
+        found = [tuple(order) for _, order in registers._distinct(registers._register_orders(count))]
+        assert found and len(set(found)) == len(found) and tuple(range(count)) not in found
+        assert all(sorted(order) == list(range(count)) for order in found)
+    said = [own for own, _ in registers._register_orders(16)]
+    assert said[:4] == [f"register i with i ^ {bit}" for bit in (1, 2, 4, 8)]
+
+
+def test_blocks_that_are_transposed() -> None:
+    """Each 8 x 8 by itself."""
+    codes = np.arange(128).reshape(8, 16)
+    (rule,) = (own for own in maps.memory_rules(8, 16, 8, 8, 16) if own.detail == "each 8 x 8 block")
+    found = codes[read(rule, 8, 16)]
+    assert np.array_equal(found[:, :8], codes[:, :8].T) and np.array_equal(found[:, 8:], codes[:, 8:].T)
+
+
+def test_groups_of_lines_that_are_one_line() -> None:
+    said = {rule.detail: rule for rule in parts.first_rules(8)}
+    assert [*said] == [
+        "always the first of every 2",
+        "always the first of every 4",
+        "always the first, as of a stride of 0",
+    ]
+    for size, rule in zip((2, 4, 8), said.values(), strict=True):
+        assert read(rule, 8, 1)[0][:, 0].tolist() == [row // size * size for row in range(8)]
+
+
+def test_a_swizzle_on_one_side() -> None:
+    """Chunks lie where a row's number says; nothing is taken off again."""
+    rules = {rule.detail: rule for rule in shared_maps.shared_rules(64, 64, 8, 16)}
+    row, column = np.indices((16, 64))
+    found = read(rules["rows of 128 bytes: chunk ^ (row % 8) on one side only"], 16, 64)
+    assert np.array_equal(found[0], row) and np.array_equal(found[1], column ^ (row % 8 * 8))
+
+
+def test_bytes_that_are_transposed_in_pairs() -> None:
+    """The second eight lines and the second register are 16 and 8 further on along K, or the other way round: each byte is read once."""
+    rules = [rule for rule in shared_maps.shared_rules(64, 64, 16, 32) if "pairs of bytes" in rule.mistake]
+    assert len(rules) == 2
+    for rule in rules:
+        row, column = read(rule, 16, 32)
+        assert sorted((row * 32 + column).reshape(-1).tolist()) == list(range(512))
+
+
+def test_lines_turned_back() -> None:
+    """A matrix whose columns follow one another, taken for rows: each element once, the first line first."""
+    _, back = (own for own in maps.memory_rules(4, 3, 4, 8, 16) if own.detail.startswith("the whole matrix"))
+    found = read(back, 4, 3)
+    assert sorted(zip(*(own.reshape(-1).tolist() for own in found), strict=True)) == [
+        (r, c) for r in range(4) for c in range(3)
+    ]
+    assert [own[0, 1] for own in found] == [1, 0]
+
+
+def test_bytes_that_are_missing() -> None:
+    """Halves and a last quarter... of every 16 bytes along K."""
+    found = {
+        rule.detail.split(" are ")[0]: read(rule, 1, 16)[1][0]
+        for rule in tile_maps._chunk_rules(8)
+        if "missing" in rule.mistake
+    }
+    assert [*found] == [
+        "the last 8 of every 16 bytes along K",
+        "the first 8 of every 16 bytes along K",
+        "the last 12 of every 16 bytes along K",
+    ]
+    assert found["the last 8 of every 16 bytes along K"].tolist() == [
+        0,
+        1,
+        2,
+        3,
+        -1,
+        -1,
+        -1,
+        -1,
+        8,
+        9,
+        10,
+        11,
+        -1,
+        -1,
+        -1,
+        -1,
+    ]
+    assert found["the first 8 of every 16 bytes along K"].tolist() == [
+        -1,
+        -1,
+        -1,
+        -1,
+        4,
+        5,
+        6,
+        7,
+        -1,
+        -1,
+        -1,
+        -1,
+        12,
+        13,
+        14,
+        15,
+    ]
+
+
+def test_strides_that_a_descriptor_should_have() -> None:
+    """Core matrices of 8 x 16 bytes: along K the next lies 128 bytes on, the next 8 lines behind all of them; or the other way round."""
+    advice = [rule.advice for rule in tile_maps._core_rules(64, 64, 8)]
+    assert {own[own.index("LBO") :] for own in advice} == {"LBO 128 and SBO 1024 bytes", "LBO 1024 and SBO 128 bytes"}
+
+
+def test_rules_in_a_part_of_k() -> None:
+    """What a rule reads outside of the part, or of K, is nothing; elsewhere everything stays."""
+    of_k = np.array([True, False, True, True])
+    k = np.arange(4)
+    found = [_where(lambda r, k, o, by=by: (r, k + by), of_k, k * 0, k, k * 0)[1].tolist() for by in (1, -1, 9, -9)]
+    assert found == [[-1, 1, 3, -1], [-1, 1, -1, 2], [-1, 1, -1, -1], [-1, 1, -1, -1]]
+
+
+def test_parts_of_k_with_c_last() -> None:
+    """Other instructions' steps in parts, C first and last; without C once."""
+    texts = [own.said for own in orders._other_steps(problem(k=64, c=True))]
+    assert any(own.endswith(", C last") for own in texts) and len(set(texts)) == len(texts)
+    assert not any(own.endswith(", C last") for own in (item.said for item in orders._other_steps(problem(k=64))))
+
+
+def test_parts_of_k_start_from_c_once() -> None:
+    own = problem(k=64, c=True)
+    part = next(own.parts())
+    once, each = (
+        tcsim.decode(orders._chunks(1, False, "ascending", own, part, **more), "f32") for more in ({}, {"each": True})
+    )
+    c = tcsim.decode(own.c[0], "f32")
+    assert np.allclose(each - once, 3 * c, atol=1e-3) and np.abs(c).max() > 1
+    assert orders.OVERLAPPING.parts and all(order.parts for order in orders.from_c(own, 2))
+
+
+def test_tiles_that_every_iteration_takes() -> None:
+    """The first again and again is one of them; nothing at all, and what is right, are not."""
+    found = {own.tiles for own in pipelines.sequences(64, 16)}
+    assert (0, 0, 0, 0) in found and (0, 1, 2, 3) not in found and not any(set(tiles) == {-1} for tiles in found)
+
+
+def test_what_else_takes_each_k_so_often() -> None:
+    """Sequences of both operands that do; an accumulator that is cleared in every tile if the last one alone is left."""
+    weights = np.repeat([0, 0, 0, 1], 16)
+    assert (
+        pipelines.causes(weights, 64, 16)[1]
+        == "the accumulators are cleared in every tile of 16 (scale_d 0): only the last is left"
+    )
+    assert pipelines.causes(weights, 64, 16)[0] == []
+    (found,), said = pipelines.causes(np.repeat([4, 0, 0, 0], 16), 64, 16)
+    assert found.tiles == (0, 0, 0, 0) and said == f"in a and b alike, {found.said}"
+    assert "cleared" not in pipelines.causes(np.repeat([1, 0, 0, 1], 16), 64, 16)[1]
+    assert "cleared" not in pipelines.causes(np.ones(64), 64, 16)[1]
