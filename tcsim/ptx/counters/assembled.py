@@ -23,7 +23,7 @@ _PLAIN = {
 }  # fmt: skip
 """By operation the machine instructions that do it."""
 _CONSTANT, _CONSTANTS = "HFMA2.MMA", (("smsp__inst_executed_pipe_tensor_op_hmma.sum", 1), (rules.TENSOR_CYCLES, 2))
-"""The machine instruction by which ptxas moves constants through the tensor core, and what it adds: of cycles sometimes 3."""
+"""The machine instruction by which ptxas moves constants through the tensor core, and what it adds; in some recorded launches each warp has two cycles more, which no rule gives."""
 _MAPS = ((rules.LOAD_WAVES, "LDS"), (rules.STORE_WAVES, "STS"))
 Accesses = Mapping[int, Mapping[str, tuple[int, int]]]
 """By line of the PTX the loads and stores of its machine code, with the bytes of a lane, and how many warps executed them."""
