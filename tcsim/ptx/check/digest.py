@@ -71,6 +71,11 @@ def _each(of: Any) -> Any:
     return distinct(of) if np.ndim(of) else of
 
 
+def _mask_of(at: Access) -> Array:
+    """Which bytes of each access are moved."""
+    return np.broadcast_to(np.asarray(at.mask), (*at.address.shape, at.size)).reshape(-1, at.size)
+
+
 class Digest:
     """A number for each cluster of a batch: it depends on everything that the digest is told of the cluster, and on the order."""
 
@@ -124,16 +129,20 @@ class Digest:
         """Of which clusters threads are: one number, or one for each."""
         return block.threads.block_of(threads) if len(threads) else 0
 
-    def in_global(self, block: Block, addresses: Array, of: Any) -> Array:
-        """Addresses in global memory, from the first that each cluster has accessed in the segment on."""
+    def in_global(self, block: Block, addresses: Array, of: Any, moved: Any = np.True_) -> Array:
+        """Addresses in global memory, from the first that each cluster has accessed in the segment on.
+
+        moved: where bytes are accessed; elsewhere an address may lie behind its segment.
+        """
         found, memory = np.zeros(len(addresses), np.int64), block.spaces.memory
         left, of = np.ones(len(addresses), bool), np.broadcast_to(of, addresses.shape)
         while left.any():
             at = int(np.argmax(left))
-            segment = memory.segment(int(addresses[at]))
+            segment, behind = memory.before(int(addresses[at]))
             if segment is None:
                 raise Stuck("an access where nothing is mapped")
-            inside = left & (addresses >= np.uint64(segment.address)) & (addresses < np.uint64(segment.end))
+            inside = left & (addresses >= np.uint64(segment.address))
+            inside &= (addresses < np.uint64(segment.end)) | (~moved & (addresses <= np.uint64(behind - 1)))
             if not inside[at]:
                 raise Stuck("an access where nothing is mapped")
             first = self._first.setdefault(segment.address, np.full(self.count, _NOWHERE))
@@ -159,12 +168,13 @@ class Digest:
                 outside = address.astype(np.uint64) < np.uint64(SHARED_WINDOW)
             if outside.any() and self.places_work:
                 own = of[outside] if np.ndim(of) else of
-                values[outside] = self.in_global(block, address[outside].astype(np.uint64), own)
+                moved = np.True_ if at.mask is None else np.resize(_mask_of(at).any(1), len(values))[outside]
+                values[outside] = self.in_global(block, address[outside].astype(np.uint64), own, moved)
             elif outside.any():
                 values[outside] = address[outside] & 15
         found: Array = values
         if at.mask is not None:
-            mask = np.broadcast_to(at.mask, (*at.address.shape, at.size)).reshape(-1, at.size)
+            mask = _mask_of(at)
             bits = np.packbits(np.resize(mask, (len(found), at.size)), axis=1)
             found = mixed(found) + bits.astype(np.uint64) @ _WEIGHTS.first(bits.shape[1])
         if cta is not None:
