@@ -6,6 +6,7 @@ import argparse
 import json
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +16,18 @@ from tests.evaluation.reported_kernels.kinds import KINDS, case
 from tests.evaluation.second_wrong_kernels.judge import HALF, JUDGEMENTS, RIGHT, WRONG, judge
 
 
-def judged(asked: Any, report: dict[str, Any]) -> str:
+def judged(given: Any, report: dict[str, Any]) -> str:
     """One of JUDGEMENTS. What no mistake explains must not be explained, nor called correct."""
-    if asked.kind.what != "noise":
-        return judge(asked, report)
+    if given.kind.what != "noise":
+        return judge(given, report)
     verdict = str(report["verdict"])
     return RIGHT if verdict.startswith("not") else HALF if verdict.startswith("part") else WRONG
 
 
 def ask(name: str, seed: int) -> dict[str, Any]:
-    """One case, diagnosed and judged; an exception is a report that explains nothing."""
-    asked = case(KINDS[name], seed)
-    run, start = asked.run, time.perf_counter()
+    """A case, diagnosed and judged; an exception is a report that explains nothing."""
+    given = case(KINDS[name], seed)
+    run, start = given.run, time.perf_counter()
     try:
         told = tcsim.diagnose(run.how.mnemonic, arch=run.how.arch, observed=run.observed, **run.operands)
         report: dict[str, Any] = {**told.as_dict(), "lines": list(told.lines())}
@@ -34,13 +35,13 @@ def ask(name: str, seed: int) -> dict[str, Any]:
         report = {"verdict": "not explained", "lines": [f"{type(error).__name__}: {error}"], "raised": True}
     return {
         "kind": name,
-        "what": asked.kind.what,
+        "what": given.kind.what,
         "seed": seed,
-        "says": asked.says,
-        "needs": asked.needs,
+        "says": given.says,
+        "needs": given.needs,
         "mnemonic": run.how.mnemonic,
         "shape": run.observed.shape,
-        "judgement": judged(asked, report),
+        "judgement": judged(given, report),
         "verdict": report["verdict"],
         "lines": report["lines"],
         "explanations": report.get("explanations", []),
@@ -55,23 +56,38 @@ def counts(results: list[dict[str, Any]]) -> list[int]:
     return [count[judgement] for judgement in JUDGEMENTS]
 
 
+def read(path: Path) -> Iterator[dict[str, Any]]:
+    """The reports of a run, as they were judged."""
+    yield from map(json.loads, path.read_text().splitlines())
+
+
+def asked(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """The reports of the chosen kinds, one after another."""
+    for name in options.only.split(",") if options.only else KINDS:
+        for seed in range(options.seed, options.seed + options.each):
+            result = ask(name, seed)
+            if options.json:
+                with options.json.open("a") as lines:
+                    lines.write(json.dumps(result) + "\n")
+            yield result
+
+
 def main(arguments: list[str] | None = None) -> int:
-    """Ask, print a line for each kind, and write or keep what came out on request."""
+    """Ask, print a line for each case, and write or keep what came out on request."""
     parser = argparse.ArgumentParser(prog="python -m tests.evaluation.reported_kernels", description=__doc__)
     parser.add_argument("--each", type=int, default=3, help="cases of each kind")
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument("--only", default="", help="kinds, separated by commas")
     parser.add_argument("--json", type=Path, help="write every report, one line a case, as they come")
+    parser.add_argument(
+        "--read", type=Path, help="the reports of an earlier run, which --json wrote, instead of asking"
+    )
     parser.add_argument("--keep", metavar="RUN", help="the figures into docs/measurements/diagnosis.json, as this run")
     options = parser.parse_args(arguments)
     by_kind: dict[str, list[dict[str, Any]]] = {}
-    for name in options.only.split(",") if options.only else KINDS:
-        by_kind[name] = [ask(name, options.seed + i) for i in range(options.each)]
-        said = ", ".join(f"{each['judgement']} ({each['seconds']} s)" for each in by_kind[name])
-        print(f"{name}: {said}", flush=True)
-        if options.json:
-            with options.json.open("a") as lines:
-                lines.writelines(json.dumps(each) + "\n" for each in by_kind[name])
+    for result in read(options.read) if options.read else asked(options):
+        by_kind.setdefault(result["kind"], []).append(result)
+        print(f"{result['kind']}/{result['seed']}: {result['judgement']} ({result['seconds']} s)", flush=True)
     of = {
         what: counts([each for them in by_kind.values() for each in them if each["what"] == what])
         for what in ("wrong", "right", "noise")

@@ -1,4 +1,4 @@
-"""Where the mistakes were met: title and date of each report, read in November 2026. No earlier set has used one of them."""
+"""Where the mistakes were met: https://github.com/REPOSITORY/issues or pull/NUMBER, the date as far as it is known, and the title or what is said, shortened."""
 
 from __future__ import annotations
 
@@ -46,10 +46,3 @@ SOURCES = {
     "vllm-project/vllm#53680": ("pull", "2026-09-16", "Pin DeepGEMM: float32 scale factors read as packed ue8m0"),
     "vllm-project/vllm#56248": ("pull", "2026-09-10", "Honor leading strides in SM90 blockwise FP8 GEMM"),
 }  # fmt: skip
-"""How the report is addressed, its date as far as it is known, and its title or what it says, shortened."""
-
-
-def address(source: str) -> str:
-    """The report's URL."""
-    repository, number = source.split("#")
-    return f"https://github.com/{repository}/{SOURCES[source][0]}/{number}"
