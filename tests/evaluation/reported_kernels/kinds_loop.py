@@ -160,7 +160,7 @@ def slices_overlap(random: Random) -> Run:
 @wrong(
     "loop",
     "textbook",
-    r"accumul|partial|promot|sum",
+    r"accumul|partial|promot|sum|\bk\b",
     r"again|cumulat|twice|times|not (?:reset|cleared|zeroed)|without|repeat|more than once|stale|previous",
     half=(KTILE, "accumul"),
 )
