@@ -20,6 +20,7 @@ from tcsim.inspection.three_lines import at, cause, place, three_lines
 from tcsim.launchers import cuda_source, launch_file, recording
 from tcsim.launchers.check import Check, Finding, checked
 from tcsim.launchers.elements import Bytes
+from tcsim.launchers.hangs import Hang, ended_right, hangs
 from tcsim.launchers.job import Execution, Job, execute
 from tcsim.launchers.mends import Mend, Misread, mends, of_registers
 from tcsim.launchers.product import Made, Product, made_of, product_of
@@ -221,16 +222,18 @@ class _Launch:
                     if finding is not None and len(ran[-1].run.errors) < len(self.ran[0].run.errors):
                         self.helpful.setdefault((finding.hazard.line, finding.hazard.other_line), mend)
                     return False
-                if not self._right(ran[0], self.product, ran[0].after):
-                    return False
-            if not _ended_alike(ran):
-                return False
-            if self.product is None and ran[0].equal is None:
-                own = session(job)
-                own.run()
-                self.mended, _ = product_of(own, job)
+            return self._all_right(ran)
         except TcsimError:
             return False  # no PTX, or no launch
+
+    def _all_right(self, ran: Sequence[Execution]) -> bool:
+        """Whether what a launch with a mend leaves is right, under each schedule alike."""
+        if not ended_right(ran) or not self._right(ran[0], self.product, ran[0].after) or not _ended_alike(ran):
+            return False
+        if self.product is None and ran[0].equal is None:
+            own = session(ran[0].job)
+            own.run()
+            self.mended, _ = product_of(own, ran[0].job)
         return self._right(ran[0], self.mended, ran[0].after)
 
     # --- the answer
@@ -246,6 +249,13 @@ class _Launch:
         if self.right and not found:
             return self._said("correct", f"nothing is wrong: the launch ends, check finds no error, and {self._by()}")
         element, tried = None if self.right else self._element(), list[str]()
+        hung = next((own.run.hazards for own in self.ran if hangs(own.run.hazards)), None)
+        if hung is not None:
+            hang = Hang(self.job, self.progress, self._all_right)
+            self.check, tried = replace(self.check, mended=hang.mended(hung)), hang.tried
+            if self.check.mended is not None and self.check.hang is not None:
+                shown, error = f"{self.check.mended.mend.said}: tried, and {self._proof()}", self.check.hang
+                return self._said("mended", self._cause(error, None), self._place(error, None), shown, tried[:-1])
         for finding, mend in self._mends(found, element):
             if self.rights(mend, finding):
                 shown = f"{mend.said}: tried, and {self._proof()}"
