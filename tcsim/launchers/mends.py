@@ -272,12 +272,33 @@ def of_registers(body: Sequence[Instruction], opcode: str, misread: Misread) -> 
         yield from _other_stores(body, products, needed, taken)
     for group in groups if misread.name in ("a", "b") and misread.registers else ():
         yield from _other_registers(body, group, misread.name, needed, taken)
+    yield from _other_majors(body, products, misread)
     loads = [own for own in body if own.opcode.startswith("ldmatrix") and own.line in misread.loads]
     same = [own for own in body if own.opcode in {one.opcode for one in loads}]
     for chosen in (same, loads) if loads else ():
         said = f"`{_turned(loads[0].opcode)}` instead of `{loads[0].opcode}`"
         changes = tuple(instead(own, statement(own._replace(opcode=_turned(own.opcode)))) for own in chosen)
         yield Mend(said, changes, f"ldmatrix {'has' if '.trans' in loads[0].opcode else 'lacks'} .trans")
+
+
+def _other_majors(body: Sequence[Instruction], products: Sequence[Instruction], misread: Misread) -> Iterator[Mend]:
+    """The fragments of an operand of wmma by the other order of rows and columns."""
+    stem, at = f"wmma.load.{misread.name}.sync.aligned", {"a": 4, "b": 5}.get(misread.name, 0)
+    loads = [own for own in body if own.opcode.startswith(stem)]
+    if not at or not any(own.line in misread.loads for own in loads):
+        return
+    before, new = (".row", ".col") if f"{stem}.row" in loads[0].opcode else (".col", ".row")
+    changes = [
+        instead(own, statement(own._replace(opcode=own.opcode.replace(stem + before, stem + new)))) for own in loads
+    ]
+    for own in products:
+        words = own.opcode.split(".")
+        words[at] = new[1:]
+        changes.append(instead(own, statement(own._replace(opcode=".".join(words)))))
+    said = f"`wmma::{new[1:]}_major` instead of `wmma::{before[1:]}_major` for matrix_{misread.name}"
+    yield Mend(
+        said, tuple(changes), f"the fragments of {misread.name} are loaded by the wrong order of rows and columns"
+    )
 
 
 def _vectors(items: Iterable[Instruction], at: int) -> Iterator[tuple[Instruction, tuple[Any, ...]]]:

@@ -26,6 +26,8 @@ _WALK = 400
 """Nodes of a tree in which the product of an element is looked for."""
 _NARROW = {"f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16), "e4m3": np.dtype(ml_dtypes.float8_e4m3fn), "e5m2": np.dtype(ml_dtypes.float8_e5m2)}  # fmt: skip
 """Formats of a result that instructions give in f32, by what `tcsim.diagnose` knows them by."""
+_LINES = 16
+"""Rows of an operand whose addresses are compared."""
 _FAR = 2.0**-6
 """What no order of summation and no format of 16 bits takes an element away from its sum, as a part of the sum of sizes."""
 Place = tuple[str, tuple[int, ...]]
@@ -108,6 +110,30 @@ class Product:
     def depth(self, job: Job) -> int:
         """K."""
         return _shape(next(own for own in job.regions if own.name == self.a.name))[0 if self.a.turned else 1]
+
+    def pitch(self, session: Session, job: Job) -> str:
+        """By how much too few or too many elements the addresses of most rows of A or B grow, the first 16; empty if they grow as rows lie."""
+        shapes = {own.name: own.shape for own in job.regions}
+        rows, columns = _shape(next(own for own in job.regions if own.name == self.d.name))[
+            :: -1 if self.d.turned else 1
+        ]
+        for name, own, count in (("a", self.a, rows), ("b", self.b, columns)):
+            read, right = list[int](), list[int]()
+            for line in range(min(count, _LINES)):
+                point = (line, 0) if name == "a" else (0, line)
+                index = _index(
+                    next(one for one in job.regions if one.name == self.d.name), point[:: -1 if self.d.turned else 1]
+                )
+                made = made_of(session, self.d.name, index)
+                places = made.read[name] if made is not None else ()
+                if not places or places[0] is None or places[0][0] != own.name:
+                    break
+                read.append(int(np.ravel_multi_index(places[0][1], shapes[own.name])))
+                right.append(int(np.ravel_multi_index(self.wanted(name, index[-2:], 0)[1], shapes[own.name][-2:])))
+            steps = Counter(np.diff(read).tolist()).most_common(1)
+            if steps and 2 * steps[0][1] >= len(read) and steps[0][0] != right[1] - right[0]:
+                return f"{own.name} is read as if its rows lay {steps[0][0]} elements apart; they lie {right[1] - right[0]} apart"
+        return ""
 
     def registers(
         self, name: str, index: Sequence[int], places: Sequence[Place | None], wrong: Sequence[int]
