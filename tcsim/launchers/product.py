@@ -112,27 +112,23 @@ class Product:
         return _shape(next(own for own in job.regions if own.name == self.a.name))[0 if self.a.turned else 1]
 
     def pitch(self, session: Session, job: Job) -> str:
-        """By how much too few or too many elements the addresses of most rows of A or B grow, the first 16; empty if they grow as rows lie."""
-        shapes = {own.name: own.shape for own in job.regions}
-        rows, columns = _shape(next(own for own in job.regions if own.name == self.d.name))[
-            :: -1 if self.d.turned else 1
-        ]
-        for name, own, count in (("a", self.a, rows), ("b", self.b, columns)):
-            read, right = list[int](), list[int]()
-            for line in range(min(count, _LINES)):
-                point = (line, 0) if name == "a" else (0, line)
-                index = _index(
-                    next(one for one in job.regions if one.name == self.d.name), point[:: -1 if self.d.turned else 1]
-                )
-                made = made_of(session, self.d.name, index)
-                places = made.read[name] if made is not None else ()
-                if not places or places[0] is None or places[0][0] != own.name:
-                    break
-                read.append(int(np.ravel_multi_index(places[0][1], shapes[own.name])))
-                right.append(int(np.ravel_multi_index(self.wanted(name, index[-2:], 0)[1], shapes[own.name][-2:])))
-            steps = Counter(np.diff(read).tolist()).most_common(1)
-            if steps and 2 * steps[0][1] >= len(read) and steps[0][0] != right[1] - right[0]:
-                return f"{own.name} is read as if its rows lay {steps[0][0]} elements apart; they lie {right[1] - right[0]} apart"
+        """How far apart most of the first rows of A or B are read, by their addresses; empty where they are read as they lie."""
+        named = {own.name: own for own in job.regions}
+        d = named[self.d.name]
+        for name, own in (("a", self.a), ("b", self.b)):
+            shape, read, right = named[own.name].shape, list[int](), list[int]()
+            for line in range(min(*_shape(d), _LINES)):
+                across = (name == "b") != self.d.turned  # whether lines of the operand are columns of D as it lies
+                index = _index(d, (0, line) if across else (line, 0))
+                made = made_of(session, d.name, index)
+                place = made.read[name][0] if made is not None and made.read[name] else None
+                if place is not None and place[0] == own.name:
+                    read.append(int(np.ravel_multi_index(place[1], shape)))
+                    right.append(int(np.ravel_multi_index(self.wanted(name, index[-2:], 0)[1], shape[-2:])))
+            (step, often), *_ = Counter(np.diff(read).tolist()).most_common(1) or [(0, 0)]
+            lie = right[1] - right[0] if often else 0
+            if 2 * often > _LINES // 2 and step != lie > 1:
+                return f"{own.name} is read as if its rows lay {step} elements apart; they lie {lie} apart"
         return ""
 
     def registers(
