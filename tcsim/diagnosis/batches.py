@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from itertools import product
+from dataclasses import dataclass
+from itertools import chain, islice, product
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.diagnosis.equivalence import right_of
-from tcsim.diagnosis.problem import Codes, Problem
-from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
-from tcsim.diagnosis.whole import Whole
+from tcsim.diagnosis.hypothesis import Operands, WrongKernel
+from tcsim.diagnosis.problem import Problem
+from tcsim.diagnosis.reals import Ints, Mask, Reals
 
 _SIDE = 6  # rows and columns of each matrix that are tried first
 _MOST = 64  # matrices of a batch of which every pair is tried
@@ -40,76 +39,38 @@ class Place:
 
     def read(self, x: Array) -> Array:
         """An operand (batch, rows, elements) read like that; it may be longer than what was given, and stays as it is there."""
-        turned = x.swapaxes(1, 2) if "K-major" in self.name else x
         _, rows, elements = self.place.shape
-        own = turned[:, :rows, :elements]
-        found = turned.copy()
-        memory = own.reshape(-1)
+        found = x.copy()
+        memory = x[:, :rows, :elements].reshape(-1)
         found[:, :rows, :elements] = np.where(self.place < 0, memory.dtype.type(0), memory[self.place])
-        return found.swapaxes(1, 2) if "K-major" in self.name else found
-
-
-@dataclass(frozen=True, eq=False)
-class Batched(Whole):
-    """Places of one or several operands."""
-
-    places: tuple[Place, ...]
-
-    @property
-    def rank(self) -> int:  # type: ignore[override]
-        """Smaller is simpler."""
-        return 1 + len(self.places)
-
-    def names(self) -> list[tuple[str, str, str]]:
-        """(mistake, detail, advice)."""
-        return [(f"{one.name[0]}: {one.mistake}", one.detail, one.advice) for one in self.places]
-
-    def all_values(self, reals: Reals) -> Numbers:
-        """What it predicts of all matrices."""
-        a, b, c = reals.a, reals.b.swapaxes(1, 2), reals.c
-        for one in self.places:
-            a = one.read(a) if one.name == "a" else a
-            b = one.read(b) if one.name[0] == "b" else b
-            c = one.read(c) if one.name == "c" else c
-        found: Numbers = a @ b + c
-        for one in self.places:
-            found = one.read(found) if one.name == "d" else found
-        return found
-
-    def values(self, reals: Reals, matrix: int) -> Numbers:
-        """What it predicts of a matrix, (M, N), up to rounding."""
-        found: Numbers = self.all_values(reals)[matrix]
-        return found
-
-    def near(self, reals: Reals, matrix: int) -> Mask:
-        """Which outputs of a matrix it gives, up to rounding; sums of another matrix are of its size."""
-        reach = np.maximum(reals.reach[matrix], float(np.median(reals.reach)))
-        found: Mask = np.abs(self.values(reals, matrix) - reals.observed[matrix]) <= reach
-        return found & reals.finite[matrix]
-
-    def codes(self, problem: Problem) -> Codes | None:
-        """What it predicts of every output, bit for bit."""
-        changed = replace(problem, finish=None)
-        for one in self.places:
-            if one.name == "a":
-                changed = replace(changed, a=one.read(changed.a))
-            elif one.name[0] == "b":
-                changed = replace(changed, b=one.read(changed.b))
-            elif one.name == "c":
-                changed = replace(changed, c=one.read(changed.c))
-        found = right_of(changed)
-        for one in self.places:
-            found = one.read(found) if one.name == "d" else found
         return found
 
 
-def batched(problem: Problem, reals: Reals, wrong: Mask) -> Iterator[Batched]:
+def _kernel(places: tuple[Place, ...]) -> WrongKernel:
+    """A kernel that reads, or stores, one or several operands so."""
+    by_name = {one.name[:1] if one.name != "b" else "b as rows of K": one for one in places}
+
+    def read(given: Operands) -> Operands:
+        b = given.b
+        if "b as rows of K" in by_name:
+            b = by_name["b as rows of K"].read(b.swapaxes(1, 2)).swapaxes(1, 2)
+        return Operands(
+            *(by_name[x].read(y) if x in by_name else y for x, y in zip("abc", (given.a, b, given.c), strict=True))
+        )
+
+    said = tuple((f"{one.name[0]}: {one.mistake}", one.detail, one.advice) for one in places)
+    stored = by_name.get("d")
+    store = (lambda found, right: found) if stored is None else (lambda found, right: stored.read(found))
+    return WrongKernel(said, read, store, 1 + len(places))
+
+
+def batched(problem: Problem, reals: Reals, wrong: Mask) -> Iterator[WrongKernel]:
     """Those that give all outputs, one operand's first."""
     count = len(wrong)
     if count < 2 or problem.positions is not None or problem.scales is not None or not (wrong & reals.finite).any():
         return
-    rows, columns = problem.size or (wrong.shape[1], wrong.shape[2])
-    depth = problem.depth or reals.a.shape[2]
+    rows, columns = problem.sizes
+    depth = problem.length
     sizes = {
         "a": (rows, depth),
         "b": (depth, columns),
@@ -119,27 +80,15 @@ def batched(problem: Problem, reals: Reals, wrong: Mask) -> Iterator[Batched]:
     }
     names = [name for name in sizes if name != "c" or problem.c.any()]
     listed = {name: [*_strides(name, count, *sizes[name], [x * y for x, y in sizes.values()])] for name in names}
-    for maps in _matched(reals, rows, columns):
-        found = tuple(_of_map(name, at, *sizes[name]) for name, at in maps.items())
-        if found and _gives(Batched(found), reals):
-            yield Batched(found)
-            return
-    for name in names:
-        for one in listed[name]:
-            if _gives(Batched((one,)), reals):
-                yield Batched((one,))
-                return
-    for one, other in product(listed["a"], [*listed["b"], *listed["b as K-major"]]):
-        if _gives(Batched((one, other)), reals):
-            yield Batched((one, other))
-            return
-
-
-def _gives(item: Batched, reals: Reals) -> bool:
-    """Whether every output is given."""
-    values = item.all_values(reals)
-    reach = np.maximum(reals.reach, float(np.median(reals.reach)))
-    return bool((np.abs(values - reals.observed) <= reach)[reals.finite].all())
+    every: Iterator[tuple[Place, ...]] = chain(
+        (
+            tuple(_of_map(name, at, *sizes[name]) for name, at in maps.items())
+            for maps in _matched(reals, rows, columns)
+        ),
+        ((one,) for name in names for one in listed[name]),
+        product(listed["a"], [*listed["b"], *listed["b as K-major"]]),
+    )
+    yield from islice((item for item in map(_kernel, every) if item.everywhere(reals)), 1)
 
 
 def _matched(reals: Reals, rows: int, columns: int) -> Iterator[dict[str, Ints]]:

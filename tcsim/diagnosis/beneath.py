@@ -13,12 +13,12 @@ from functools import partial
 import numpy as np
 
 from tcsim.core.samples import repeatable
-from tcsim.diagnosis.candidate import Candidate
+from tcsim.diagnosis.candidate import Candidate, of_operand
 from tcsim.diagnosis.functions import ACTIVATIONS, EXACT, NEAR, Function, Named, casts, gives, solved_functions
-from tcsim.diagnosis.problem import Codes, Problem
+from tcsim.diagnosis.hypothesis import Hypothesis
+from tcsim.diagnosis.problem import Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
 from tcsim.diagnosis.solve import Solver
-from tcsim.diagnosis.whole import Whole
 
 _SIDE = 14  # rows and columns that are tried
 _BATCH = 64  # rules at a time
@@ -30,7 +30,7 @@ _SHARE = 0.97  # of the outputs tried
 
 
 @dataclass(frozen=True, eq=False)
-class Affine(Whole):
+class Affine(Hypothesis):
     """A candidate's products (with C inside or outside) times a factor of each line, plus a number of each line."""
 
     item: Candidate  # with C if that is scaled as well
@@ -40,7 +40,7 @@ class Affine(Whole):
     offset: Numbers
 
     @property
-    def rank(self) -> int:  # type: ignore[override]
+    def rank(self) -> int:
         """Smaller is simpler."""
         return self.item.rank + len(self.epilogue())
 
@@ -78,13 +78,9 @@ class Affine(Whole):
         found: Mask = np.abs(self.values(reals, matrix) - reals.observed[matrix]) <= reach
         return found & reals.finite[matrix]
 
-    def codes(self, problem: Problem) -> Codes | None:
-        """Not known: the numbers are known up to rounding."""
-        return None
-
 
 @dataclass(frozen=True, eq=False)
-class Beneath(Whole):
+class Beneath(Hypothesis):
     """A function of what a candidate gives."""
 
     item: Candidate
@@ -93,7 +89,7 @@ class Beneath(Whole):
     relative: float
 
     @property
-    def rank(self) -> int:  # type: ignore[override]
+    def rank(self) -> int:
         """Smaller is simpler."""
         return self.item.rank + self.named.rank + self.outside
 
@@ -114,14 +110,10 @@ class Beneath(Whole):
         rest = reals.c[matrix] if self.outside else 0.0
         return gives(reals, matrix, self.named.run, self.item.values(reals, matrix), rest, self.relative)
 
-    def codes(self, problem: Problem) -> Codes | None:
-        """Not known."""
-        return None
-
 
 def beneath(problem: Problem, reals: Reals, wrong: Mask) -> Iterator[Affine | Beneath]:
     """Those that give every output of the first matrix, the simplest first."""
-    size = problem.size or wrong.shape[1:]
+    size = problem.sizes
     if reals.floor or min(size) < _LEAST or wrong.mean() < 0.5 or not reals.finite[:, : size[0], : size[1]].all():
         return
     random = repeatable()
@@ -153,7 +145,7 @@ def _products(solver: Solver, rows: Ints, columns: Ints) -> Iterator[tuple[list[
         for first in range(0, len(rules), _BATCH):
             some = rules[first : first + _BATCH]
             products = solver.read(name, places, some) @ other.T
-            items = [Candidate(a=rule) if name == "a" else Candidate(b=rule) for rule in some]
+            items = [of_operand(name, rule) for rule in some]
             yield items, products if name == "a" else products.swapaxes(1, 2)
     for first in range(0, len(solver.counts), _BATCH):
         some_counts = solver.counts[first : first + _BATCH]

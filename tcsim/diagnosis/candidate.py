@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.diagnosis.counts import Count
+from tcsim.diagnosis.hypothesis import Hypothesis
 from tcsim.diagnosis.maps import ADVANCE, SAME, Rule
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
 
@@ -22,7 +23,7 @@ WIDE = 8  # lines of the other operand that share a crossing rule's answer
 
 
 @dataclass(frozen=True)
-class Candidate:
+class Candidate(Hypothesis):
     """Rules for both operands, how often each k is taken, and the factors of the product and of C."""
 
     a: Rule = SAME
@@ -138,6 +139,11 @@ class Candidate:
         if other and (not (self.a.crosses or self.b.crosses) or "scale" in (self.a.part, self.b.part)):
             size = replace(self, alpha=abs(self.alpha), beta=abs(self.beta)).values(reals.absolute(), matrix)
         return reals.near(self.values(reals, matrix), matrix, size)
+
+
+def of_operand(name: str, rule: Rule) -> Candidate:
+    """A rule of operand a or b alone."""
+    return Candidate(rule) if name == "a" else Candidate(b=rule)
 
 
 def _crossed(reals: Reals, name: str, matrix: int, rule: Rule, right: Numbers, weights: Any) -> Numbers:

@@ -13,10 +13,9 @@ from functools import partial
 import numpy as np
 
 from tcsim.diagnosis.enough import follows
-from tcsim.diagnosis.equivalence import right_of
+from tcsim.diagnosis.hypothesis import Hypothesis
 from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.reals import Mask, Numbers, Reals, lines_of
-from tcsim.diagnosis.whole import Whole
 from tcsim.numbers.codec import decode, encode
 
 EXACT, NEAR = 1e-5, 2e-3  # relative: how far a function may be off, and one that is computed by an approximation
@@ -227,7 +226,7 @@ def _between(own: Numbers, given: Numbers, factor: float) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class Applied(Whole):
+class Applied(Hypothesis):
     """A function of the right outputs, or of the product before C is added."""
 
     named: Named
@@ -236,7 +235,7 @@ class Applied(Whole):
     whole: bool  # of integers
 
     @property
-    def rank(self) -> int:  # type: ignore[override]
+    def rank(self) -> int:
         """Smaller is simpler."""
         return self.named.rank + self.before_c
 
@@ -269,7 +268,7 @@ class Applied(Whole):
             return encode(_wraps(values, -(1 << 31), 32), formats["d"])
         bare = replace(problem, finish=None, c=np.zeros_like(problem.c) if self.before_c else problem.c)
         with np.errstate(all="ignore"):
-            codes = encode(self.named.run(decode(right_of(bare), formats["d"]).astype(np.float64)) + rest, formats["d"])
+            codes = encode(self.named.run(decode(bare.outputs(), formats["d"]).astype(np.float64)) + rest, formats["d"])
         return codes if self.named.simple or np.array_equal(codes, problem.observed) else None
 
 

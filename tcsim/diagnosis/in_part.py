@@ -14,13 +14,13 @@ import numpy as np
 from tcsim.core.samples import repeatable, some_of
 from tcsim.diagnosis.addresses import addresses
 from tcsim.diagnosis.candidate import Candidate
+from tcsim.diagnosis.hypothesis import Hypothesis
 from tcsim.diagnosis.maps import SAME, Rule, Where
 from tcsim.diagnosis.moved import Moved, line_maps, moved
-from tcsim.diagnosis.problem import Codes, Problem
+from tcsim.diagnosis.problem import Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
 from tcsim.diagnosis.solve import Scored, Solver
 from tcsim.diagnosis.where import ranges
-from tcsim.diagnosis.whole import Whole
 
 _UNITS = 32  # of K, at most
 _SAMPLES = 8192  # outputs that the part is read off
@@ -30,14 +30,14 @@ PART = "look at the partial sums of this part of K: the workspace that a slice o
 
 
 @dataclass(frozen=True, eq=False)
-class InPart(Whole):
+class InPart(Hypothesis):
     """Outputs whose products of a part of K lie at another place; the rest of K and C are right."""
 
     item: Moved
     of_k: Mask
 
     @property
-    def rank(self) -> int:  # type: ignore[override]
+    def rank(self) -> int:
         """Smaller is simpler."""
         return self.item.rank + 1
 
@@ -53,12 +53,8 @@ class InPart(Whole):
         found: Numbers = part.c[matrix] + np.where(inside, part.product[matrix][row, column], 0.0)
         return found
 
-    def codes(self, problem: Problem) -> Codes | None:
-        """Not known: partial sums are added in an order of their own."""
-        return None
 
-
-def in_part(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Candidate | InPart]:
+def in_part(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Hypothesis]:
     """Rules of lines, or of stores, that hold for one part of K."""
     of_k = _part(problem, reals, open_)
     if of_k is None:
@@ -86,7 +82,7 @@ def part_of(reals: Reals, of_k: Mask) -> Reals:
 
 def _part(problem: Problem, reals: Reals, open_: Mask) -> Mask | None:
     """(K,): which k are not in the open outputs once; None if all are, none is, or it cannot be told."""
-    known = open_ & reals.finite & ((reals.observed > 0) if reals.floor else True)
+    known = open_ & reals.usable
     places = np.argwhere(known)
     depth = reals.a.shape[2]
     if len(reals.a) > 1:

@@ -28,7 +28,7 @@ def bounds(problem: Problem, reals: Reals, open_: Mask) -> tuple[Rule, ...]:
         return ()
     some = repeatable().permutation(len(i))[:_SAMPLES]
     i, j = i[some], j[some]
-    depth = problem.depth or reals.b.shape[2]
+    depth = problem.length
     step = problem.machine.shape[2]
     sums = np.cumsum(reals.a[matrix, i, :depth] * reals.b[matrix, j, :depth], axis=1)
     wanted = (reals.observed - reals.c)[matrix, i, j][:, None]

@@ -200,7 +200,7 @@ def k_steps(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Candidate]:
 
 def _chosen(reals: Reals, open_: Mask) -> Ints:
     """Some wrong outputs of one matrix, those first that tell most, and those that tell how large a tile is."""
-    known = open_ & reals.finite & ((reals.observed > 0) if reals.floor else True)
+    known = open_ & reals.usable
     places = np.argwhere(known)
     if not len(places):
         return places
@@ -216,11 +216,11 @@ def _chosen(reals: Reals, open_: Mask) -> Ints:
 
 
 def _sides(problem: Problem, reals: Reals, t: int) -> tuple[_Side, _Side]:
-    size, formats = problem.size or (reals.c.shape[1], reals.c.shape[2]), problem.machine.formats
+    size, formats = problem.sizes, problem.machine.formats
     found = []
     for number, name in enumerate("ab"):
         lines, step, part = reals.lines(name)[t], problem.step, ""
-        depth = problem.depth or lines.shape[1]
+        depth = problem.length
         if reals.bare is not None and reals.factors is not None:
             lines, part = reals.bare[number][t], "data"
         if name == "a" and reals.kept is not None:

@@ -18,7 +18,7 @@ _TELLS = 0.01  # of a usual sum: how far rounding may take one, whatever the wei
 
 def samples(reals: Reals, open_: Mask, unknowns: int) -> Ints | None:
     """Outputs enough for so many unknowns, (n, 3), open ones if these are enough; None if there are too few."""
-    known = reals.finite & ((reals.observed > 0) if reals.floor else True)
+    known = reals.usable
     if enough(int((open_ & known).sum()), unknowns):
         known = open_ & known
     if unknowns > MOST or not enough(int(known.sum()), unknowns):

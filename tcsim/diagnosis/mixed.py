@@ -14,7 +14,7 @@ import numpy as np
 
 from tcsim.core.ranges import runs
 from tcsim.core.samples import repeatable
-from tcsim.diagnosis.candidate import Candidate
+from tcsim.diagnosis.candidate import Candidate, of_operand
 from tcsim.diagnosis.counts import counted
 from tcsim.diagnosis.least_squares import samples, whole_weights
 from tcsim.diagnosis.line_words import MORE, described
@@ -95,7 +95,7 @@ def _as_rules(problem: Problem, mixing: Ints, period: int, unit: int, depth: int
             source = np.where(own.any(axis=0), own.argmax(axis=0), -1)
             rule = k_rule(_repeated(source, period, unit, depth))
             rule = replace(rule, part="data") if part else rule
-            yield Candidate(a=rule) if name == "a" else Candidate(b=rule)
+            yield of_operand(name, rule)
 
 
 def _repeated(source: Ints, period: int, unit: int, depth: int) -> Ints:
@@ -163,7 +163,7 @@ def line_maps_by_k(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Cand
                     source = view.sources(size, across, unit)
                     if source is not None:
                         rule = _block_rule(source, size, across, unit, view, name)
-                        yield Candidate(a=rule) if name == "a" else Candidate(b=rule)
+                        yield of_operand(name, rule)
                         break
 
 
@@ -181,7 +181,7 @@ class _View:
     @classmethod
     def of(cls, reals: Reals, wrong: Mask, name: str) -> _View:
         """Of operand a or b of the first matrix."""
-        usable = reals.finite & ((reals.observed > 0) if reals.floor else True)
+        usable = reals.usable
         seen, reach = (reals.observed - reals.c)[0], reals.reach[0]
         if name == "a":
             return cls(reals.a[0], reals.b[0], seen, reach, usable[0], wrong)

@@ -13,6 +13,7 @@ from tcsim.core.samples import repeatable, some_of
 from tcsim.diagnosis.candidate import CROSSED, STORED, Candidate
 from tcsim.diagnosis.candidate import STORED_ADVICE as _LOOK
 from tcsim.diagnosis.enough import enough, runs
+from tcsim.diagnosis.hypothesis import Hypothesis
 from tcsim.diagnosis.line_words import MORE, described
 from tcsim.diagnosis.maps import LINES, SAME, Rule, Where, line_rules, memory_rules
 from tcsim.diagnosis.problem import Codes, Problem
@@ -32,7 +33,7 @@ _PITCHES = 65  # how far off a pitch of stores is looked for
 
 
 @dataclass(frozen=True)
-class Moved:
+class Moved(Hypothesis):
     """Each output is the model's at another place: `rows` and `columns` are rules of lines, or `flat` is a rule of both."""
 
     rows: Rule = SAME
@@ -104,7 +105,7 @@ class Moved:
         size = reals.reach[matrix][row, column] / reals.unit if reals.unit else 0.0
         return reals.near(np.nan_to_num(self.values(reals, matrix)), matrix, size)
 
-    def codes(self, base: Codes, seen: Codes) -> Codes:
+    def stored(self, base: Codes, seen: Codes) -> Codes:
         """Codes of d, (batch, M, N), as they are stored: those that were seen where nothing is."""
         row, column, inside = self.source((base.shape[1], base.shape[2]))
         return np.where(inside, base[:, row, column], seen)
@@ -113,7 +114,7 @@ class Moved:
 def moved(problem: Problem, reals: Reals, open_: Mask) -> list[tuple[Moved, Mask]]:
     """The rules by which most open outputs are the model's of other places, and which each gives; none if they are few."""
     matrix = int(open_.sum(axis=(1, 2)).argmax())
-    shape = problem.size or (reals.c.shape[1], reals.c.shape[2])
+    shape = problem.sizes
     place = np.s_[matrix, : shape[0], : shape[1]]
     seen, reach, own = reals.observed[place], reals.reach[place], open_[place]
     found: list[tuple[int, Moved, Mask]] = []

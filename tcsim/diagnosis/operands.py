@@ -108,7 +108,7 @@ def _exchanged(problem: Problem) -> Problem | None:
 def _c_as(problem: Problem, held: str, read: str, by_column: bool) -> Problem | None:
     """C with each element made of the bits at its place in a memory that holds another type; zeros behind the end."""
     own = format_of(problem, "c")
-    rows, columns = problem.size or problem.c.shape[1:]
+    rows, columns = problem.sizes
     given = problem.c[:, :rows, :columns]
     values = decode(given, own)
     if own.kind != "float" or not given.any() or not np.array_equal(values, decode(encode(values, held), held)):

@@ -90,16 +90,26 @@ def _beside(by: int, nothing: int) -> str:
     return f"the tile {f'{abs(by)} ' * (abs(by) > 1)}{'before' if by < 0 else 'after'}"
 
 
-def sequences(depth: int, step: int) -> Iterator[Sequence]:
+@lru_cache(64)
+def sequences(depth: int, step: int) -> tuple[Sequence, ...]:
     """Those of every size of tile and every number of stages, each once for a cause; whole and large tiles first. depth: K; step: the instruction's."""
-    seen: set[tuple[int, tuple[int, ...], str]] = set()
+    found: dict[tuple[int, tuple[int, ...], str], Sequence] = {}
     for size in sorted((step * tiles for tiles in STEPS), key=lambda size: (depth % size != 0, -size)):
         count = -(-depth // size)
-        for found in _of_size(size, count) if count > 1 else ():
-            key = found.size, found.tiles, found.cause
-            if key not in seen and found.tiles != tuple(range(count)) and any(tile >= 0 for tile in found.tiles):
-                seen.add(key)
-                yield found
+        for one in _of_size(size, count) if count > 1 else ():
+            if one.tiles != tuple(range(count)) and any(tile >= 0 for tile in one.tiles):
+                found.setdefault((one.size, one.tiles, one.cause), one)
+    return tuple(found.values())
+
+
+@lru_cache(64)
+def _counted(depth: int, step: int) -> dict[bytes, dict[str, Sequence]]:
+    """Those of both operands by how often they take each k, one for each cause."""
+    found: dict[bytes, dict[str, Sequence]] = {}
+    for one in sequences(depth, step):
+        if one.both:
+            found.setdefault(one.counts(depth).astype(np.float64).tobytes(), {}).setdefault(one.cause, one)
+    return found
 
 
 def _of_size(size: int, count: int) -> Iterator[Sequence]:
@@ -194,10 +204,7 @@ def _taken(tiles: Ints, size: int, depth: int, r: Ints, k: Ints, o: Ints) -> tup
 
 def causes(weights: npt.NDArray[Any], depth: int, step: int) -> tuple[list[Sequence], str]:
     """The sequences that take each k so often, one of a kind, and in words what else in a kernel does."""
-    found: dict[str, Sequence] = {}
-    for one in sequences(depth, step):
-        if one.both and np.array_equal(one.counts(depth), weights):
-            found.setdefault(one.cause, one)
+    found = _counted(depth, step).get(np.asarray(weights, np.float64).tobytes(), {})
     said = [found[cause].said for cause in sorted(found, key=lambda cause: cause != _SPLIT)]
     said = [f"in a and b alike, {said[0]}", *said[1:]] if said else []
     kept = np.flatnonzero(weights)

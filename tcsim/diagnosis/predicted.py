@@ -13,7 +13,7 @@ import numpy.typing as npt
 from tcsim.diagnosis.candidate import Candidate, taken
 from tcsim.diagnosis.maps import SAME, Rule
 from tcsim.diagnosis.orders import ASCENDING, OVERLAPPING, Order, chained, from_c, orders
-from tcsim.diagnosis.problem import Codes, Part, Problem
+from tcsim.diagnosis.problem import Codes, Part, Problem, clamped
 from tcsim.diagnosis.reals import Ints
 from tcsim.diagnosis.recoded import recoded
 from tcsim.numbers.codec import decode, encode
@@ -85,18 +85,8 @@ def _alike(lines: Ints, rule: Rule, count: int) -> Iterator[Ints]:
     yield from (np.array(places) for places in maps.values())
 
 
-def after_clamp(problem: Problem, part: Part, codes: Codes) -> Codes:
-    """Codes of a part clamped at zero, and then the C that is added after it; the codes, if there is none."""
-    if problem.after is None:
-        return codes
-    formats = problem.machine.formats
-    c = problem.after[part.matrix][np.ix_(part.rows, part.columns)]
-    total = decode(_clamped(codes), formats["d"]).astype(np.float64) + decode(c, formats["c"]).astype(np.float64)
-    return encode(total, formats["d"])
-
-
 def _ended(problem: Problem, way: Way, part: Part, codes: Codes) -> Codes:
-    return after_clamp(problem, part, _scaled(problem, way, part, codes))
+    return problem.after_clamp(_scaled(problem, way, part, codes), (part.matrix, *np.ix_(part.rows, part.columns)))
 
 
 def _scaled(problem: Problem, way: Way, part: Part, codes: Codes) -> Codes:
@@ -284,14 +274,9 @@ def _other_part(
     return _with_factors(one, name, read(factors, encode(1.0, one.machine.formats["scale"])))
 
 
-def _clamped(codes: Codes) -> Codes:
-    """Negative codes as zeros."""
-    return np.where(codes >> (codes.dtype.itemsize * 8 - 1) == 1, codes.dtype.type(0), codes)
-
-
-def ends_of(clamped: bool, formats: tuple[End, ...]) -> tuple[End, ...]:
+def ends_of(with_clamp: bool, formats: tuple[End, ...]) -> tuple[End, ...]:
     """What an epilogue may do at the end: a clamp at zero, then one of some roundings."""
-    first: tuple[End, ...] = (_clamped,) if clamped else ()
+    first: tuple[End, ...] = (clamped,) if with_clamp else ()
     return tuple(partial(_through, (*first, last)) for last in formats) or (partial(_through, first),)
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-import numpy as np
-
 from tcsim.diagnosis.beneath import beneath
-from tcsim.diagnosis.buffers import other_buffers
 from tcsim.diagnosis.candidate import Candidate
+from tcsim.diagnosis.hypothesis import Hypothesis
 from tcsim.diagnosis.in_part import in_part
 from tcsim.diagnosis.k_steps import k_steps
 from tcsim.diagnosis.line_sums import group_factors
+from tcsim.diagnosis.misread import other_buffers
 from tcsim.diagnosis.mixed import k_maps, line_maps_by_k
 from tcsim.diagnosis.mixed_parts import part_maps
 from tcsim.diagnosis.problem import Problem
@@ -23,9 +22,8 @@ from tcsim.diagnosis.tables import tables
 from tcsim.diagnosis.tile_stages import tile_stages
 from tcsim.diagnosis.tile_sums import tile_sums
 from tcsim.diagnosis.transposed_parts import transposed_parts
-from tcsim.diagnosis.whole import Whole
 
-Source = Callable[[Problem, Reals, Mask], Iterator[Candidate | Whole]]
+Source = Callable[[Problem, Reals, Mask], Iterator[Hypothesis]]
 SOURCES: tuple[Source, ...] = (
     other_buffers,
     k_steps,
@@ -58,8 +56,8 @@ def recovered(solver: Solver, wrong: Mask, sources: tuple[Source, ...] = SOURCES
     return []
 
 
-def _of_whole(solver: Solver, item: Whole, wrong: Mask) -> Scored:
-    gives = np.stack([item.near(solver.reals, t) for t in range(len(wrong))])
+def _of_whole(solver: Solver, item: Hypothesis, wrong: Mask) -> Scored:
+    gives = item.gives(solver.reals)
     everywhere = bool(gives[solver.reals.finite].all())
     own = gives & wrong
     return Scored(item, gives, WHOLE if everywhere else clean(gives, wrong), int(own.sum()), None, everywhere)

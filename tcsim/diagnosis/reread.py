@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 
 from tcsim.diagnosis.arithmetic import narrowed
-from tcsim.diagnosis.equivalence import right_of
 from tcsim.diagnosis.problem import Problem
 from tcsim.diagnosis.report import Explanation
 from tcsim.numbers.codec import decode, encode
@@ -24,7 +23,7 @@ def reread(problem: Problem) -> Explanation | None:
         return None
     other, inside = _OTHER[own], problem.inside()
     codes = encode(decode(problem.observed, "f32"), own)
-    model = right_of(replace(problem, output=None, finish=None))
+    model = replace(problem, output=None, finish=None).outputs()
     numbers, right = decode(codes, other), decode(narrowed(model, other), "f32")
     same = int(((numbers == right) & inside).sum())
     usual = float(np.abs(right[inside & np.isfinite(right)]).mean()) if np.isfinite(right[inside]).any() else 0.0

@@ -36,8 +36,8 @@ def rules_of(problem: Problem) -> dict[str, tuple[Rule, ...]]:
     """Of operand a and of b, the commonest first."""
     machine = problem.machine
     step, padded = machine.shape[2], problem.b.shape[1]
-    depth = problem.depth or padded
-    sizes = problem.size or problem.c.shape[1:]
+    depth = problem.length
+    sizes = problem.sizes
     described = machine.descriptor is not None or hasattr(machine.instruction, "fetch")
     found = {}
     for name, count, others in (("a", *sizes), ("b", *sizes[::-1])):
@@ -71,7 +71,7 @@ def rules_of(problem: Problem) -> dict[str, tuple[Rule, ...]]:
 def counts_of(problem: Problem) -> tuple[Count, ...]:
     """How K may be miscounted."""
     padded = problem.b.shape[1]
-    return tuple(counts(padded, problem.machine.shape[2], problem.depth or padded))
+    return tuple(counts(padded, problem.machine.shape[2], problem.length))
 
 
 def stored_bits(format: Format, step: int) -> int:

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from tcsim.core.samples import some_of
+from tcsim.diagnosis.hypothesis import Hypothesis
 from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
-from tcsim.diagnosis.whole import Whole
 from tcsim.numbers.codec import decode, encode
 from tcsim.numbers.formats import FORMATS, Format
 
@@ -51,7 +51,7 @@ OWN = Reading("", "", "", lambda own, other: own, 0)
 
 
 @dataclass(frozen=True, eq=False)
-class ScaleTables(Whole):
+class ScaleTables(Hypothesis):
     """A table of factors for A and one for B."""
 
     a: Reading
@@ -60,7 +60,7 @@ class ScaleTables(Whole):
     blocks: int
 
     @property
-    def rank(self) -> int:  # type: ignore[override]
+    def rank(self) -> int:
         """Smaller is simpler."""
         alike = self.a.mistake == self.b.mistake and self.a.detail == self.b.detail
         return max(self.a.rank, self.b.rank) if alike else self.a.rank + self.b.rank
@@ -138,15 +138,15 @@ class ScaleTables(Whole):
             a[place][np.repeat(pair[0] == 0, a.shape[2] // pair[0].shape[1], axis=1)] = 0
             b[place][np.repeat(pair[1].T == 0, b.shape[1] // pair[1].shape[1], axis=0)] = 0
         changed = replace(problem, finish=None, a=a, b=b, scales=(scales[0], scales[1]))
-        return np.stack([changed.predict(part) for part in changed.parts()])
+        return changed.outputs()
 
 
 def scale_tables(problem: Problem, reals: Reals, open_: Mask) -> Iterator[ScaleTables]:
     """Tables of A and of B that give some outputs, simplest first."""
     if reals.factors is None or reals.bare is None:
         return
-    lines = problem.size or (reals.c.shape[1], reals.c.shape[2])
-    blocks = -(-(problem.depth or reals.a.shape[2]) // problem.machine.block)
+    lines = problem.sizes
+    blocks = -(-(problem.length) // problem.machine.block)
     places = np.argwhere(open_ & reals.finite)
     places = some_of(places, _SAMPLES)
     format = problem.machine.formats["scale"]

@@ -16,7 +16,7 @@ from tcsim.diagnosis.bitwise import by_bits, off, reach
 from tcsim.diagnosis.both import in_both
 from tcsim.diagnosis.candidate import Candidate
 from tcsim.diagnosis.enough import enough
-from tcsim.diagnosis.equivalence import Fresh, alike, right_of
+from tcsim.diagnosis.equivalence import Fresh, alike
 from tcsim.diagnosis.error_map import ErrorMap, error_map
 from tcsim.diagnosis.moves import diagnose_move
 from tcsim.diagnosis.nans import NAN, NAN_ADVICE, nan_code, nan_source
@@ -107,7 +107,7 @@ def diagnose(instruction: Any, *, observed: Any, arch: str = "sm_90", **operands
     if not hasattr(found_instruction, "matmul"):
         return diagnose_move(found_instruction, call, observed, operands)
     problem = problem_of(found_instruction, call, observed, operands)
-    model = right_of(problem)
+    model = problem.outputs()
     inside = problem.inside()
     wrong = (model != problem.observed) & inside
     outputs = int(inside.sum())
@@ -166,7 +166,7 @@ def _of_solver(own: Solved, outputs: int) -> list[_Found]:
         if own.unwritten.any():  # those that are right by chance too
             values[own.problem.observed == own.problem.observed[own.unwritten][0]] = np.nan
         for piece in own.pieces:
-            found = fresh.of_candidate(piece.candidate)
+            found = piece.candidate.all_values(fresh.reals)
             region = piece.gives | (piece.near & (own.model != own.problem.observed))  # some are nearly right by chance
             values = found if own.candidate is not None else np.where(region, found, values)
         return values
@@ -186,7 +186,7 @@ def _of_rule(item: Candidate, outputs: int) -> _Found:
     """A rule that gives every bit."""
     (mistake, detail, advice), *_ = item.names()
     explanation = Explanation(mistake, detail, advice, outputs)
-    return _Found(explanation, item.rank, True, lambda fresh: fresh.of_candidate(item))
+    return _Found(explanation, item.rank, True, lambda fresh: item.all_values(fresh.reals))
 
 
 def _catalogued(problem: Problem, wrong: Mask, outputs: int) -> tuple[int, list[_Found], list[Explanation]]:
@@ -372,7 +372,7 @@ def _constant(problem: Problem) -> list[Explanation]:
             unwritten,
             Explanation("zeros stored over the output", said, "look at who else stores to these outputs", seen.size),
         ]
-        rows, columns = problem.size or problem.observed.shape[1:]
+        rows, columns = problem.sizes
         if min(rows, columns) <= _PART_OF_A_TILE:
             said = f"rows or columns of a tile behind the end of M = {rows} or N = {columns} are stored, which are zero"
             look = "look at which rows (lanes of Tensor Memory, warps) and columns of the accumulators the epilogue reads: exchanged, rotated, or with an offset"

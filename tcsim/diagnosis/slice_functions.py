@@ -10,10 +10,10 @@ import numpy as np
 from tcsim.core.samples import some_of
 from tcsim.diagnosis.enough import follows
 from tcsim.diagnosis.functions import ACTIVATIONS, Named
-from tcsim.diagnosis.problem import Codes, Problem
+from tcsim.diagnosis.hypothesis import Hypothesis
+from tcsim.diagnosis.problem import Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
 from tcsim.diagnosis.sizes import STEPS
-from tcsim.diagnosis.whole import Whole
 
 _SLICES = range(2, 9)
 _SAMPLES = 64  # outputs that every division of K is tried on
@@ -21,7 +21,7 @@ _NEAR = 2e-3  # relative: an approximation of the function
 
 
 @dataclass(frozen=True, eq=False)
-class OfSlices(Whole):
+class OfSlices(Hypothesis):
     """The sum of a function of each slice, and C beside them or in the first one."""
 
     named: Named
@@ -49,10 +49,6 @@ class OfSlices(Whole):
         far = reals.reach[matrix] + (0.0 if self.named.simple else _NEAR) * np.abs(values)
         found: Mask = np.abs(values - reals.observed[matrix]) <= far
         return found & reals.finite[matrix]
-
-    def codes(self, problem: Problem) -> Codes | None:
-        """Not known: the order of the slices is open."""
-        return None
 
 
 @np.errstate(all="ignore")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -13,18 +13,15 @@ from tcsim.core.samples import repeatable
 from tcsim.diagnosis.addresses import addresses
 from tcsim.diagnosis.arithmetic import narrowed
 from tcsim.diagnosis.batches import batched
-from tcsim.diagnosis.buffers import bytes_of_operands
-from tcsim.diagnosis.candidate import Candidate
-from tcsim.diagnosis.carried import carried
-from tcsim.diagnosis.equivalence import right_of
+from tcsim.diagnosis.candidate import Candidate, of_operand
 from tcsim.diagnosis.functions import functions
+from tcsim.diagnosis.hypothesis import Hypothesis, WrongKernel
 from tcsim.diagnosis.k_bounds import bounds
 from tcsim.diagnosis.kept import kept_sums
 from tcsim.diagnosis.line_sums import line_sums
+from tcsim.diagnosis.misread import bytes_of_operands, overlaid, past_end, tails
 from tcsim.diagnosis.moved import line_maps, zero_lines
-from tcsim.diagnosis.overlaid import overlaid
-from tcsim.diagnosis.past_end import past_end
-from tcsim.diagnosis.predicted import after_clamp, ends_of, way_of
+from tcsim.diagnosis.predicted import ends_of, way_of
 from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.reals import Mask, Numbers, Reals, reals_of
 from tcsim.diagnosis.recovered import SOURCES, Source, recovered
@@ -50,15 +47,20 @@ from tcsim.diagnosis.slice_functions import in_slices
 from tcsim.diagnosis.solution import Piece, Solved, shows
 from tcsim.diagnosis.solve import WHOLE, Scored, Solver, foremost
 from tcsim.diagnosis.some_tiles import in_some_tiles
-from tcsim.diagnosis.tails import Tail, tails
 from tcsim.diagnosis.tile_stages import tile_stages
-from tcsim.diagnosis.tile_sums import tile_sums
+from tcsim.diagnosis.tile_sums import not_cleared, tile_sums
 from tcsim.diagnosis.unwritten import unwritten_of
-from tcsim.diagnosis.whole import Whole
 
 _PARTS = 3  # mistakes in different parts of the output
 _TIES = 6  # other names of an explanation
-_FIRST: tuple[Source, ...] = (functions, line_sums, batched, past_end, scale_tables)  # before rules for the rest
+_FIRST: tuple[Source, ...] = (
+    not_cleared,
+    functions,
+    line_sums,
+    batched,
+    past_end,
+    scale_tables,
+)  # before rules for the rest
 _LATE = {"K blocks of a mismatched", "K blocks of b mismatched"}
 _MOST = 1 << 27  # products of a problem that is solved; beyond it a part is
 
@@ -71,11 +73,10 @@ def not_loaded(found: Solved) -> Iterator[Solved]:
         rule = zero_lines(found.reals, found.unwritten, name)
         if rule is None:
             continue
-        item = Candidate(a=rule) if name == "a" else Candidate(b=rule)
-        near = np.stack([item.near(found.reals, t) for t in range(len(found.wrong))])
-        if near[found.reals.finite].all():
+        item = of_operand(name, rule)
+        if item.everywhere(found.reals):
             way = way_of(found.problem, item, found.unwritten, found.ends)
-            piece = Piece(item, found.unwritten, near, way=way)
+            piece = Piece(item, found.unwritten, item.gives(found.reals), way=way)
             yield replace(found, unwritten=np.zeros_like(found.unwritten), pieces=(piece,))
 
 
@@ -91,13 +92,13 @@ def solved(problem: Problem, model: Codes, inside: Mask, known: bool) -> Solved 
     if problem.a.size * problem.b.shape[2] > _MOST:
         return None
     narrow = narrow_format(problem, model) or problem.output  # a wider array may hold results of a narrower type
-    bare = model if problem.finish is None else right_of(replace(problem, finish=None))
+    bare = model if problem.finish is None else problem.bare.outputs()
     reals = reals_of(problem, bare, precision(narrow))
     if reals.blind:
         return None
     reals = replace(reals, finite=reals.finite & inside)
     wrong = ~reals.near(reals.right) & inside
-    sliced = next(_giving_all(reals, in_slices(problem, reals, wrong)), None)
+    sliced = next((item for item in in_slices(problem, reals, wrong) if item.everywhere(reals)), None)
     if sliced is not None and not known:
         return _as_whole(
             Solved(problem, reals, (), np.zeros_like(wrong), (), wrong, wrong, model, 0, ends_of(False, ())), sliced
@@ -125,7 +126,7 @@ def solved(problem: Problem, model: Codes, inside: Mask, known: bool) -> Solved 
         found = replace(found, left=np.zeros_like(wrong), fitted=fitted_codes(problem, line, narrow, ends))
     elif wrong.any():
         item = _of_all(found)
-        again = isinstance(item, Tail) and item.same
+        again = isinstance(item, WrongKernel) and item.again
         if item is None or again:
             found = _by_pieces(found, known)
         if item is not None:
@@ -160,8 +161,7 @@ def _clamped(
             return RELU, problem, floored, model
     if wrong.any() and problem.c.any() and is_relu(before_c(reals), problem.size):
         problem = replace(problem, c=np.zeros_like(problem.c), after=problem.c)
-        bare = replace(problem, finish=None)
-        model = np.stack([after_clamp(problem, part, bare.predict(part)) for part in problem.parts()])
+        model = problem.after_clamp(problem.bare.outputs())
         return RELU_BEFORE_C, problem, replace(before_c(reals), floor=True), model
     return None, problem, reals, model
 
@@ -212,7 +212,7 @@ def _values(reals: Reals, pieces: tuple[Piece, ...]) -> Numbers:
     """What is predicted of every output before a narrower format."""
     values = reals.right.copy()
     for piece in pieces:
-        own = np.stack([piece.candidate.values(reals, t) for t in range(len(values))])
+        own = piece.candidate.all_values(reals)
         values[piece.gives] = own[piece.gives]
     return np.maximum(values, 0) if reals.floor else values
 
@@ -253,7 +253,7 @@ def _as_tiles(found: Solved) -> Solved:
     if (lost & ~found.unwritten).any():
         return found
     for item in tile_sums(found.problem, found.reals, found.wrong & ~lost, moves=True):
-        near = np.stack([item.near(found.reals, t) for t in range(len(found.wrong))])
+        near = item.gives(found.reals)
         if not (found.wrong & ~lost & ~near).any():
             nothing = np.zeros_like(lost)
             return replace(found, pieces=(Piece(item, found.wrong & ~lost, near),), left=nothing, unwritten=lost)
@@ -273,29 +273,21 @@ def _recovered(found: Solved, sources: tuple[Source, ...] = SOURCES) -> Solved:
     return replace(found, pieces=(piece,), left=found.wrong & ~first.gives, unwritten=nothing)
 
 
-def _of_all(found: Solved) -> Whole | None:
-    """What explains everything: an operand's bytes, the end of K, accumulators of other tiles, buffers that overlap."""
+def _of_all(found: Solved) -> Hypothesis | None:
+    """What explains everything: an operand's bytes, the end of K, buffers that overlap."""
     given = found.problem, found.reals, found.wrong
-    listed = chain(bytes_of_operands(*given), tails(*given), carried(*given), overlaid(*given))
-    return next(_giving_all(found.reals, listed), None)
+    listed = chain.from_iterable(source(*given) for source in (bytes_of_operands, tails, overlaid))
+    return next((item for item in listed if item.everywhere(found.reals)), None)
 
 
-def _giving_all(reals: Reals, items: Iterable[Whole]) -> Iterator[Whole]:
-    """Those that give every output."""
-    for item in items:
-        near = np.stack([item.near(reals, t) for t in range(len(reals.a))])
-        if near[reals.finite].all():
-            yield item
-
-
-def _as_whole(found: Solved, item: Whole) -> Solved:
+def _as_whole(found: Solved, item: Hypothesis) -> Solved:
     """Solved by one hypothesis of all outputs."""
     return replace(
         found, pieces=(Piece(item, found.wrong, found.reals.finite),), left=np.zeros_like(found.wrong), tried=1
     )
 
 
-def _or_simpler(found: Solved, item: Whole) -> Solved:
+def _or_simpler(found: Solved, item: Hypothesis) -> Solved:
     """The simpler of such a hypothesis and of what else explains everything, with the other as its equal; that which gives more bits, if one does."""
     whole = _as_whole(found, item)
     if len(found.pieces) != 1 or not found.covered or found.unwritten.any() or found.rank >= item.rank:

@@ -127,7 +127,7 @@ def _only(rule: Rule, solver: Solver, name: str, holds: Mask, unit: int) -> Rule
     """The rule where it holds."""
     if rule is SAME:
         return SAME
-    depth = solver.problem.depth or solver.reals.a.shape[2]
+    depth = solver.problem.length
     k = np.flatnonzero(np.repeat(holds, unit)[:depth])
     said = f"{rule.detail}; in K {ranges(k)} alone"
     for stages in _STAGES:

@@ -28,7 +28,7 @@ def stage_phases(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Candid
     """Of A, of B, or of both alike; for each of the hardware's swizzles."""
     if reals.positions is not None or reals.factors is not None:
         return
-    solver, depth = Solver(problem, reals), problem.depth or reals.a.shape[2]
+    solver, depth = Solver(problem, reals), problem.length
     chunk = {name: 128 // stored_bits(problem.machine.formats[name], problem.step) for name in "ab"}
     for span, modes in MODES.items():
         for low, mask in modes:

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from tcsim.core.samples import repeatable
-from tcsim.diagnosis.candidate import Candidate
+from tcsim.diagnosis.candidate import Candidate, of_operand
 from tcsim.diagnosis.least_squares import whole_weights
 from tcsim.diagnosis.maps import Rule
 from tcsim.diagnosis.mixed import said_of
@@ -36,7 +36,7 @@ def tile_stages(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Candida
                 if (own.sum(axis=1) <= 1).all():
                     source = np.where(own.any(axis=1), own.argmax(axis=1), -1)
                     rule = _rule(tiles, source, unit, depth, name)
-                    yield Candidate(a=rule) if name == "a" else Candidate(b=rule)
+                    yield of_operand(name, rule)
             return
 
 
@@ -46,7 +46,7 @@ def _solved(reals: Reals, open_: Mask, tiles: Tiles, unit: int) -> Ints | None:
     parts = -(-depth // unit)
     a, b = (np.pad(x[0], ((0, 0), (0, parts * unit - depth))).reshape(-1, parts, unit) for x in (reals.a, reals.b))
     found = np.broadcast_to(np.eye(parts, dtype=np.int64), (tiles.count, parts, parts)).copy()
-    usable = reals.finite[0] & ((reals.observed[0] > 0) if reals.floor else True)
+    usable = reals.usable[0]
     random = repeatable()
     for tile in range(tiles.count):
         rows, columns = tiles.inside(tile)

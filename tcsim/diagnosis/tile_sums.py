@@ -18,14 +18,13 @@ import numpy.typing as npt
 from tcsim.core.ranges import runs
 from tcsim.core.samples import repeatable
 from tcsim.diagnosis.candidate import STORED, STORED_ADVICE
+from tcsim.diagnosis.hypothesis import Hypothesis
 from tcsim.diagnosis.least_squares import whole_weights
 from tcsim.diagnosis.maps import LINES
-from tcsim.diagnosis.predicted import after_clamp
 from tcsim.diagnosis.problem import Codes, Part, Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
 from tcsim.diagnosis.sizes import TILES
 from tcsim.diagnosis.where import where_text
-from tcsim.diagnosis.whole import Whole
 
 _TILES = 64  # at most
 _ACROSS = 8  # at most, along M and along N
@@ -80,7 +79,7 @@ class Tiles:
 
 
 @dataclass(frozen=True)
-class TileSums(Whole):
+class TileSums(Hypothesis):
     """Each output tile as a sum of tiles' products over parts of K."""
 
     tiles: Tiles
@@ -93,6 +92,12 @@ class TileSums(Whole):
     def in_place(self) -> bool:
         """Whether no tile holds another's product."""
         return not self.times[~np.eye(self.tiles.count, dtype=bool)].any()
+
+    @property
+    def full(self) -> bool:
+        """Whether each tile holds all of its own sum, and all or nothing of others'."""
+        own = np.eye(self.tiles.count, dtype=bool)
+        return bool((self.times[own] == 1).all() and (self.times == self.times[:, :, :1]).all())
 
     @cached_property
     def _moved(self) -> npt.NDArray[np.int64] | None:
@@ -150,7 +155,7 @@ class TileSums(Whole):
             return [(STORED, said, STORED_ADVICE)]
         if self.in_place:
             return [self._own_parts(block)]
-        full = bool((self.times[own] == 1).all() and (self.times == self.times[:, :, :1]).all())
+        full = self.full
         if self._before is not None and (self.times[:, :, 0].sum(axis=1) > 2).any():
             said = f"tiles of {block} go on from each other's sums, in this order: {self._chains(self._before)}"
             return [(_NOT_CLEARED, said, _CARRIED)]
@@ -314,8 +319,8 @@ class TileSums(Whole):
 
     def codes(self, problem: Problem) -> Codes:
         """What it predicts of every output, bit for bit: one chain of sums, the others' first."""
-        bare = replace(problem, finish=None)
-        out = np.stack([bare.predict(part) for part in bare.parts()])
+        bare = problem.bare
+        out = bare.outputs()
         model = out[0].copy()
         own = np.arange(self.tiles.count)
         kept: dict[int, Codes] = {}
@@ -338,7 +343,7 @@ class TileSums(Whole):
             for other in (*others, tile):
                 held = self._added(bare, held, other, np.minimum(self.times[tile, other], 9))
             out[0][np.ix_(rows, columns)] = held
-        return np.stack([after_clamp(problem, part, out[part.matrix]) for part in problem.parts()])
+        return problem.after_clamp(out)
 
     def _added(self, bare: Problem, held: Codes, tile: int, times: Ints) -> Codes:
         """Sums to which a tile's product over some parts of K is added."""
@@ -395,7 +400,7 @@ def _padded(reals: Reals, matrix: int, tiles: Tiles) -> tuple[Numbers, Numbers, 
 
 def grids(problem: Problem, reals: Reals) -> list[Tiles]:
     """Tiles of every size, few first."""
-    size = problem.size or (reals.c.shape[1], reals.c.shape[2])
+    size = problem.sizes
     sizes = [[each for each in reversed(TILES) if each < extent <= each * _ACROSS] + [extent] for extent in size]
     every = sorted((Tiles(h, w, size) for h, w in product(*sizes)), key=lambda one: (one.count, -one.width))
     return [tiles for tiles in every if 1 < tiles.count <= _TILES]
@@ -405,7 +410,7 @@ def tile_sums(problem: Problem, reals: Reals, open_: Mask, moves: bool = False) 
     """Those of every size of tile that give the outputs, few tiles and whole K first. moves: whole tiles, or C of other ones, alone."""
     if len(reals.a) > 1:
         return
-    size = problem.size or (reals.c.shape[1], reals.c.shape[2])
+    size = problem.sizes
     depth = reals.a.shape[2]
     every = grids(problem, reals)
     units = [depth, *(each * problem.step for each in (1, 2, 4, 8) if each * problem.step < depth)]
@@ -422,6 +427,12 @@ def tile_sums(problem: Problem, reals: Reals, open_: Mask, moves: bool = False) 
                 return
 
 
+def not_cleared(problem: Problem, reals: Reals, open_: Mask) -> Iterator[TileSums]:
+    """Tiles that go on from others' sums, all of K; nothing is before the first tile."""
+    if not open_[:, :8, :8].all():
+        yield from (item for item in tile_sums(problem, reals, open_, moves=True) if item.full and not item.in_place)
+
+
 def _solved(reals: Reals, open_: Mask, tiles: Tiles, unit: int) -> TileSums | None:
     """The weights of every tile; None if one has none."""
     a, b, c = _padded(reals, 0, tiles)
@@ -429,7 +440,7 @@ def _solved(reals: Reals, open_: Mask, tiles: Tiles, unit: int) -> TileSums | No
     ends = ((0, 0), (0, parts * unit - a.shape[1]))
     a, b = (np.pad(x, ends).reshape(tiles.grid[axis], -1, parts, unit) for axis, x in enumerate((a, b)))
     c = c.reshape(tiles.grid[0], tiles.height, tiles.grid[1], tiles.width)
-    usable = reals.finite[0] & ((reals.observed[0] > 0) if reals.floor else True)
+    usable = reals.usable[0]
     number = np.arange(tiles.count)
     times = np.zeros((tiles.count, tiles.count, parts), np.int64)
     times[number, number] = 1

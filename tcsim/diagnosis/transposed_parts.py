@@ -12,14 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from tcsim.diagnosis.hypothesis import Hypothesis
 from tcsim.diagnosis.least_squares import samples
-from tcsim.diagnosis.predicted import after_clamp
 from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
 from tcsim.diagnosis.sizes import PARTS
 from tcsim.diagnosis.some_tiles import TIMES, holding
 from tcsim.diagnosis.where import ranges
-from tcsim.diagnosis.whole import Whole
 from tcsim.numbers.codec import decode, encode
 
 _MOST, _SAMPLES = 24, 12  # tiles of K; outputs beyond one for each
@@ -53,7 +52,7 @@ class Blocks:
 
 
 @dataclass(frozen=True)
-class TransposedPart(Whole):
+class TransposedPart(Hypothesis):
     """The sums of some tiles of K are transposed in blocks."""
 
     blocks: Blocks
@@ -95,18 +94,18 @@ class TransposedPart(Whole):
         format = problem.machine.formats["d"]
         kind = np.float64 if format.kind != "float" else np.float16 if format.name == "f16" else np.float32
         c = decode(problem.c, problem.machine.formats["c"]).astype(kind)
-        bare = replace(problem, finish=None)
+        bare = problem.bare
         best: tuple[int, Codes] | None = None
         for cut, late in product(self._cuts(problem), (False, True)[: 1 + bool(c.any())]):
             total: Any = c * 0
             for number, (steps, moved) in enumerate(cut):
                 first = bare if number == 0 and not late and not moved else replace(bare, c=np.zeros_like(bare.c))
                 one = replace(first, order=steps)
-                sums = decode(np.stack([one.predict(part) for part in one.parts()]), format).astype(kind)
+                sums = decode(one.outputs(), format).astype(kind)
                 sums = np.stack([self._moved(x) for x in sums]) if moved else sums
                 total = total + sums + (c if number == 0 and not late and moved else 0)
             out = encode(total + c if late else total, format)
-            out = np.stack([after_clamp(problem, part, out[part.matrix]) for part in problem.parts()])
+            out = problem.after_clamp(out)
             same = int((out == problem.observed).sum())
             if best is None or same > best[0]:
                 best = same, out
@@ -143,7 +142,7 @@ def transposed_parts(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Tr
         return
     chosen = chosen[: -(-depth // units[-1]) + _SAMPLES]
     place = tuple(chosen.T)
-    size = problem.size or (reals.c.shape[1], reals.c.shape[2])
+    size = problem.sizes
     plain = reals.a[0][place[1]] * reals.b[0][place[2]]
     wanted = reals.observed[place] - reals.right[place]
     every = list(_every(size))

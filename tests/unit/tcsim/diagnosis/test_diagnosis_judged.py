@@ -14,10 +14,10 @@ from tcsim.diagnosis import (
     bitwise,
     line_sums,
     maps,
+    misread,
     moved,
     nans,
     operands,
-    past_end,
     predicted,
     recovered,
     relations,
@@ -29,23 +29,21 @@ from tcsim.diagnosis import (
     solution,
     some_tiles,
     tables,
-    tails,
     unwritten,
     where,
 )
 from tcsim.diagnosis import line_words as words
 from tcsim.diagnosis.arithmetic import narrowed
-from tcsim.diagnosis.batches import Batched
 from tcsim.diagnosis.beneath import Beneath
 from tcsim.diagnosis.candidate import Candidate
-from tcsim.diagnosis.carried import Carried
 from tcsim.diagnosis.counts import counts
-from tcsim.diagnosis.equivalence import right_of
+from tcsim.diagnosis.hypothesis import WrongKernel
 from tcsim.diagnosis.kept import Form
 from tcsim.diagnosis.line_sums import Constants
 from tcsim.diagnosis.maps import SAME, Rule
 from tcsim.diagnosis.predicted import Way
 from tcsim.diagnosis.problem import Problem
+from tcsim.diagnosis.reals import Reals
 from tcsim.diagnosis.report import Explanation
 from tcsim.diagnosis.rules import counts_of, rules_of
 from tcsim.diagnosis.solve import _VERIFIED, Scored, Solver
@@ -58,20 +56,18 @@ from tests.support.diagnosis_parts import MMA, numbers, problem
 
 def test_what_is_near_is_within_reach() -> None:
     """The end of the reach belongs to it, of a batch as elsewhere."""
-    own: Any = SimpleNamespace(values=lambda reals, matrix: np.array([[1.0, 2.0, 3.0]]))
-    given: Any = SimpleNamespace(
-        reach=np.full((1, 1, 3), 0.5), observed=np.array([[[1.5, 2.25, 4.0]]]), finite=np.ones((1, 1, 3), bool)
-    )
-    assert Batched.near(own, given, 0).tolist() == [[True, True, False]]
+    one, seen = np.ones((1, 1, 1)), np.array([[[1.5, 2.25, 4.0]]])
+    given = Reals(one, one.repeat(3, 1), seen * 0, seen * 0 + 1, seen, np.full((1, 1, 3), 0.5), seen > 0, 0.0)
+    own = WrongKernel((), store=lambda computed, right: computed + np.arange(3))
+    assert own.near(given, 0).tolist() == [[True, True, False]] and own.everywhere(given) is False
 
 
 def test_which_names_are_simpler() -> None:
-    """One more where C is added outside of the function; one cause is as simple as one line that is added. Tiles that do not divide a matrix count whole."""
+    """One more where C is added outside of the function; one cause is as simple as one line that is added."""
     item, named = SimpleNamespace(rank=3), SimpleNamespace(rank=2)
     ranks = [Beneath.rank.fget(SimpleNamespace(item=item, named=named, outside=own)) for own in (False, True)]  # type: ignore[attr-defined]
     assert ranks == [5, 6]
-    assert Carried.rank == tails.Tail.rank == Constants.rank.fget(SimpleNamespace(added={"a": 0.5}))  # type: ignore[attr-defined]
-    assert Carried.tiles.fget(SimpleNamespace(size=(100, 50), height=32, width=16)) == (4, 4)  # type: ignore[attr-defined]
+    assert WrongKernel(()).rank == Constants.rank.fget(SimpleNamespace(added={"a": 0.5}))  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(("zero", "found"), [([], None), ([3, 4], "rows 3-4 of a are zero"), (range(16), None)])
@@ -120,14 +116,15 @@ def test_maps_of_lines_in_words() -> None:
 def test_a_store_past_the_end() -> None:
     """B has just the columns that it would take; a tile of two rows is none; a matrix with one wrong column has a width, too."""
     own = problem(m=16, n=8, k=16)
-    item = past_end.PastEnd(8, (16, 8), next(iter(past_end._LOADS)), False, np.ones((1, 16, 8), bool))
-    assert item.codes(own) is not None and replace(item, width=9).codes(own) is None
+    item = misread.stored_past(8, (16, 8), next(iter(misread._LOADS)), False, np.ones((1, 16, 8), bool))
+    right = own.outputs()
+    assert np.array_equal(item.codes(own)[:, 1:], right[:, :-1]) and np.array_equal(item.codes(own)[:, 0], right[:, 0])
     empty = np.zeros((1, 2, 8), bool)
     empty[0, 1] = True
-    assert past_end.over_next_row(empty, None) == ("", False)
+    assert misread.over_next_row(empty, None) == ("", False)
     rows = np.zeros((1, 32, 8), bool)
     rows[0, np.arange(32) % 16 > 0] = True
-    assert past_end.over_next_row(rows, None)[1]
+    assert misread.over_next_row(rows, None)[1]
 
 
 def test_a_store_past_the_end_is_found_by_one_column() -> None:
@@ -377,7 +374,7 @@ def test_rules_that_give_every_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of those that give what is looked at first the ones that give all that was given, in the type that it was given in."""
     own = problem(m=16, n=8, k=16, output="bf16")
     own = replace(own, observed=narrowed(own.observed, "bf16"))
-    right = right_of(replace(own, output=None))
+    right = replace(own, output=None).outputs()
     items = [Candidate(beta=beta) for beta in (1.0, 2.0, 3.0, 4.0)]
     given = dict(zip(items, (right, right + 0x10000, None, right), strict=True))
     monkeypatch.setattr(bitwise, "_items", lambda problem: iter(items))
