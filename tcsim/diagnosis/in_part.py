@@ -15,6 +15,7 @@ from tcsim.core.samples import repeatable, some_of
 from tcsim.diagnosis.addresses import addresses
 from tcsim.diagnosis.candidate import Candidate
 from tcsim.diagnosis.hypothesis import Hypothesis
+from tcsim.diagnosis.least_squares import in_parts
 from tcsim.diagnosis.maps import SAME, Rule, Where
 from tcsim.diagnosis.moved import Moved, line_maps, moved
 from tcsim.diagnosis.problem import Problem
@@ -92,8 +93,7 @@ def _part(problem: Problem, reals: Reals, open_: Mask) -> Mask | None:
     while -(-depth // unit) > _UNITS:
         unit *= 2
     while unit < depth:
-        ends = ((0, 0), (0, -depth % unit))
-        terms = np.pad(reals.a[t, i] * reals.b[t, j], ends).reshape(len(i), -1, unit).sum(axis=2)
+        terms = in_parts(reals.a[t, i] * reals.b[t, j], unit).sum(axis=2)
         wanted = (reals.observed - reals.c)[t, i, j]
         if len(i) > 2 * terms.shape[1] and np.isfinite(terms).all() and np.isfinite(wanted).all():
             weight, *_ = np.linalg.lstsq(terms, wanted, rcond=None)

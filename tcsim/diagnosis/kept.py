@@ -17,6 +17,7 @@ import numpy.typing as npt
 from tcsim.core.samples import repeatable
 from tcsim.diagnosis.enough import enough
 from tcsim.diagnosis.hypothesis import Hypothesis
+from tcsim.diagnosis.least_squares import in_parts
 from tcsim.diagnosis.predicted import End
 from tcsim.diagnosis.problem import Codes, Part, Problem
 from tcsim.diagnosis.reals import Mask, Numbers, Reals
@@ -190,9 +191,7 @@ def _tells(problem: Problem, codes: Codes, end: End) -> bool:
 
 def _parts(a: Numbers, b: Numbers, length: int) -> Numbers:
     """Sums of each part of K: (parts, rows, columns)."""
-    fill = ((0, 0), (0, -a.shape[1] % length))
-    one, other = (np.pad(x, fill).reshape(len(x), -1, length) for x in (a, b))
-    found: Numbers = np.einsum("ipk,jpk->pij", one, other)
+    found: Numbers = np.einsum("ipk,jpk->pij", in_parts(a, length), in_parts(b, length))
     return found
 
 

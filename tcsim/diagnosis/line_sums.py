@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.diagnosis.hypothesis import Hypothesis
+from tcsim.diagnosis.least_squares import in_parts
 from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.reals import Mask, Numbers, Reals, lines_of
 from tcsim.numbers.codec import decode, encode
@@ -131,9 +132,7 @@ class Factors(Hypothesis):
 
 def _sums(lines: Numbers, group: int) -> Numbers:
     """Sums of each group of K: (lines, groups)."""
-    padded = np.pad(lines, ((0, 0), (0, -lines.shape[1] % group)))
-    found: Numbers = padded.reshape(len(lines), -1, group).sum(axis=2)
-    return found
+    return in_parts(lines, group).sum(axis=2)
 
 
 def _open(problem: Problem, reals: Reals, wrong: Mask) -> bool:
@@ -242,8 +241,7 @@ def _factors(lines: Numbers, own: Numbers, aim: Numbers, reach: Numbers, most: N
 
 def _fitted(lines: Numbers, own: Numbers, aim: Numbers, reach: Numbers, most: Numbers, group: int) -> Numbers | None:
     """The best factors, if they give everything; most: how far rounding takes outputs whatever the factors."""
-    fill = -lines.shape[1] % group
-    one, other = (np.pad(x, ((0, 0), (0, fill))).reshape(len(x), -1, group) for x in (lines, own))
+    one, other = in_parts(lines, group), in_parts(own, group)
     products = np.einsum("igk,jgk->jig", one, other, optimize=True)
     square = products.swapaxes(1, 2) @ products
     try:

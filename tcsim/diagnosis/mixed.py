@@ -7,20 +7,20 @@ tile), or moves whole units of it; either way it has few unknowns, and every out
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
+from itertools import product
 
 import numpy as np
 
 from tcsim.core.ranges import runs
-from tcsim.core.samples import repeatable
 from tcsim.diagnosis.candidate import Candidate, of_operand
 from tcsim.diagnosis.counts import counted
-from tcsim.diagnosis.least_squares import samples, whole_weights
+from tcsim.diagnosis.least_squares import in_parts, in_tile, samples, solved_at, sources
 from tcsim.diagnosis.line_words import MORE, described
 from tcsim.diagnosis.maps import LINES, Ints, Rule
 from tcsim.diagnosis.problem import Problem
-from tcsim.diagnosis.reals import Mask, Numbers, Reals
+from tcsim.diagnosis.reals import Mask, Reals
 from tcsim.diagnosis.where import ranges
 
 _UNITS = 32  # of a period, at most
@@ -73,13 +73,9 @@ def _mixing(reals: Reals, open_: Mask, period: int, unit: int, part: str) -> Int
         a, b = (a, b * both) if part == "a" else (a * both, b)
     else:
         a, b = reals.a[t, i], reals.b[t, j]
-    pad = -a.shape[1] % period
-    periods = [np.pad(x, ((0, 0), (0, pad))).reshape(len(x), -1, count, unit) for x in (a, b)]
+    periods = [in_parts(x, period).reshape(len(x), -1, count, unit) for x in (a, b)]
     left, right = (x.transpose(0, 2, 1, 3).reshape(len(x), count, -1) for x in periods)
-    terms: Numbers = (left @ right.swapaxes(1, 2)).reshape(len(chosen), -1)
-    place = tuple(chosen.T)
-    found = whole_weights(terms, (reals.observed - reals.c)[place], reals.reach[place], _TWICE * count)
-    return None if found is None else found.reshape(count, count)
+    return solved_at(reals, chosen, left @ right.swapaxes(1, 2), _TWICE * count)
 
 
 def _as_rules(problem: Problem, mixing: Ints, period: int, unit: int, depth: int, part: str) -> Iterator[Candidate]:
@@ -88,11 +84,9 @@ def _as_rules(problem: Problem, mixing: Ints, period: int, unit: int, depth: int
         times = np.repeat(np.diag(mixing), unit)
         taken = np.tile(times, -(-depth // period))[:depth].astype(np.float64)
         yield Candidate(count=counted(taken, 2, problem.step))
-    if not ((mixing == 0) | (mixing == 1)).all():
-        return
-    for name, own in (("a", mixing), ("b", mixing.T)):
-        if part in ("", name) and (own.sum(axis=0) <= 1).all():
-            source = np.where(own.any(axis=0), own.argmax(axis=0), -1)
+    for name, own in (("a", mixing.T), ("b", mixing)):
+        source = sources(own) if part in ("", name) else None
+        if source is not None:
             rule = k_rule(_repeated(source, period, unit, depth))
             rule = replace(rule, part="data") if part else rule
             yield of_operand(name, rule)
@@ -155,88 +149,62 @@ def line_maps_by_k(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Cand
     """Blocks of lines exchanged, or missing, in a part of K or in some tiles: each tile is a sum over K of products of any block of lines."""
     if len(reals.a) > 1:
         return
-    for name in "ba":
-        view = _View.of(reals, open_[0], name)
-        for across in (len(view.others), *(size for size in _ACROSS if size < len(view.others))):
-            for size in _LINE_BLOCKS:
-                for unit in (4 * problem.step, 2 * problem.step, problem.step):
-                    source = view.sources(size, across, unit)
-                    if source is not None:
-                        rule = _block_rule(source, size, across, unit, view, name)
-                        yield of_operand(name, rule)
-                        break
+    for name, others in (("b", reals.a.shape[1]), ("a", reals.b.shape[1])):
+        for across, size in product((others, *(size for size in _ACROSS if size < others)), _LINE_BLOCKS):
+            for unit in (4 * problem.step, 2 * problem.step, problem.step):
+                source = _blocks(reals, open_[0], name, size, across, unit)
+                if source is not None:
+                    yield of_operand(name, _block_rule(source, size, across, unit, reals, name))
+                    break
 
 
-@dataclass(frozen=True)
-class _View:
-    """A problem with the lines of one operand as rows."""
-
-    own: Numbers  # (lines, K)
-    others: Numbers  # (others, K)
-    seen: Numbers  # (lines, others), without C
-    reach: Numbers
-    usable: Mask
-    wrong: Mask
-
-    @classmethod
-    def of(cls, reals: Reals, wrong: Mask, name: str) -> _View:
-        """Of operand a or b of the first matrix."""
-        usable = reals.usable
-        seen, reach = (reals.observed - reals.c)[0], reals.reach[0]
-        if name == "a":
-            return cls(reals.a[0], reals.b[0], seen, reach, usable[0], wrong)
-        return cls(reals.b[0], reals.a[0], seen.T, reach.T, usable[0].T, wrong.T)
-
-    def sources(self, size: int, across: int, unit: int) -> Ints | None:
-        """(blocks of the others, blocks of lines, units of K): which block of lines each takes; -1 for none; None if it is not so."""
-        (lines, depth), others = self.own.shape, len(self.others)
-        blocks, tiles, parts = -(-lines // size), -(-others // across), -(-depth // unit)
-        if blocks < 2 or blocks * parts > _BLOCK_TERMS:
+def _blocks(reals: Reals, wrong: Mask, name: str, size: int, across: int, unit: int) -> Ints | None:
+    """(blocks of the others, blocks of lines, units of K): which block of lines of an operand each takes; -1 for none; None if it is not so."""
+    own, other = (reals.a[0], reals.b[0]) if name == "a" else (reals.b[0], reals.a[0])
+    lines, others = len(own), len(other)
+    blocks, tiles, parts = -(-lines // size), -(-others // across), -(-own.shape[1] // unit)
+    if blocks < 2 or blocks * parts > _BLOCK_TERMS:
+        return None
+    own = np.pad(in_parts(own, unit), ((0, blocks * size - lines), (0, 0), (0, 0))).reshape(blocks, size, parts, unit)
+    other = in_parts(other, unit)
+    found = np.broadcast_to(np.arange(blocks)[:, None], (tiles, blocks, parts)).copy()
+    for tile, block in np.ndindex(tiles, blocks):
+        mine, theirs = (
+            np.arange(block * size, min(lines, (block + 1) * size)),
+            np.arange(tile * across, min(others, (tile + 1) * across)),
+        )
+        rows, columns = (mine, theirs) if name == "a" else (theirs, mine)
+        if not wrong[np.ix_(rows, columns)].any():
+            continue
+        chosen = in_tile(reals, rows, columns, blocks * parts)
+        if chosen is None:
             return None
-        ends = (0, parts * unit - depth)
-        own = np.pad(self.own, ((0, blocks * size - lines), ends)).reshape(blocks, size, parts, unit)
-        other = np.pad(self.others, ((0, 0), ends)).reshape(others, parts, unit)
-        found = np.broadcast_to(np.arange(blocks)[:, None], (tiles, blocks, parts)).copy()
-        random = repeatable()
-        for tile, block in np.ndindex(tiles, blocks):
-            where = slice(block * size, (block + 1) * size), slice(tile * across, (tile + 1) * across)
-            if not self.wrong[where].any():
-                continue
-            places = np.argwhere(self.usable[where])
-            if len(places) < 1.5 * blocks * parts + 8:
-                return None
-            i, j = places[random.permutation(len(places))[: 3 * blocks * parts + 64]].T
-            terms = np.einsum("bspu,spu->spb", own[:, i], other[where[1]][j]).reshape(len(i), -1)
-            times = whole_weights(terms, self.seen[where][i, j], self.reach[where][i, j], parts)
-            if times is None:
-                return None
-            times = times.reshape(parts, blocks)
-            if not ((times == 0) | (times == 1)).all() or (times.sum(axis=1) > 1).any():
-                return None
-            found[tile, block] = np.where(times.any(axis=1), times.argmax(axis=1), -1)
-        return None if (found == np.arange(blocks)[:, None]).all() else found
+        line, met = (chosen[:, 1], chosen[:, 2]) if name == "a" else (chosen[:, 2], chosen[:, 1])
+        terms = np.einsum("bspu,spu->spb", own[:, line - mine[0]], other[met])
+        source = sources(solved_at(reals, chosen, terms, parts))
+        if source is None:
+            return None
+        found[tile, block] = source
+    return None if (found == np.arange(blocks)[:, None]).all() else found
 
 
-def _block_rule(source: Ints, size: int, across: int, unit: int, view: _View, name: str) -> Rule:
+def _block_rule(source: Ints, size: int, across: int, unit: int, reals: Reals, name: str) -> Rule:
     what, those = ("rows", "columns") if name == "a" else ("columns", "rows")
+    lines, others, depth = *reals.observed.shape[1:][:: 1 if name == "a" else -1], reals.a.shape[2]
     parts = []
     for (tile, block), row in ((number, source[number]) for number in np.ndindex(*source.shape[:2])):
         for other in dict.fromkeys(row[row != block].tolist()):
             at = np.flatnonzero(row == other)
-            last = min(len(view.own), (block + 1) * size) - 1
+            last = min(lines, (block + 1) * size) - 1
             place = f"{what} {block * size}-{last}"
             if len(source) > 1:
-                place += f", {those} {tile * across}-{min(len(view.others), (tile + 1) * across) - 1}"
-            k = runs(
-                tuple(x for x in (at[:, None] * unit + np.arange(unit)).reshape(-1).tolist() if x < view.own.shape[1])
-            )
+                place += f", {those} {tile * across}-{min(others, (tile + 1) * across) - 1}"
+            k = runs(tuple(x for x in (at[:, None] * unit + np.arange(unit)).reshape(-1).tolist() if x < depth))
             k = "all of K" if len(at) == len(row) else f"K {k}"
             whose = f"{k} is that of {what} {other * size}-{other * size + size - 1}, of another block"
             parts.append(f"in {place} {whose if other >= 0 else f'{k} is missing'}")
     said = "; ".join(parts[:4]) + (f"; and {len(parts) - 4} more" if len(parts) > 4 else "")
-    said = (
-        _one_map(source[0], size, unit, view.own.shape[1], what) if len(source) == 1 and len(parts) > 2 else ""
-    ) or said
+    said = (_one_map(source[0], size, unit, depth, what) if len(source) == 1 and len(parts) > 2 else "") or said
     where = partial(_block_at, source, size, across, unit)
     if (source[source != np.arange(source.shape[1])[:, None]] < 0).all():
         return Rule("K block missing in some tiles", said, _PARTIALS, where, 4, crosses=len(source) > 1)

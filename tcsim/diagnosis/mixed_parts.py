@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from tcsim.diagnosis.candidate import Candidate
-from tcsim.diagnosis.least_squares import samples, whole_weights
+from tcsim.diagnosis.least_squares import samples, solved_at, sources
 from tcsim.diagnosis.maps import SAME, Ints, Rule
 from tcsim.diagnosis.problem import Problem
 from tcsim.diagnosis.reals import Mask, Numbers, Reals
@@ -37,17 +37,10 @@ def _solved(reals: Reals, open_: Mask, count: int, terms_of: partial[Numbers]) -
     chosen = samples(reals, open_, count * (count + 1))
     if chosen is None:
         return None
-    place = tuple(chosen.T)
-    terms = terms_of(chosen)  # (samples, blocks, sources), none last
-    wanted = (reals.observed - reals.c)[place]
-    found = whole_weights(terms.reshape(len(chosen), -1), wanted, reals.reach[place], count)
-    if found is None:
+    source = sources(solved_at(reals, chosen, terms_of(chosen), count))  # of (samples, blocks, sources), none last
+    if source is None or (source < 0).any() or np.array_equal(source, np.arange(count)):
         return None
-    found = found.reshape(terms.shape[1:])
-    if not ((found == 0) | (found == 1)).all() or (found.sum(axis=1) != 1).any():
-        return None
-    source: Ints = np.where(found[:, -1] == 1, -1, found.argmax(axis=1))
-    return None if np.array_equal(source, np.arange(count)) else source
+    return np.where(source == count, -1, source)
 
 
 def _scaled(reals: Reals, names: str, chosen: Ints) -> Numbers:

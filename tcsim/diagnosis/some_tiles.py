@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 
 from tcsim.diagnosis.candidate import Candidate
-from tcsim.diagnosis.least_squares import samples
+from tcsim.diagnosis.least_squares import in_parts, samples
 from tcsim.diagnosis.maps import LATE, SAME, Ints, Rule, Where
 from tcsim.diagnosis.problem import Problem
 from tcsim.diagnosis.reals import Mask, Numbers, Reals
@@ -57,9 +57,7 @@ def _found(solver: Solver, chosen: Ints, units: list[int]) -> Iterator[tuple[int
         ]
         changes = read[0] * read[1] - terms
         for unit in units:
-            ends = np.pad(changes, ((0, 0), (0, 0), (0, -changes.shape[2] % unit)))
-            by_tile = ends.reshape(*changes.shape[:2], -1, unit).sum(axis=3)
-            for number, holds in holding(by_tile, wanted, reals.reach[place]):
+            for number, holds in holding(in_parts(changes, unit).sum(axis=3), wanted, reals.reach[place]):
                 if all(_stays(rule, solver, name, unit) for rule, name in zip(pairs[number], "ab", strict=True)):
                     a, b = (
                         _only(rule, solver, name, holds, unit) for rule, name in zip(pairs[number], "ab", strict=True)

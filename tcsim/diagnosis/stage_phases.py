@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 
 from tcsim.diagnosis.candidate import Candidate
-from tcsim.diagnosis.least_squares import samples, whole_weights
+from tcsim.diagnosis.least_squares import in_parts, samples, solved_at, sources
 from tcsim.diagnosis.maps import SAME, START, Ints, Rule
 from tcsim.diagnosis.problem import Problem
 from tcsim.diagnosis.reals import Mask, Reals
@@ -53,19 +53,9 @@ def _solved(solver: Solver, open_: Mask, names: str, unit: int, span: int, low: 
         for phase in range(mask + 1)
     ]
     read = [solver.read(name, chosen, rules if name in names else (SAME,)) for name in "ab"]
-    products = read[0] * read[1]
-    ends = np.pad(products, ((0, 0), (0, 0), (0, -products.shape[2] % unit)))
-    terms = ends.reshape(*products.shape[:2], tiles, unit).sum(axis=3).transpose(1, 2, 0)
-    place = tuple(chosen.T)
-    wanted = (reals.observed - reals.c)[place]
-    found = whole_weights(terms.reshape(len(chosen), -1), wanted, reals.reach[place], tiles, tiles)
-    if found is None:
-        return None
-    found = found.reshape(tiles, mask + 1)
-    if not np.isin(found, (0, 1)).all() or (found.sum(axis=1) != 1).any():
-        return None
-    phases: Ints = found.argmax(axis=1)
-    return None if (phases == phases[0]).all() else phases
+    terms = in_parts(read[0] * read[1], unit).sum(axis=3).transpose(1, 2, 0)
+    phases = sources(solved_at(reals, chosen, terms, tiles, tiles))
+    return None if phases is None or (phases < 0).any() or (phases == phases[0]).all() else phases
 
 
 def _rule(phases: Ints, chunk: int, span: int, low: int, mask: int, depth: int) -> Rule:

@@ -7,9 +7,8 @@ from functools import partial
 
 import numpy as np
 
-from tcsim.core.samples import repeatable
 from tcsim.diagnosis.candidate import Candidate, of_operand
-from tcsim.diagnosis.least_squares import whole_weights
+from tcsim.diagnosis.least_squares import in_parts, in_tile, solved_at, sources
 from tcsim.diagnosis.maps import Rule
 from tcsim.diagnosis.mixed import said_of
 from tcsim.diagnosis.problem import Problem
@@ -32,37 +31,28 @@ def tile_stages(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Candida
             mixing = _solved(reals, open_, tiles, unit)
             if mixing is None:
                 continue
-            for name, own in (("a", mixing), ("b", mixing.swapaxes(1, 2))):
-                if (own.sum(axis=1) <= 1).all():
-                    source = np.where(own.any(axis=1), own.argmax(axis=1), -1)
-                    rule = _rule(tiles, source, unit, depth, name)
-                    yield of_operand(name, rule)
+            for name, own in (("a", mixing.swapaxes(1, 2)), ("b", mixing)):
+                source = sources(own)
+                if source is not None:
+                    yield of_operand(name, _rule(tiles, source, unit, depth, name))
             return
 
 
 def _solved(reals: Reals, open_: Mask, tiles: Tiles, unit: int) -> Ints | None:
     """(tiles, units, units): whether a unit of A meets one of B; None if a tile has no such map."""
-    depth = reals.a.shape[2]
-    parts = -(-depth // unit)
-    a, b = (np.pad(x[0], ((0, 0), (0, parts * unit - depth))).reshape(-1, parts, unit) for x in (reals.a, reals.b))
+    a, b = (in_parts(x[0], unit) for x in (reals.a, reals.b))
+    parts = a.shape[1]
     found = np.broadcast_to(np.eye(parts, dtype=np.int64), (tiles.count, parts, parts)).copy()
-    usable = reals.usable[0]
-    random = repeatable()
     for tile in range(tiles.count):
         rows, columns = tiles.inside(tile)
-        place = np.ix_(rows, columns)
-        if not open_[0][place].any():
+        if not open_[0][np.ix_(rows, columns)].any():
             continue
-        known = np.argwhere(usable[place])
-        if len(known) < 1.2 * parts**2 + 8:
-            return None
-        i, j = known[random.permutation(len(known))[: 2 * parts**2 + 64]].T
-        terms = (a[rows[i]] @ b[columns[j]].swapaxes(1, 2)).reshape(len(i), -1)
-        wanted = (reals.observed - reals.c)[0][place][i, j]
-        times = whole_weights(terms, wanted, reals.reach[0][place][i, j], parts)
+        chosen = in_tile(reals, rows, columns, parts**2)
+        terms = None if chosen is None else a[chosen[:, 1]] @ b[chosen[:, 2]].swapaxes(1, 2)
+        times = None if chosen is None or terms is None else solved_at(reals, chosen, terms, parts)
         if times is None or not np.isin(times, (0, 1)).all():
             return None
-        found[tile] = times.reshape(parts, parts)
+        found[tile] = times
     return found
 
 

@@ -16,10 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.core.ranges import runs
-from tcsim.core.samples import repeatable
 from tcsim.diagnosis.candidate import STORED, STORED_ADVICE
 from tcsim.diagnosis.hypothesis import Hypothesis
-from tcsim.diagnosis.least_squares import whole_weights
+from tcsim.diagnosis.least_squares import in_parts, in_tile, solved_at
 from tcsim.diagnosis.maps import LINES
 from tcsim.diagnosis.problem import Codes, Part, Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
@@ -436,40 +435,30 @@ def not_cleared(problem: Problem, reals: Reals, open_: Mask) -> Iterator[TileSum
 def _solved(reals: Reals, open_: Mask, tiles: Tiles, unit: int) -> TileSums | None:
     """The weights of every tile; None if one has none."""
     a, b, c = _padded(reals, 0, tiles)
-    parts = -(-a.shape[1] // unit)
-    ends = ((0, 0), (0, parts * unit - a.shape[1]))
-    a, b = (np.pad(x, ends).reshape(tiles.grid[axis], -1, parts, unit) for axis, x in enumerate((a, b)))
+    a, b = (
+        in_parts(x, unit).reshape(tiles.grid[axis], -1, -(-x.shape[1] // unit), unit) for axis, x in enumerate((a, b))
+    )
     c = c.reshape(tiles.grid[0], tiles.height, tiles.grid[1], tiles.width)
-    usable = reals.usable[0]
-    number = np.arange(tiles.count)
+    parts, with_c = a.shape[2], bool(c.any())
     times = np.zeros((tiles.count, tiles.count, parts), np.int64)
-    times[number, number] = 1
-    of_c = np.zeros((tiles.count, tiles.count), np.int64)
-    of_c[number, number] = 1
-    with_c = bool(c.any())
-    random = repeatable()
-    unknown = tiles.count * (parts + with_c)
+    times[range(tiles.count), range(tiles.count)] = 1
+    of_c = np.eye(tiles.count, dtype=np.int64)
     for tile in sorted(range(tiles.count), key=lambda one: -int(open_[0][np.ix_(*tiles.inside(one))].sum())):
-        place = np.ix_(*tiles.inside(tile))
-        if not open_[0][place].any():
+        rows, columns = tiles.inside(tile)
+        if not open_[0][np.ix_(rows, columns)].any():
             continue
-        known = np.argwhere(usable[place])
-        if len(known) < 1.2 * unknown + 8:
+        chosen = in_tile(reals, rows, columns, tiles.count * (parts + with_c))
+        if chosen is None:
             return None
-        i, j = known[random.permutation(len(known))[: 4 * unknown + 64]].T
-        terms = np.einsum("yspu,xspu->syxp", a[:, i], b[:, j], optimize=True).reshape(len(i), -1)
+        i, j = chosen[:, 1] - rows[0], chosen[:, 2] - columns[0]
+        terms = np.einsum("yspu,xspu->syxp", a[:, i], b[:, j], optimize=True).reshape(len(i), -1, parts)
         if with_c:
-            terms = np.concatenate([terms, c[:, i, :, j].reshape(len(i), -1)], axis=1)
-        found = _few(terms, reals.observed[0][place][i, j], reals.reach[0][place][i, j], parts)
+            terms = np.concatenate([terms, c[:, i, :, j].reshape(len(i), -1, 1)], axis=2)
+        found = solved_at(reals, chosen, terms, usual=parts)
         if found is None:
             return None
-        times[tile] = found[: tiles.count * parts].reshape(tiles.count, parts)
-        if with_c:
-            of_c[tile] = found[tiles.count * parts :]
+        times[tile] = found[:, :parts]
+        of_c[tile] += found[:, parts:].sum(axis=1)
+        if min(times[tile].min(), of_c[tile].min()) < 0 or max(times[tile].max(), of_c[tile].max()) > 9:
+            return None
     return TileSums(tiles, unit, times, of_c, with_c)
-
-
-def _few(terms: Numbers, wanted: Numbers, reach: Numbers, usual: int) -> Ints | None:
-    """Whole weights that give the wanted sums; None if there are none, or one is negative."""
-    found = whole_weights(terms, wanted, reach, usual=usual)
-    return None if found is None or (found < 0).any() or found.max(initial=0) > 9 else found

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tcsim.diagnosis.hypothesis import Hypothesis
-from tcsim.diagnosis.least_squares import samples
+from tcsim.diagnosis.least_squares import in_parts, samples
 from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
 from tcsim.diagnosis.sizes import PARTS
@@ -151,10 +151,7 @@ def transposed_parts(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Tr
         for start in range(0, len(every), _AT_ONCE):
             some = every[start : start + _AT_ONCE]
             changes = np.stack([_products(reals, blocks, place) - plain for blocks in some])
-            ends = np.pad(changes, ((0, 0), (0, 0), (0, -depth % unit)))
-            for number, holds in holding(
-                ends.reshape(*changes.shape[:2], -1, unit).sum(axis=3), wanted, reals.reach[place]
-            ):
+            for number, holds in holding(in_parts(changes, unit).sum(axis=3), wanted, reals.reach[place]):
                 found = True
                 yield TransposedPart(some[number], tuple(bool(x) for x in holds), unit)
         if found:

@@ -14,6 +14,7 @@ import tcsim
 from tcsim.diagnosis import (
     arithmetic,
     maps,
+    misread,
     mixed,
     moved,
     moves,
@@ -25,7 +26,6 @@ from tcsim.diagnosis import (
     shared_maps,
     sizes,
     some_tiles,
-    tails,
     tile_maps,
 )
 from tcsim.diagnosis import line_words as words
@@ -56,7 +56,7 @@ def test_usual_sizes_double() -> None:
     assert sorted(moved._SHIFTS) == sorted(-own for own in moved._SHIFTS) and sorted(parts._SHIFTS) == sorted(
         -own for own in parts._SHIFTS
     )
-    assert tuple(range(1, 7)) == tails._STAGES and some_tiles._STAGES == pipelines._STAGES == tuple(range(2, 7))
+    assert tuple(range(1, 7)) == misread._STAGES and some_tiles._STAGES == pipelines._STAGES == tuple(range(2, 7))
     factors = [own.table.args for own in scale_tables._values(FORMATS["ue4m3"]) if own.mistake == "result scaled"]  # type: ignore[attr-defined]
     assert sorted(by for (by,) in factors) == sorted(1 / by for (by,) in factors) and len(factors) == 10
 
