@@ -14,8 +14,17 @@ import numpy as np
 
 from tcsim.core.samples import repeatable
 from tcsim.diagnosis.candidate import Candidate, of_operand
-from tcsim.diagnosis.functions import ACTIVATIONS, EXACT, NEAR, Function, Named, casts, gives, solved_functions
-from tcsim.diagnosis.hypothesis import Hypothesis
+from tcsim.diagnosis.functions import (
+    ACTIVATIONS,
+    EXACT,
+    NEAR,
+    Applied,
+    Beneath,
+    Function,
+    Named,
+    casts,
+    solved_functions,
+)
 from tcsim.diagnosis.problem import Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
 from tcsim.diagnosis.solve import Solver
@@ -30,11 +39,9 @@ _SHARE = 0.97  # of the outputs tried
 
 
 @dataclass(frozen=True, eq=False)
-class Affine(Hypothesis):
-    """A candidate's products (with C inside or outside) times a factor of each line, plus a number of each line."""
+class Affine(Beneath):
+    """A candidate's products times a factor of each line, plus a number of each line."""
 
-    item: Candidate  # with C if that is scaled as well
-    outside: bool  # C is added unscaled
     axis: int  # along which the numbers are the same: 0, one for each column; 1, one for each row
     slope: Numbers
     offset: Numbers
@@ -64,13 +71,11 @@ class Affine(Hypothesis):
 
     def names(self) -> list[tuple[str, str, str]]:
         """(mistake, detail, advice)."""
-        own = replace(self.item, beta=1.0) if self.outside else self.item
-        return [*own.names(), *self.epilogue()]
+        return [*self.own.names(), *self.epilogue()]
 
     def values(self, reals: Reals, matrix: int) -> Numbers:
         """What it predicts of a matrix, (M, N), up to rounding."""
-        found: Numbers = self.slope * self.item.values(reals, matrix) + self.offset
-        return found + reals.c[matrix] if self.outside else found
+        return self._with_c(self.slope * self.item.values(reals, matrix) + self.offset, reals, matrix)
 
     def near(self, reals: Reals, matrix: int) -> Mask:
         """Which outputs of a matrix it gives, up to rounding: that of larger factors reaches further."""
@@ -79,39 +84,7 @@ class Affine(Hypothesis):
         return found & reals.finite[matrix]
 
 
-@dataclass(frozen=True, eq=False)
-class Beneath(Hypothesis):
-    """A function of what a candidate gives."""
-
-    item: Candidate
-    named: Named
-    outside: bool  # C is added to what the function gives
-    relative: float
-
-    @property
-    def rank(self) -> int:
-        """Smaller is simpler."""
-        return self.item.rank + self.named.rank + self.outside
-
-    def names(self) -> list[tuple[str, str, str]]:
-        """(mistake, detail, advice)."""
-        own = replace(self.item, beta=1.0) if self.outside else self.item
-        detail = self.named.said + (", before c is added" if self.outside else "")
-        return [*own.names(), (self.named.mistake, detail, self.named.advice)]
-
-    def values(self, reals: Reals, matrix: int) -> Numbers:
-        """What it predicts of a matrix, (M, N), up to rounding."""
-        with np.errstate(all="ignore"):
-            found: Numbers = self.named.run(self.item.values(reals, matrix))
-        return found + reals.c[matrix] if self.outside else found
-
-    def near(self, reals: Reals, matrix: int) -> Mask:
-        """Which outputs of a matrix it gives."""
-        rest = reals.c[matrix] if self.outside else 0.0
-        return gives(reals, matrix, self.named.run, self.item.values(reals, matrix), rest, self.relative)
-
-
-def beneath(problem: Problem, reals: Reals, wrong: Mask) -> Iterator[Affine | Beneath]:
+def beneath(problem: Problem, reals: Reals, wrong: Mask) -> Iterator[Beneath]:
     """Those that give every output of the first matrix, the simplest first."""
     size = problem.sizes
     if reals.floor or min(size) < _LEAST or wrong.mean() < 0.5 or not reals.finite[:, : size[0], : size[1]].all():
@@ -120,7 +93,7 @@ def beneath(problem: Problem, reals: Reals, wrong: Mask) -> Iterator[Affine | Be
     rows, columns = (np.sort(random.permutation(extent)[:_SIDE]) for extent in size)
     place = np.ix_(rows[:1] * 0, rows, columns)
     seen, c, reach = reals.observed[place], reals.c[place], reals.reach[place]
-    found: list[Affine | Beneath] = []
+    found: list[Beneath] = []
     for items, products in _products(Solver(problem, reals), rows, columns):
         for base, outside, beta in _bases(products, c):
             wanted = seen - c if outside else seen
@@ -129,7 +102,7 @@ def beneath(problem: Problem, reals: Reals, wrong: Mask) -> Iterator[Affine | Be
                     one = _fitted(replace(items[number], beta=beta), outside, axis, reals)
                     found += [one] if one is not None else []
             for number, named, relative in _of_functions(problem, base, wanted, reach):
-                found.append(Beneath(replace(items[number], beta=beta), named, outside, relative))
+                found.append(Applied(replace(items[number], beta=beta), outside, named, relative))
         if len(found) >= _FITS:
             break
     yield from sorted(found, key=lambda one: one.rank)[:_FITS]

@@ -12,6 +12,7 @@ from functools import partial
 
 import numpy as np
 
+from tcsim.diagnosis.candidate import Candidate
 from tcsim.diagnosis.enough import follows
 from tcsim.diagnosis.hypothesis import Hypothesis
 from tcsim.diagnosis.problem import Codes, Problem
@@ -226,47 +227,61 @@ def _between(own: Numbers, given: Numbers, factor: float) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class Applied(Hypothesis):
-    """A function of the right outputs, or of the product before C is added."""
+class Beneath(Hypothesis):
+    """What an epilogue makes of what a candidate gives."""
+
+    item: Candidate  # with C if that goes through the epilogue as well
+    outside: bool  # C is added behind it
+
+    @property
+    def own(self) -> Candidate:
+        """The candidate, which leaves no C out that is added behind."""
+        return replace(self.item, beta=1.0) if self.outside else self.item
+
+    def _with_c(self, values: Numbers, reals: Reals, matrix: int) -> Numbers:
+        return values + reals.c[matrix] if self.outside else values
+
+
+@dataclass(frozen=True, eq=False)
+class Applied(Beneath):
+    """A function of the outputs, or of the product before C is added."""
 
     named: Named
-    before_c: bool
-    loose: bool
-    whole: bool  # of integers
+    relative: float  # how far it may be off; 0 of integers
 
     @property
     def rank(self) -> int:
         """Smaller is simpler."""
-        return self.named.rank + self.before_c
+        return self.own.rank + self.named.rank + self.outside
 
     def names(self) -> list[tuple[str, str, str]]:
         """(mistake, detail, advice)."""
-        detail = self.named.said + (", before c is added" if self.before_c else "")
-        return [(self.named.mistake, detail + (" (an approximation of it)" if self.loose else ""), self.named.advice)]
+        detail = self.named.said + (", before c is added" if self.outside else "")
+        loose = " (an approximation of it)" if self.relative == NEAR else ""
+        return [*self.own.names(), (self.named.mistake, detail + loose, self.named.advice)]
 
     def values(self, reals: Reals, matrix: int) -> Numbers:
         """What it predicts of a matrix, (M, N), up to rounding."""
         with np.errstate(all="ignore"):
-            if self.before_c:
-                return self.named.run(reals.product[matrix]) + reals.c[matrix]
-            return self.named.run(reals.right[matrix])
+            return self._with_c(self.named.run(self.item.values(reals, matrix)), reals, matrix)
 
     def near(self, reals: Reals, matrix: int) -> Mask:
         """Which outputs of a matrix it gives, up to rounding and what a function of hardware is off."""
-        x = reals.product[matrix] if self.before_c else reals.right[matrix]
-        rest = reals.c[matrix] if self.before_c else 0.0
-        return gives(reals, matrix, self.named.run, x, rest, 0.0 if self.whole else NEAR if self.loose else EXACT)
+        rest = reals.c[matrix] if self.outside else 0.0
+        return gives(reals, matrix, self.named.run, self.item.values(reals, matrix), rest, self.relative)
 
     def codes(self, problem: Problem) -> Codes | None:
-        """What it predicts of every output, if that is every bit of them."""
+        """What it predicts of every right output, if that is every bit of them; of others it is not known."""
+        if self.own != Candidate():
+            return None
         formats = problem.machine.formats
         c = decode(problem.c, formats["c"]).astype(np.float64)
-        rest = c if self.before_c else np.zeros_like(c)
-        if self.whole:
+        rest = c if self.outside else np.zeros_like(c)
+        if not self.relative:
             a, b = lines_of(problem)
             values = self.named.run(a @ b.swapaxes(1, 2) + c - rest) + rest
             return encode(_wraps(values, -(1 << 31), 32), formats["d"])
-        bare = replace(problem, finish=None, c=np.zeros_like(problem.c) if self.before_c else problem.c)
+        bare = replace(problem.bare, c=np.zeros_like(problem.c) if self.outside else problem.c)
         with np.errstate(all="ignore"):
             codes = encode(self.named.run(decode(bare.outputs(), formats["d"]).astype(np.float64)) + rest, formats["d"])
         return codes if self.named.simple or np.array_equal(codes, problem.observed) else None
@@ -313,7 +328,8 @@ def functions(problem: Problem, reals: Reals, wrong: Mask) -> Iterator[Applied]:
                     if not whole and not follows(values[own], seen[own]):
                         continue
                     off = float(np.abs(values - seen)[own].max())
-                    fits.append((round(off, 9), len(fits), Applied(named, before_c, relative == NEAR, whole)))
+                    item = Candidate(beta=0.0) if before_c else Candidate()
+                    fits.append((round(off, 9), len(fits), Applied(item, before_c, named, relative)))
         if fits:
             yield from (item for _, _, item in sorted(fits, key=lambda one: one[:2]))
             return

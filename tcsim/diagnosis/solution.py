@@ -20,6 +20,7 @@ from tcsim.diagnosis.reals import Mask, Reals
 from tcsim.diagnosis.relations import NARROW, TRUNCATED, Relation
 from tcsim.diagnosis.report import Explanation
 from tcsim.diagnosis.solve import Scored
+from tcsim.diagnosis.unwritten import unwritten_of
 from tcsim.diagnosis.where import beyond_diagonal, tiles_text, where_text
 from tcsim.numbers.codec import decode, encode
 
@@ -103,10 +104,10 @@ class Solved:
         item = self.pieces[0].candidate
         return item if item.everywhere(self.reals) else None
 
-    @property
-    def picture(self) -> Mask:
-        """The outputs that differ beyond rounding."""
-        return self.wrong
+    @cached_property
+    def blank(self) -> Mask:
+        """Wrong outputs that look as if they had never been written."""
+        return unwritten_of(self.problem, self.reals, self.wrong, self.model)
 
     def explanation(self, outputs: int) -> Explanation:
         """All pieces in one."""

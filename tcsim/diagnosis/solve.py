@@ -106,13 +106,13 @@ class Solver:
                 break
         return found
 
-    def reckoned(self, item: Candidate, open_: Mask) -> Scored | None:
-        """What a candidate gives; None if it is next to nothing."""
+    def reckoned(self, item: Hypothesis, open_: Mask) -> Scored | None:
+        """What a hypothesis gives; None if it is next to nothing."""
         gives = item.gives(self.reals)
         own = gives & open_
         if own.sum() < min(8, int(open_.sum())):
             return None
-        way = way_of(self.problem, item, own, self.ends)
+        way = way_of(self.problem, item, own, self.ends) if isinstance(item, Candidate) else None
         everywhere = bool(gives[self.reals.finite].all())
         return Scored(item, gives, WHOLE if everywhere else clean(gives, open_), int(own.sum()), way, everywhere)
 

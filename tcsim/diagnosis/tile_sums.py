@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import product
+from itertools import chain, islice, product
 from typing import Any
 
 import numpy as np
@@ -405,31 +405,37 @@ def grids(problem: Problem, reals: Reals) -> list[Tiles]:
     return [tiles for tiles in every if 1 < tiles.count <= _TILES]
 
 
-def tile_sums(problem: Problem, reals: Reals, open_: Mask, moves: bool = False) -> Iterator[TileSums]:
-    """Those of every size of tile that give the outputs, few tiles and whole K first. moves: whole tiles, or C of other ones, alone."""
-    if len(reals.a) > 1:
-        return
-    size = problem.sizes
+def tile_sums(problem: Problem, reals: Reals, open_: Mask) -> Iterator[TileSums]:
+    """Those of every size of tile that give the outputs, few tiles and whole K first."""
     depth = reals.a.shape[2]
-    every = grids(problem, reals)
-    units = [depth, *(each * problem.step for each in (1, 2, 4, 8) if each * problem.step < depth)]
-    for unit in units[: 1 if moves else len(units)]:
-        for tiles in every:
-            terms = tiles.count * -(-depth // unit)
-            if terms > _TERMS or terms * _EACH > min(tiles.height, size[0]) * min(tiles.width, size[1]):
-                continue
+    units = (depth, *(each * problem.step for each in (1, 2, 4, 8) if each * problem.step < depth))
+    yield from islice(chain.from_iterable(_of_parts(problem, reals, open_, unit) for unit in units), 1)
+
+
+def moved_tiles(problem: Problem, reals: Reals, open_: Mask) -> Iterator[TileSums]:
+    """Whole tiles, or C of other ones, in a tile's place."""
+    for found in _of_parts(problem, reals, open_, reals.a.shape[2]):
+        if not found.in_place or found.of_c[~np.eye(found.tiles.count, dtype=bool)].any():
+            yield found
+            return
+
+
+def _of_parts(problem: Problem, reals: Reals, open_: Mask, unit: int) -> Iterator[TileSums]:
+    """Of one length of the parts of K."""
+    for tiles in grids(problem, reals) if len(reals.a) == 1 else ():
+        terms = tiles.count * -(-reals.a.shape[2] // unit)
+        if terms <= _TERMS and terms * _EACH <= min(tiles.height, problem.sizes[0]) * min(
+            tiles.width, problem.sizes[1]
+        ):
             found = _solved(reals, open_, tiles, unit)
-            if found is not None and not (
-                moves and found.in_place and not found.of_c[~np.eye(tiles.count, dtype=bool)].any()
-            ):
+            if found is not None:
                 yield found
-                return
 
 
 def not_cleared(problem: Problem, reals: Reals, open_: Mask) -> Iterator[TileSums]:
     """Tiles that go on from others' sums, all of K; nothing is before the first tile."""
     if not open_[:, :8, :8].all():
-        yield from (item for item in tile_sums(problem, reals, open_, moves=True) if item.full and not item.in_place)
+        yield from (item for item in moved_tiles(problem, reals, open_) if item.full and not item.in_place)
 
 
 def _solved(reals: Reals, open_: Mask, tiles: Tiles, unit: int) -> TileSums | None:

@@ -18,8 +18,8 @@ from tcsim.diagnosis import (
     moved,
     nans,
     operands,
+    passes,
     predicted,
-    recovered,
     relations,
     reread,
     resemblance,
@@ -34,9 +34,9 @@ from tcsim.diagnosis import (
 )
 from tcsim.diagnosis import line_words as words
 from tcsim.diagnosis.arithmetic import narrowed
-from tcsim.diagnosis.beneath import Beneath
 from tcsim.diagnosis.candidate import Candidate
 from tcsim.diagnosis.counts import counts
+from tcsim.diagnosis.functions import Applied
 from tcsim.diagnosis.hypothesis import WrongKernel
 from tcsim.diagnosis.kept import Form
 from tcsim.diagnosis.line_sums import Constants
@@ -65,7 +65,7 @@ def test_what_is_near_is_within_reach() -> None:
 def test_which_names_are_simpler() -> None:
     """One more where C is added outside of the function; one cause is as simple as one line that is added."""
     item, named = SimpleNamespace(rank=3), SimpleNamespace(rank=2)
-    ranks = [Beneath.rank.fget(SimpleNamespace(item=item, named=named, outside=own)) for own in (False, True)]  # type: ignore[attr-defined]
+    ranks = [Applied.rank.fget(SimpleNamespace(own=item, named=named, outside=own)) for own in (False, True)]  # type: ignore[attr-defined]
     assert ranks == [5, 6]
     assert WrongKernel(()).rank == Constants.rank.fget(SimpleNamespace(added={"a": 0.5}))  # type: ignore[attr-defined]
 
@@ -322,7 +322,7 @@ def test_hypotheses_of_whole_fragments_are_kept(clean: int, kept: bool) -> None:
     every = np.ones((1, 2, 2), bool)
     one = Scored(Candidate(), every, clean, 4, None, True)
     solver: Any = SimpleNamespace(problem=None, reals=SimpleNamespace(finite=every), reckoned=lambda item, wrong: one)
-    found = recovered.recovered(solver, every, (lambda problem, reals, wrong: iter([Candidate()]),))
+    found = passes.recovered(solver, every, lambda problem, reals, wrong: iter([Candidate()]))
     assert found == [one] * kept
 
 
