@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.diagnosis.counts import Count
 from tcsim.diagnosis.hypothesis import Hypothesis
 from tcsim.diagnosis.maps import ADVANCE, SAME, Rule
+from tcsim.diagnosis.pipelines import Count
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
 
 STORED = "d: stored at another place"

@@ -17,10 +17,9 @@ import numpy.typing as npt
 
 from tcsim.core.samples import repeatable
 from tcsim.diagnosis.candidate import Candidate, taken
-from tcsim.diagnosis.maps import ADVANCE, SAME, Ints, Rule, within
+from tcsim.diagnosis.maps import ADVANCE, SAME, TILES, Ints, Rule, within
 from tcsim.diagnosis.problem import Problem
 from tcsim.diagnosis.reals import Mask, Numbers, Reals
-from tcsim.diagnosis.sizes import TILES
 
 _TIMES = (1, 2, 3, 4, 6, 8, 12, 16, 32)  # instructions in a tile's K
 _DEEP = (2, 4, 8, 16)  # instructions in a row of it

@@ -10,10 +10,9 @@ from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
 
 MOST = 1700  # unknowns that are solved for at once
 _TIMES = 2  # samples for each unknown
-_TELLS = 1e-3  # of a term that is left when the others are taken off
 _BLOCK = 64  # unknowns
 _OFF = 0.2  # how far from a whole number a weight may come out
-_TELLS = 0.01  # of a usual sum: how far rounding may take one, whatever the weights
+_TELLS = 0.01  # of a usual sum: how far rounding may take one, whatever the weights; of a term: what is left when the others are taken off
 
 
 def samples(reals: Reals, open_: Mask, unknowns: int) -> Ints | None:

@@ -14,7 +14,13 @@ from itertools import product
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.diagnosis.sizes import PARTS, TILES
+TILES = (16, 32, 64, 128, 256)
+"""Rows or columns of a tile."""
+PARTS = (8, *TILES)
+"""Rows or columns of a tile or of a part of one."""
+STEPS = (1, 2, 4, 8, 16)
+"""Instructions in a tile's K."""
+
 
 Ints = npt.NDArray[np.int64]
 Where = Callable[[Ints, Ints, Ints], tuple[Ints, Ints]]  # (line, k, the other operand's line) -> (line, k)

@@ -13,8 +13,8 @@ import numpy.typing as npt
 from tcsim.catalog import instruction as find_instruction
 from tcsim.catalog import on_arch
 from tcsim.core.errors import OperandError, TcsimError
+from tcsim.diagnosis.maps import TILES
 from tcsim.diagnosis.report import Diagnosis, Explanation, described
-from tcsim.diagnosis.sizes import TILES
 from tcsim.layouts.swizzle import SWIZZLES
 from tcsim.memory.tensor_memory import TensorMemory
 from tcsim.model.instruction import Instruction

@@ -9,19 +9,14 @@ from functools import partial
 import numpy as np
 
 from tcsim.core.samples import repeatable
-from tcsim.diagnosis.addresses import addresses
-from tcsim.diagnosis.batches import batched
-from tcsim.diagnosis.beneath import beneath
+from tcsim.diagnosis.addresses import addresses, bounds
 from tcsim.diagnosis.candidate import Candidate
-from tcsim.diagnosis.functions import functions
+from tcsim.diagnosis.functions import beneath, functions
 from tcsim.diagnosis.hypothesis import Hypothesis, WrongKernel
-from tcsim.diagnosis.in_part import in_part
-from tcsim.diagnosis.k_bounds import bounds
 from tcsim.diagnosis.k_steps import k_steps
 from tcsim.diagnosis.line_sums import group_factors, line_sums
-from tcsim.diagnosis.misread import bytes_of_operands, other_buffers, overlaid, past_end, tails
-from tcsim.diagnosis.mixed import k_maps, line_maps_by_k
-from tcsim.diagnosis.mixed_parts import part_maps
+from tcsim.diagnosis.misread import batched, bytes_of_operands, other_buffers, overlaid, past_end, tails
+from tcsim.diagnosis.mixed import k_maps, line_maps_by_k, part_maps, stage_phases, tile_stages
 from tcsim.diagnosis.moved import line_maps
 from tcsim.diagnosis.predicted import way_of
 from tcsim.diagnosis.problem import Problem
@@ -30,12 +25,9 @@ from tcsim.diagnosis.restated import is_everywhere, restated, stored
 from tcsim.diagnosis.scale_tables import scale_tables
 from tcsim.diagnosis.solution import Piece, Solved, shows
 from tcsim.diagnosis.solve import WHOLE, Scored, Solver, foremost
-from tcsim.diagnosis.some_tiles import in_some_tiles
-from tcsim.diagnosis.stage_phases import stage_phases
+from tcsim.diagnosis.some_tiles import in_part, in_some_tiles, transposed_parts
 from tcsim.diagnosis.tables import tables
-from tcsim.diagnosis.tile_stages import tile_stages
 from tcsim.diagnosis.tile_sums import moved_tiles, not_cleared, tile_sums
-from tcsim.diagnosis.transposed_parts import transposed_parts
 
 _PARTS = 3  # mistakes in different parts of the output
 _TIES = 6  # other names of an explanation

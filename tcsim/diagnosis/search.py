@@ -11,21 +11,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.diagnosis import arithmetic, memory, operands, registers, selectors
+from tcsim.diagnosis import arithmetic, memory, operands
+from tcsim.diagnosis.at_sight import NAN, NAN_ADVICE, nan_code, nan_source, reread
 from tcsim.diagnosis.bitwise import by_bits, off, reach
-from tcsim.diagnosis.both import in_both
 from tcsim.diagnosis.candidate import Candidate
 from tcsim.diagnosis.enough import enough
 from tcsim.diagnosis.equivalence import Fresh, alike
 from tcsim.diagnosis.error_map import ErrorMap, error_map
 from tcsim.diagnosis.moves import diagnose_move
-from tcsim.diagnosis.nans import NAN, NAN_ADVICE, nan_code, nan_source
 from tcsim.diagnosis.problem import Attempt, Codes, Part, Problem
 from tcsim.diagnosis.question import named, problem_of
 from tcsim.diagnosis.reals import Mask, Numbers
 from tcsim.diagnosis.relations import Relation, precision
 from tcsim.diagnosis.report import Diagnosis, Explanation, described
-from tcsim.diagnosis.reread import reread
 from tcsim.diagnosis.rounded import within_rounding
 from tcsim.diagnosis.solution import UNWRITTEN, Solved, shows
 from tcsim.diagnosis.solved import not_loaded, solved
@@ -35,14 +33,14 @@ from tcsim.numbers.codec import decode
 CATALOGUE: dict[Callable[[Problem], Iterator[Attempt]], int] = {
     operands.attempts: 2,
     memory.attempts: 4,
-    selectors.attempts: 6,
-    registers.attempts: 7,
+    operands.of_selectors: 6,
+    operands.of_registers: 7,
     arithmetic.attempts: 8,
 }
 """Where mistakes come from that are no rules of an operand, with how simple they are: smaller is simpler."""
 
 BOTH: tuple[Callable[[Problem], Iterator[Attempt]], ...] = tuple(
-    partial(in_both, source) for source in (operands.attempts, memory.attempts, registers.attempts)
+    partial(operands.in_both, source) for source in (operands.attempts, memory.attempts, operands.of_registers)
 )
 """The same mistake in both operands, where none in one explains everything."""
 
@@ -199,7 +197,7 @@ def _catalogued(problem: Problem, wrong: Mask, outputs: int) -> tuple[int, list[
     single = all(size <= unit for size, unit in zip(wrong.shape[1:], problem.machine.shape, strict=False))
     for number, source in enumerate((*CATALOGUE, *BOTH)):
         one = source.args[0] if isinstance(source, partial) else source
-        rank = 2 if single and one is registers.attempts else CATALOGUE[one]
+        rank = 2 if single and one is operands.of_registers else CATALOGUE[one]
         for attempt in source(problem) if number < len(CATALOGUE) or not exact else ():
             changed = attempt.change()
             if changed is None:

@@ -7,20 +7,19 @@ from functools import cached_property
 
 import numpy as np
 
+from tcsim.diagnosis.at_sight import NAN, NAN_ADVICE, nan_code, nan_source, unwritten_of
 from tcsim.diagnosis.candidate import Candidate
 from tcsim.diagnosis.enough import enough
 from tcsim.diagnosis.hypothesis import Hypothesis
 from tcsim.diagnosis.kept import Kept
 from tcsim.diagnosis.misread import PAST_END, over_next_row
 from tcsim.diagnosis.moved import Moved
-from tcsim.diagnosis.nans import NAN, NAN_ADVICE, nan_code, nan_source
 from tcsim.diagnosis.predicted import End, Way, whole
 from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.reals import Mask, Reals
 from tcsim.diagnosis.relations import NARROW, TRUNCATED, Relation
 from tcsim.diagnosis.report import Explanation
 from tcsim.diagnosis.solve import Scored
-from tcsim.diagnosis.unwritten import unwritten_of
 from tcsim.diagnosis.where import beyond_diagonal, tiles_text, where_text
 from tcsim.numbers.codec import decode, encode
 

@@ -11,11 +11,11 @@ import numpy as np
 
 from tcsim.core.samples import some_of
 from tcsim.diagnosis.candidate import Candidate, asked, of_operand
-from tcsim.diagnosis.counts import Count
 from tcsim.diagnosis.enough import enough, runs
 from tcsim.diagnosis.hypothesis import Hypothesis
 from tcsim.diagnosis.maps import SAME, Rule, depth_rules
 from tcsim.diagnosis.other_c import c_addresses, other_c
+from tcsim.diagnosis.pipelines import Count
 from tcsim.diagnosis.predicted import End, Way, way_of
 from tcsim.diagnosis.problem import Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals

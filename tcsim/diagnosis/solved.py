@@ -10,7 +10,7 @@ import numpy as np
 
 from tcsim.diagnosis.arithmetic import narrowed
 from tcsim.diagnosis.candidate import of_operand
-from tcsim.diagnosis.functions import functions
+from tcsim.diagnosis.functions import functions, in_slices
 from tcsim.diagnosis.kept import kept_sums
 from tcsim.diagnosis.line_sums import line_sums
 from tcsim.diagnosis.moved import zero_lines
@@ -34,7 +34,6 @@ from tcsim.diagnosis.relations import (
     truncated,
     vector,
 )
-from tcsim.diagnosis.slice_functions import in_slices
 from tcsim.diagnosis.solution import Piece, Solved
 
 _MOST = 1 << 27  # products of a problem that is solved; beyond it a part is

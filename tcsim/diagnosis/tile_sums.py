@@ -19,10 +19,9 @@ from tcsim.core.ranges import runs
 from tcsim.diagnosis.candidate import STORED, STORED_ADVICE
 from tcsim.diagnosis.hypothesis import Hypothesis
 from tcsim.diagnosis.least_squares import in_parts, in_tile, solved_at
-from tcsim.diagnosis.maps import LINES
+from tcsim.diagnosis.maps import LINES, TILES
 from tcsim.diagnosis.problem import Codes, Part, Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
-from tcsim.diagnosis.sizes import TILES
 from tcsim.diagnosis.where import where_text
 
 _TILES = 64  # at most

@@ -11,14 +11,7 @@ import numpy as np
 import pytest
 
 import tcsim
-from tcsim.diagnosis import (
-    misread,
-    other_c,
-    reals,
-    recoded,
-    slice_functions,
-    tables,
-)
+from tcsim.diagnosis import functions, misread, other_c, reals, recoded, tables
 from tcsim.diagnosis.functions import _erf, casts, solved_functions
 from tcsim.diagnosis.least_squares import whole_weights
 from tcsim.diagnosis.reals import reals_of
@@ -84,10 +77,10 @@ def test_functions_of_slices_of_k() -> None:
     own: Any = SimpleNamespace(a=a, b=b, c=c)
     relu: Any = SimpleNamespace(run=lambda x: np.maximum(x, 0))
     halves = np.array([0, 1])
-    assert slice_functions.OfSlices(relu, halves, True).values(own, 0).tolist() == [[3.5]]
-    assert slice_functions.OfSlices(relu, halves[::-1], True).values(own, 0).tolist() == [[3.0]]
-    assert slice_functions.OfSlices(relu, halves, False).values(own, 0).tolist() == [[3.5]]
-    assert slice_functions.OfSlices(relu, halves[::-1], False).values(own, 0).tolist() == [[3.5]]
+    assert functions.OfSlices(relu, halves, True).values(own, 0).tolist() == [[3.5]]
+    assert functions.OfSlices(relu, halves[::-1], True).values(own, 0).tolist() == [[3.0]]
+    assert functions.OfSlices(relu, halves, False).values(own, 0).tolist() == [[3.5]]
+    assert functions.OfSlices(relu, halves[::-1], False).values(own, 0).tolist() == [[3.5]]
 
 
 @pytest.mark.parametrize("inside", [False, True])
@@ -101,7 +94,7 @@ def test_functions_of_slices_are_found(inside: bool) -> None:
     own = replace(own, observed=tcsim.encode(seen, "f32")[None])
     found = [
         item
-        for item in slice_functions.in_slices(own, numbers(own), np.ones((1, 32, 32), bool))
+        for item in functions.in_slices(own, numbers(own), np.ones((1, 32, 32), bool))
         if item.named.mistake == "ReLU applied"
     ]
     assert any(item.inside is inside and item.of_k.tolist() == [0] * 32 + [1] * 32 for item in found)

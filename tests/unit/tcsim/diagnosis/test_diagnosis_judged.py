@@ -11,36 +11,32 @@ import pytest
 
 import tcsim
 from tcsim.diagnosis import (
+    at_sight,
     bitwise,
     line_sums,
     maps,
     misread,
     moved,
-    nans,
     operands,
     passes,
     predicted,
     relations,
-    reread,
     resemblance,
     restated,
     rounded,
-    selectors,
     solution,
     some_tiles,
     tables,
-    unwritten,
     where,
 )
-from tcsim.diagnosis import line_words as words
 from tcsim.diagnosis.arithmetic import narrowed
 from tcsim.diagnosis.candidate import Candidate
-from tcsim.diagnosis.counts import counts
 from tcsim.diagnosis.functions import Applied
 from tcsim.diagnosis.hypothesis import WrongKernel
 from tcsim.diagnosis.kept import Form
 from tcsim.diagnosis.line_sums import Constants
 from tcsim.diagnosis.maps import SAME, Rule
+from tcsim.diagnosis.pipelines import counts
 from tcsim.diagnosis.predicted import Way
 from tcsim.diagnosis.problem import Problem
 from tcsim.diagnosis.reals import Reals
@@ -94,23 +90,25 @@ def test_outputs_that_are_stored_over_each_other(pitch: int) -> None:
 
 def test_where_a_nan_may_come_from() -> None:
     """What fills a last tile of K first, where there is such a tile."""
-    assert nans.nan_source(problem(k=64)).startswith("what fills a tile of K out of bounds, behind K = 64 or a tile")
-    assert nans.nan_source(problem(k=128)) == "a tile that was not written"
+    assert at_sight.nan_source(problem(k=64)).startswith(
+        "what fills a tile of K out of bounds, behind K = 64 or a tile"
+    )
+    assert at_sight.nan_source(problem(k=128)) == "a tile that was not written"
 
 
 def test_maps_of_lines_in_words() -> None:
     """Four runs are said, of more how many there are; groups of 16 by their order; what is transposed in pairs."""
     runs = np.concatenate([np.arange(4) + start for start in (100, 60, 140, 20, 180, 40, 80)])
     assert (
-        words.described(runs, "rows").endswith("and 3 more runs")
-        and words.described(runs, "rows").count(" are rows ") == 4
+        where.described(runs, "rows").endswith("and 3 more runs")
+        and where.described(runs, "rows").count(" are rows ") == 4
     )
     order = np.random.default_rng(0).permutation(16)
-    assert words.described((np.arange(0, 64, 16)[:, None] + order).reshape(-1), "rows").startswith(
+    assert where.described((np.arange(0, 64, 16)[:, None] + order).reshape(-1), "rows").startswith(
         "rows permuted in each 16"
     )
     pairs = np.arange(8).reshape(4, 2).T.reshape(-1)
-    assert "as an array of 4 x 2" in words._transposed(pairs, "rows") and words._transposed(np.arange(8), "rows") == ""
+    assert "as an array of 4 x 2" in where._transposed(pairs, "rows") and where._transposed(np.arange(8), "rows") == ""
 
 
 def test_a_store_past_the_end() -> None:
@@ -154,7 +152,7 @@ def test_an_overflow_says_nothing_of_the_format() -> None:
     noise = np.random.default_rng(0).standard_normal(right.shape).astype(np.float32) * 100
     large = own.c.copy()
     large[0, 0, 0] = 0x5F000000
-    assert reread.reread(replace(own, c=large, output="bf16", observed=tcsim.encode(noise, "f32"))) is None
+    assert at_sight.reread(replace(own, c=large, output="bf16", observed=tcsim.encode(noise, "f32"))) is None
 
 
 def test_lines_that_look_like_others() -> None:
@@ -216,7 +214,7 @@ def test_outputs_that_were_never_written(scattered: bool) -> None:
         which = np.random.default_rng(0).random(codes.shape) < 0.02
     codes[which] = 0x7F7F7F7F
     codes[0, 2, 3:5] = 0x7F7F7F7F  # by chance: no line of it
-    found = unwritten.unwritten_of(replace(own, observed=codes), numbers(own), codes != model, model)
+    found = at_sight.unwritten_of(replace(own, observed=codes), numbers(own), codes != model, model)
     assert np.array_equal(found, which & (not scattered))
 
 
@@ -227,7 +225,7 @@ def test_vectors_of_four_that_were_never_written() -> None:
     for width in (4, 3):
         which = np.repeat(groups, 8, 2) & (np.arange(32) % 8 < width)
         codes = np.where(which, 0x7F7F7F7F, own.observed).astype(np.uint32)
-        found = unwritten.unwritten_of(replace(own, observed=codes), numbers(own), which, own.observed)
+        found = at_sight.unwritten_of(replace(own, observed=codes), numbers(own), which, own.observed)
         assert np.array_equal(found, which & (width == 4))
 
 
@@ -447,7 +445,7 @@ def test_other_selectors() -> None:
         scale_words={"a": ("words", 1, 2), "b": ("others", 0, 0)},
         metadata="metadata",
     )  # type: ignore[arg-type, dict-item]
-    tried = [*selectors.attempts(own)]
+    tried = [*operands.of_selectors(own)]
     assert len(tried) == 1 + 15 + 15 and not any(
         item.detail in ("byte_id_a 1, thread_id_a 2", "byte_id_b 0, thread_id_b 0", "0") for item in tried
     )
@@ -455,7 +453,7 @@ def test_other_selectors() -> None:
     one, two, other = (changed[name] for name in ("byte_id_a 3, thread_id_a 1", "byte_id_b 3, thread_id_b 1", "1"))
     assert one and one.scales == (("a", "words", 3, 1), "b") and two and two.scales == ("a", ("b", "others", 3, 1))
     assert other and other.positions == ("metadata", 1)  # type: ignore[comparison-overlap]
-    assert selectors._metadata(replace(own, metadata=None), 1) is None
+    assert operands._metadata(replace(own, metadata=None), 1) is None
 
 
 def test_rules_whose_numbers_overflow_hold_in_no_tile():
