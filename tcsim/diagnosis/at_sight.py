@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from tcsim.diagnosis.arithmetic import narrowed
+from tcsim.diagnosis.enough import enough, runs
 from tcsim.diagnosis.problem import Codes, Part, Problem
 from tcsim.diagnosis.reals import Mask, Reals
 from tcsim.diagnosis.report import Explanation
@@ -47,11 +48,12 @@ def unwritten_of(problem: Problem, reals: Reals, wrong: Mask, model: Codes) -> M
     held = (problem.observed == values[most]) | ~problem.inside()
     for axis in (1, 2):  # whole lines of it: others hold the same code by chance
         lines = unwritten & held.all(axis=axis, keepdims=True)
-        if counts[most] >= 8 and lines.sum() > 0.9 * unwritten.sum() and not (reals.floor and values[most] == 0):
+        which = lines.any(axis=(0, axis))  # of many lines in no order some hold it by chance, too
+        told = counts[most] >= 8 and enough(int(lines.sum()), 2 * (runs(which) - 1))
+        if told and lines.sum() > 0.9 * unwritten.sum() and not (reals.floor and values[most] == 0):
             return lines
-    runs = 1 + int((np.diff(np.flatnonzero(unwritten)) > 1).sum())
     unwritten &= _beside(unwritten) if _beside(unwritten).sum() > 0.9 * unwritten.sum() else True
-    many = counts[most] >= 0.01 * codes.size and unwritten.sum() >= 4 * runs
+    many = counts[most] >= 0.01 * codes.size and unwritten.sum() >= 4 * runs(unwritten.reshape(-1))
     if counts[most] < 8 or (reals.floor and values[most] == 0) or not (many or clean(unwritten, unwritten)):
         return np.zeros_like(wrong)  # scattered: clamped rather than never written
     return unwritten
@@ -77,7 +79,7 @@ def reread(problem: Problem) -> Explanation | None:
         return None
     other, inside = _OTHER[own], problem.inside()
     codes = encode(decode(problem.observed, "f32"), own)
-    model = replace(problem, output=None, finish=None).outputs()
+    model = replace(problem, output=None, finish=None).outputs
     numbers, right = decode(codes, other), decode(narrowed(model, other), "f32")
     same = int(((numbers == right) & inside).sum())
     usual = float(np.abs(right[inside & np.isfinite(right)]).mean()) if np.isfinite(right[inside]).any() else 0.0

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.diagnosis.problem import Attempt, Codes, Problem
-from tcsim.diagnosis.reals import Numbers, Reals, reals_of
+from tcsim.diagnosis.reals import Numbers, Reals, lines_of, reals_of
 from tcsim.diagnosis.relations import precision
 from tcsim.numbers.codec import decode, encode
 from tcsim.numbers.formats import Format
@@ -64,7 +64,7 @@ class Fresh:
     def __init__(self, problem: Problem, with_c: bool = False) -> None:
         """Made once for a diagnosis."""
         self.problem = fresh(problem, with_c)
-        right = self.problem.outputs()
+        right = self.problem.outputs
         self.reals: Reals = reals_of(replace(self.problem, observed=right), right, precision(problem.output))
 
     def of_attempt(self, attempt: Attempt) -> Numbers | None:
@@ -72,13 +72,17 @@ class Fresh:
         changed = attempt.change()
         if changed is None:
             return None
-        out = changed.outputs()
-        values = decode(out, changed.machine.formats["d"]).astype(np.float64)
+        d, c = changed.machine.formats["d"], changed.machine.formats["c"]
+        if d.kind == "float" and (changed.machine, changed.order) == (self.problem.machine, self.problem.order):
+            a, b = lines_of(changed)
+            values = a @ b.swapaxes(1, 2) + decode(changed.c, c).astype(np.float64)
+        else:
+            values = decode(changed.outputs, d).astype(np.float64)
         if changed.known is not None:
             values = np.where(changed.known, values, np.nan)
         moved = np.empty_like(values).reshape(-1)
         codes = changed.observed.reshape(-1)
-        if changed.machine.formats["d"].kind == "float":  # the numbers' top bit is a changed sign
+        if d.kind == "float":  # the numbers' top bit is a changed sign
             sign = codes.dtype.type(1 << (8 * codes.dtype.itemsize - 1))
             values = np.where((codes >= sign).reshape(values.shape), -values, values)
             codes = codes & ~sign

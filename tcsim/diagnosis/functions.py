@@ -286,7 +286,7 @@ class Applied(Beneath):
             return encode(_wraps(values, -(1 << 31), 32), formats["d"])
         bare = replace(problem.bare, c=np.zeros_like(problem.c) if self.outside else problem.c)
         with np.errstate(all="ignore"):
-            codes = encode(self.named.run(decode(bare.outputs(), formats["d"]).astype(np.float64)) + rest, formats["d"])
+            codes = encode(self.named.run(decode(bare.outputs, formats["d"]).astype(np.float64)) + rest, formats["d"])
         return codes if self.named.simple or np.array_equal(codes, problem.observed) else None
 
 

@@ -101,4 +101,4 @@ class WrongKernel(Hypothesis):
         a, b, c = self.read(Operands(problem.a, problem.b.swapaxes(1, 2), problem.c))
         order = problem.order if a.shape == problem.a.shape else tuple(range(a.shape[2] // problem.step))
         changed = replace(problem.bare, a=a, b=b.swapaxes(1, 2), c=c, order=order)
-        return problem.after_clamp(self.store(changed.outputs(), problem.bare.outputs()))
+        return problem.after_clamp(self.store(changed.outputs, problem.bare.outputs))

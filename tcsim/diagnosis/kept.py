@@ -184,7 +184,7 @@ def kept_sums(problem: Problem, reals: Reals, ends: tuple[End, ...]) -> Kept | N
 def _tells(problem: Problem, codes: Codes, end: End) -> bool:
     """Whether codes are what was observed, in every bit, and the right ones are not in several."""
     inside = problem.inside()
-    apart = (end(problem.bare.outputs()) != problem.observed)[inside]
+    apart = (end(problem.bare.outputs) != problem.observed)[inside]
     same: bool = (end(codes) == problem.observed)[inside].all()
     return same and enough(int(apart.sum()))
 

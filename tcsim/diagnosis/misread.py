@@ -67,7 +67,7 @@ def bytes_of_operands(problem: Problem, reals: Reals, open_: Mask) -> Iterator[W
     if not open_.any() or formats["d"].kind != "float" or formats["d"].bits != 32:
         return
     seen = problem.observed[open_]
-    right = problem.outputs()
+    right = problem.outputs
     for name, codes in (("a", problem.a), ("b", problem.b.swapaxes(1, 2))):
         for lines in (codes, codes.swapaxes(1, 2)):
             words = _words(np.ascontiguousarray(lines), formats[name], problem.output, formats["d"])

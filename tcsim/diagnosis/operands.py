@@ -175,11 +175,11 @@ def _permutations(given: Fragment) -> Iterator[tuple[str, str, _Change, _Change]
     if given.layout.element_bits == 4:
         yield "register nibbles swapped", "in each byte", _swapped_nibbles, _swapped_nibbles
     words = 2 if given.layout.element_bits == 64 else 1
-    for detail, order in _distinct(_register_orders(given.registers // words)):
+    for detail, order in distinct(register_orders(given.registers // words)):
         whole = (order[:, None] * words + np.arange(words)).reshape(-1)
         forward, backward = (partial(np.take, indices=x, axis=-1) for x in (whole, np.argsort(whole)))
         yield "registers permuted", detail, forward, backward
-    for detail, order in _distinct(_lane_orders(given.lanes)):
+    for detail, order in distinct(lane_orders(given.lanes)):
         forward, backward = (partial(np.take, indices=x, axis=-2) for x in (order, np.argsort(order)))
         yield "lanes permuted", detail, forward, backward
 
@@ -196,7 +196,7 @@ def _repeated(given: Fragment) -> Iterator[tuple[str, str, _Change, _Change]]:
         yield "register used twice", f"register {taken} where {place} belongs", change, change
 
 
-def _distinct(orders: Iterator[tuple[str, Permutation]]) -> Iterator[tuple[str, Permutation]]:
+def distinct(orders: Iterator[tuple[str, Permutation]]) -> Iterator[tuple[str, Permutation]]:
     """Each permutation once, under its first description; never the identity."""
     seen: set[tuple[int, ...]] = set()
     for detail, order in orders:
@@ -206,9 +206,10 @@ def _distinct(orders: Iterator[tuple[str, Permutation]]) -> Iterator[tuple[str, 
             yield detail, order
 
 
-def _register_orders(count: int) -> Iterator[tuple[str, Permutation]]:
+def register_orders(count: int, most: int = 8) -> Iterator[tuple[str, Permutation]]:
+    """Orders of registers. most: so many of which each two are exchanged."""
     own = np.arange(count)
-    if count <= 8:
+    if count <= most:
         for first, second in combinations(range(count), 2):
             order = own.copy()
             order[[first, second]] = second, first
@@ -223,7 +224,8 @@ def _register_orders(count: int) -> Iterator[tuple[str, Permutation]]:
             yield "the two halves interleaved", own.reshape(2, -1).T.reshape(-1)
 
 
-def _lane_orders(count: int) -> Iterator[tuple[str, Permutation]]:
+def lane_orders(count: int) -> Iterator[tuple[str, Permutation]]:
+    """Orders of the lanes of a warp or of a warpgroup."""
     own = np.arange(count)
     bit = 1
     while bit < count:

@@ -20,6 +20,7 @@ from tcsim.numbers.codec import decode, encode
 
 End = Callable[[Codes], Codes]  # what the epilogue makes of the codes of d
 _SIDE = 8  # rows and columns of the outputs that every way is tried on first
+_KEPT = 4  # predictions of all outputs that are kept
 _TOLD = 8  # ways that give every bit of some outputs and not of others: then the order is left open
 
 
@@ -185,9 +186,17 @@ def way_of(
 
 
 def whole(problem: Problem, item: Candidate, way: Way) -> Codes | None:
-    """The codes of all outputs, (batch, M, N)."""
-    found = [codes_of(problem, item, way, part) for part in problem.parts()]
-    return None if any(codes is None for codes in found) else np.stack([codes for codes in found if codes is not None])
+    """The codes of all outputs, (batch, M, N); the last ones are kept with the problem."""
+    kept = problem.computed
+    if (id(item), way) not in kept:
+        found = [codes_of(problem, item, way, part) for part in problem.parts()]
+        known = (
+            None if any(codes is None for codes in found) else np.stack([codes for codes in found if codes is not None])
+        )
+        if len(kept) == _KEPT:
+            del kept[next(iter(kept))]
+        kept[id(item), way] = item, known
+    return kept[id(item), way][1]
 
 
 def _reread(

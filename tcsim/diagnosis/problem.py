@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -90,10 +91,10 @@ class Problem:
         """K that was given."""
         return self.depth or self.b.shape[1]
 
-    @property
+    @cached_property
     def bare(self) -> Problem:
         """Without what the epilogue does."""
-        return replace(self, finish=None)
+        return self if self.finish is None else replace(self, finish=None)
 
     @property
     def note(self) -> str:
@@ -159,9 +160,17 @@ class Problem:
                 out[top : top + 64, left : left + width] = self._accumulate(part, a, b, c, rows, columns)
         return out if self.finish is None else self.finish(self, part, out)
 
+    @cached_property
+    def computed(self) -> dict[Any, Any]:
+        """What was computed of all outputs last, by what it was computed from."""
+        return {}
+
+    @cached_property
     def outputs(self) -> Codes:
         """What the model gives for all outputs: (batch, M, N)."""
-        return np.stack([self.predict(part) for part in self.parts()])
+        found = np.stack([self.predict(part) for part in self.parts()])
+        found.setflags(write=False)
+        return found
 
     def after_clamp(self, codes: Codes, place: Any = ...) -> Codes:
         """Codes of outputs, all or those at a place, clamped at zero, and then the C that is added after it; the codes, if there is none."""

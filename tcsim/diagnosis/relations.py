@@ -42,7 +42,7 @@ def narrow_format(problem: Problem, model: Codes) -> str | None:
     if seen.size < 8 or not seen.any():
         return None
     for name in _FORMATS:
-        if _fits(seen, name).all() and _fits(model[inside], name).mean() < 0.5:
+        if _fits(seen[:64], name).all() and _fits(seen, name).all() and _fits(model[inside], name).mean() < 0.5:
             return name
     return None
 
@@ -226,7 +226,7 @@ def fitted_codes(problem: Problem, line: Line, narrow: str | None, ends: tuple[A
     c = decode(problem.c, formats["c"]).astype(np.float64)
     if not line.with_c:
         bare = replace(bare, c=np.zeros_like(problem.c))
-    codes = bare.outputs()
+    codes = bare.outputs
     base = decode(codes, formats["d"]).astype(np.float64)
     low, high = _interval(problem.observed, formats["d"], narrow)
     clamped = any((end(codes) != codes).any() for end in ends) and (decode(problem.observed, formats["d"]) >= 0).all()

@@ -45,7 +45,7 @@ def within_rounding(
         format = FORMATS[problem.output]
     off = ulps(problem, model, format)
     note = f"equal within rounding: at most {off:,} ulp of {format.name}"
-    if problem.output and (truncated(bare.outputs(), problem.output) == problem.observed)[problem.inside()].all():
+    if problem.output and (truncated(bare.outputs, problem.output) == problem.observed)[problem.inside()].all():
         advice = "cvt.rn rounds to nearest even; a shift or a mask cuts"
         cut = Explanation(TRUNCATED, problem.output, advice, outputs)
         return Diagnosis("explained", outputs, right, (cut,), (), tried, where)

@@ -138,7 +138,7 @@ class ScaleTables(Hypothesis):
             a[place][np.repeat(pair[0] == 0, a.shape[2] // pair[0].shape[1], axis=1)] = 0
             b[place][np.repeat(pair[1].T == 0, b.shape[1] // pair[1].shape[1], axis=0)] = 0
         changed = replace(problem, finish=None, a=a, b=b, scales=(scales[0], scales[1]))
-        return changed.outputs()
+        return changed.outputs
 
 
 def scale_tables(problem: Problem, reals: Reals, open_: Mask) -> Iterator[ScaleTables]:

@@ -105,7 +105,7 @@ def diagnose(instruction: Any, *, observed: Any, arch: str = "sm_90", **operands
     if not hasattr(found_instruction, "matmul"):
         return diagnose_move(found_instruction, call, observed, operands)
     problem = problem_of(found_instruction, call, observed, operands)
-    model = problem.outputs()
+    model = problem.outputs
     inside = problem.inside()
     wrong = (model != problem.observed) & inside
     outputs = int(inside.sum())

@@ -66,7 +66,7 @@ def solved(problem: Problem, model: Codes, inside: Mask, known: bool) -> Solved 
     if problem.a.size * problem.b.shape[2] > _MOST:
         return None
     narrow = narrow_format(problem, model) or problem.output  # a wider array may hold results of a narrower type
-    bare = model if problem.finish is None else problem.bare.outputs()
+    bare = model if problem.finish is None else problem.bare.outputs
     reals = reals_of(problem, bare, precision(narrow))
     if reals.blind:
         return None
@@ -130,7 +130,7 @@ def _clamped(
             return RELU, problem, floored, model
     if wrong.any() and problem.c.any() and is_relu(before_c(reals), problem.size):
         problem = replace(problem, c=np.zeros_like(problem.c), after=problem.c)
-        model = problem.after_clamp(problem.bare.outputs())
+        model = problem.after_clamp(problem.bare.outputs)
         return RELU_BEFORE_C, problem, replace(before_c(reals), floor=True), model
     return None, problem, reals, model
 

@@ -231,7 +231,7 @@ class TransposedPart(Hypothesis):
             for number, (steps, turned) in enumerate(cut):
                 first = bare if number == 0 and not late and not turned else replace(bare, c=np.zeros_like(bare.c))
                 one = replace(first, order=steps)
-                sums = decode(one.outputs(), format).astype(kind)
+                sums = decode(one.outputs, format).astype(kind)
                 sums = np.stack([self._moved(x) for x in sums]) if turned else sums
                 total = total + sums + (c if number == 0 and not late and turned else 0)
             out = encode(total + c if late else total, format)

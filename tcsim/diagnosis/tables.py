@@ -92,7 +92,7 @@ class Table(Hypothesis):
                 for name, x in zip("ab", problem.scales, strict=True)
             )
             changed = replace(changed, scales=(next(scales), next(scales)))
-        return changed.outputs()
+        return changed.outputs
 
 
 def tables(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Table]:

@@ -153,12 +153,14 @@ class TileSums(Hypothesis):
             return [(STORED, said, STORED_ADVICE)]
         if self.in_place:
             return [self._own_parts(block)]
-        full = self.full
-        if self._before is not None and (self.times[:, :, 0].sum(axis=1) > 2).any():
-            said = f"tiles of {block} go on from each other's sums, in this order: {self._chains(self._before)}"
-            return [(_NOT_CLEARED, said, _CARRIED)]
-        said = self._listed(lambda tile: self._said_sums(tile, full))
-        if full:
+        said = self._listed(lambda tile: self._said_sums(tile, self.full))
+        if self._before is not None:
+            shift = self._shift(np.where(self._before < 0, np.arange(self.tiles.count), self._before))
+            order = f"those of {_neighbour(-shift[0])}, {shift[1]}" if shift and not len(shift[2]) else ""
+            if order or (self.times[:, :, 0].sum(axis=1) > 2).any():
+                order = order or f"each other's, in this order: {self._chains(self._before)}"
+                return [(_NOT_CLEARED, f"the sums of tiles of {block} go on from {order}", _CARRIED)]
+        if self.full:
             before = f"in tiles of {block} the sums of others are left in the accumulators: {said}"
             return [(_NOT_CLEARED, before, _CARRIED)]
         return [(PARTIALS, f"tiles of {block}: {self._shifted_parts or said}", _PARTIALS)]
@@ -318,8 +320,7 @@ class TileSums(Hypothesis):
     def codes(self, problem: Problem) -> Codes:
         """What it predicts of every output, bit for bit: one chain of sums, the others' first."""
         bare = problem.bare
-        out = bare.outputs()
-        model = out[0].copy()
+        out, model = bare.outputs.copy(), bare.outputs[0]
         own = np.arange(self.tiles.count)
         kept: dict[int, Codes] = {}
         for tile in np.argsort(self.times.sum(axis=(1, 2)), kind="stable"):  # those after which another goes on first

@@ -56,7 +56,7 @@ def test_the_reach_of_rounding_is_bounded() -> None:
     own = problem(k=64)
     assert (numbers(own).reach <= reals._KNOWN * numbers(own).usual).all()
     huge = replace(own, c=np.full_like(own.c, 0x5F000000))
-    found = reals_of(huge, own.outputs())
+    found = reals_of(huge, own.outputs)
     assert (found.reach <= reals._KNOWN * found.usual).all()
 
 

@@ -115,7 +115,7 @@ def test_a_store_past_the_end() -> None:
     """B has just the columns that it would take; a tile of two rows is none; a matrix with one wrong column has a width, too."""
     own = problem(m=16, n=8, k=16)
     item = misread.stored_past(8, (16, 8), next(iter(misread._LOADS)), False, np.ones((1, 16, 8), bool))
-    right = own.outputs()
+    right = own.outputs
     assert np.array_equal(item.codes(own)[:, 1:], right[:, :-1]) and np.array_equal(item.codes(own)[:, 0], right[:, 0])
     empty = np.zeros((1, 2, 8), bool)
     empty[0, 1] = True
@@ -372,7 +372,7 @@ def test_rules_that_give_every_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of those that give what is looked at first the ones that give all that was given, in the type that it was given in."""
     own = problem(m=16, n=8, k=16, output="bf16")
     own = replace(own, observed=narrowed(own.observed, "bf16"))
-    right = replace(own, output=None).outputs()
+    right = replace(own, output=None).outputs
     items = [Candidate(beta=beta) for beta in (1.0, 2.0, 3.0, 4.0)]
     given = dict(zip(items, (right, right + 0x10000, None, right), strict=True))
     monkeypatch.setattr(bitwise, "_items", lambda problem: iter(items))

@@ -123,10 +123,10 @@ def test_majors_that_are_tried(major: str, other: str) -> None:
 def test_orders_of_registers_that_are_tried() -> None:
     """Each permutation once, and not the identity."""
     for count in (2, 4, 8, 16):
-        found = [tuple(order) for _, order in operands._distinct(operands._register_orders(count))]
+        found = [tuple(order) for _, order in operands.distinct(operands.register_orders(count))]
         assert found and len(set(found)) == len(found) and tuple(range(count)) not in found
         assert all(sorted(order) == list(range(count)) for order in found)
-    said = [own for own, _ in operands._register_orders(16)]
+    said = [own for own, _ in operands.register_orders(16)]
     assert said[:4] == [f"register i with i ^ {bit}" for bit in (1, 2, 4, 8)]
 
 
