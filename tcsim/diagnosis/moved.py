@@ -435,7 +435,51 @@ def _shifted(by: int) -> Rule:
 
 def _flat_rules(shape: tuple[int, int]) -> list[Rule]:
     """Outputs at other addresses: read as memory is, or stored with another pitch."""
-    return [*memory_rules(*shape, shape[0], 8, 16), *stores(*shape), *staged_rules(shape)]
+    return [
+        *memory_rules(*shape, shape[0], 8, 16),
+        *stores(*shape),
+        *staged_rules(shape),
+        *_fragment_rules(),
+        *_tile_pitches(shape),
+    ]
+
+
+def _fragment_rules() -> Iterator[Rule]:
+    """Accumulators of a 16 x 8 tile that are stored in the order of lanes or of registers."""
+    advice = (
+        "look at where an element of D's fragment belongs: lane / 4 is its row, two neighbours are in registers 0 and 1"
+    )
+    for said, by_lane in (
+        ("each lane stores its four accumulators as four neighbours of the tile of 16 x 8, lane after lane", True),
+        ("the accumulators are stored register after register into the tile of 16 x 8, of each all 32 lanes", False),
+    ):
+        yield Rule(STORED, said, advice, partial(_by_register, by_lane), 3)
+
+
+def _by_register(by_lane: bool, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    place = r % 16 * 8 + k % 8
+    lane, register = (place // 4, place % 4) if by_lane else (place % 32, place // 32)
+    return r // 16 * 16 + lane // 4 + register // 2 * 8, k // 8 * 8 + lane % 4 * 2 + register % 2
+
+
+def _tile_pitches(shape: tuple[int, int]) -> Iterator[Rule]:
+    """Tiles that are stored from their own place on with the pitch of a tile, the later over the earlier ones."""
+    rows, columns = shape
+    for height, width in ((16, 16), (16, 8), (32, 8), (8, 32), (32, 32), (64, 64)):
+        if width < columns and height <= rows and rows % height == 0 and columns % width == 0:
+            row, column = np.indices(shape)
+            place = row // height * height * columns + column // width * width + row % height * width + column % width
+            order = np.lexsort((column.reshape(-1), column.reshape(-1) // width, row.reshape(-1) // height))
+            held = np.full(rows * columns, -1)
+            held[place.reshape(-1)[order]] = order
+            source = held.reshape(shape)
+            said = f"tiles of {height} x {width} are stored with {width} elements from row to row, not {columns}: each over the next ones' rows, the later over the earlier"
+            where = partial(
+                _listed, np.where(source < 0, -1, source // columns), np.where(source < 0, 0, source % columns)
+            )
+            yield Rule(
+                "{x}: pitch wrong", said, "look at the leading dimension that the epilogue stores with", where, 3
+            )
 
 
 def _candidates(i: Ints, j: Ints, row: Ints, column: Ints, shape: tuple[int, int]) -> Iterator[Moved]:

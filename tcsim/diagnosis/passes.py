@@ -144,10 +144,13 @@ def recovered(solver: Solver, wrong: Mask, source: Source) -> list[Scored]:
 
 def _recovered(source: Source, found: Solved, known: bool) -> Solved:
     """What a source reads off the outputs, if it gives all that are wrong."""
-    solver = Solver(found.problem, found.reals, ends=found.ends)
-    first, *others = recovered(solver, found.wrong, source) or (None,)
-    if first is None:
-        return found
+    scored = recovered(Solver(found.problem, found.reals, ends=found.ends), found.wrong, source)
+    return by_first(found, scored) if scored else found
+
+
+def by_first(found: Solved, scored: list[Scored]) -> Solved:
+    """Explained by the simplest of some hypotheses, the others as its equals."""
+    first, *others = scored
     names = {name for name, _, _ in first.item.names()}
     ties = tuple(one for one in others if not names <= {name for name, _, _ in one.item.names()})[:_TIES]
     piece = Piece(first.item, first.gives & found.wrong, first.gives, True, first.way, ties)

@@ -126,6 +126,29 @@ def _in_tiles(count: int, depth: int, chunk: int, described: bool) -> Iterator[R
     yield from ROWS
 
 
+def nibble_rules(count: int, depth: int) -> Iterator[Rule]:
+    """Two elements of 4 bits in a byte that are neighbours along K, taken for neighbours along M or N, or the other way round."""
+    advice = "look at which two elements of {x} share a byte: neighbours along K, or along M or N"
+    for k_first in (True, False):
+        how = "lines of K one after another" if k_first else "lines along M or N one after another"
+        for held, read, along in (("K", "M or N", True), ("M or N", "K", False)):
+            said = (
+                f"a byte holds two neighbours along {held} and is read as if they were neighbours along {read} ({how})"
+            )
+            where = partial(_other_nibble, count, depth, k_first, along)
+            yield Rule(_PACKED, said, advice, where, 4)
+
+
+def _other_nibble(count: int, depth: int, k_first: bool, along: bool, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    """The element of the byte and nibble that are read. along: two neighbours along K are held, two along the lines read."""
+    row, at = (r // 2, k) if along else (r, k // 2)  # of the bytes as they are read
+    nibble, (rows, wide) = (r % 2, (count // 2, depth)) if along else (k % 2, (count, depth // 2))
+    place = row * wide + at if k_first else at * rows + row
+    rows, wide = (count, depth // 2) if along else (count // 2, depth)  # as they are held
+    row, at = (place // wide, place % wide) if k_first else (place % rows, place // rows)
+    return (row, 2 * at + nibble) if along else (2 * row + nibble, at)
+
+
 def rules_of(problem: Problem) -> dict[str, tuple[Rule, ...]]:
     """Of operand a and of b, the commonest first."""
     machine = problem.machine
@@ -137,6 +160,7 @@ def rules_of(problem: Problem) -> dict[str, tuple[Rule, ...]]:
     for name, count, others in (("a", *sizes), ("b", *sizes[::-1])):
         chunk = 128 // stored_bits(machine.formats[name], step)
         more: list[Rule] = []
+        nibbles = [*nibble_rules(count, depth)] if stored_bits(machine.formats[name], step) == 4 else []
         parts = []  # (what lies in memory of its own, elements of it along K, of a step)
         if problem.scales is not None:
             parts.append(("scale", -(-depth // machine.block), machine.blocks, depth, step))
@@ -146,7 +170,8 @@ def rules_of(problem: Problem) -> dict[str, tuple[Rule, ...]]:
         for part, along, each, width, own_step in parts:
             more += part_rules(part, count, others, along, each)
             more += data_rules(count, width, others, chunk, own_step)
-            more += [replace(rule, part="data") for rule in _in_tiles(count, width, chunk, described)]
+            tiles = (*_in_tiles(count, width, chunk, described), *nibbles)
+            more += [replace(rule, part="data") for rule in tiles]
             more += sequence_rules(width, own_step, "data")
         if sparse:
             chunk *= step // machine.kept
@@ -157,7 +182,7 @@ def rules_of(problem: Problem) -> dict[str, tuple[Rule, ...]]:
             *more,
             *(within(rule, depth, padded) for rule in memory_rules(count, depth, others, chunk, step)),
             *shared_rules(count, depth, chunk, step),
-            *(() if problem.scales is not None else _in_tiles(count, depth, chunk, described)),
+            *(() if problem.scales is not None else (*_in_tiles(count, depth, chunk, described), *nibbles)),
         )
     return found
 

@@ -106,6 +106,13 @@ class Solver:
                 break
         return found
 
+    def of_c(self, open_: Mask) -> list[Scored]:
+        """What is done to C alone that gives all outputs, simplest first: left out, added twice, another's."""
+        chosen = some_of(np.argwhere(open_), _SAMPLES)
+        product = (self.read("a", chosen, (SAME,))[0] * self.read("b", chosen, (SAME,))[0]).sum(axis=1)
+        listed = [*self._scored(chosen, product[None], lambda row: Candidate()), *self._other_c(chosen, product)]
+        return [one for one in foremost(self._verified(listed, open_)) if one.everywhere]
+
     def reckoned(self, item: Hypothesis, open_: Mask) -> Scored | None:
         """What a hypothesis gives; None if it is next to nothing."""
         gives = item.gives(self.reals)
@@ -249,8 +256,8 @@ class Solver:
             lost = float(np.sqrt((reach**2).sum()))  # by sums that are cut towards zero
             cut = lost / float(np.sqrt(pp[row])), lost / float(np.sqrt(cc)) if cc > 0 else 0.0
             one = (
-                _round(float(alpha[row]), self.reals.coarse, open_ / float(np.sqrt(size[0])), cut[0]),
-                _round(float(beta[row]), self.reals.coarse, open_ / float(np.sqrt(size[1])), cut[1]),
+                round_factor(float(alpha[row]), self.reals.coarse, open_ / float(np.sqrt(size[0])), cut[0]),
+                round_factor(float(beta[row]), self.reals.coarse, open_ / float(np.sqrt(size[1])), cut[1]),
             )
             if abs(one[0] - one[1]) < 1e-4 * abs(one[0]):
                 one = one[0], one[0]
@@ -309,7 +316,7 @@ class Solver:
             matches = fits.sum(axis=1)
             holds = (read != 0).any(axis=1) & np.isfinite(factor)  # C that is zero has a simpler name
             for row in np.flatnonzero(holds & (matches > 0.7 * len(seen)) & (matches > 0)):
-                item = Candidate(c=rules[row], beta=_round(float(factor[row]), self.reals.coarse))
+                item = Candidate(c=rules[row], beta=round_factor(float(factor[row]), self.reals.coarse))
                 if item.beta != 0.0 and rules[row].detail:
                     yield int(matches[row]), item.rank, item
 
@@ -402,7 +409,7 @@ def _tiled(mask: Mask, height: int, fill: bool) -> Mask:
     return padded.reshape(padded.shape[0] // height, height, padded.shape[1] // 8, 8)
 
 
-def _round(value: float, coarse: float, unsure: float = 0.0, cut: float = 0.0) -> float:
+def round_factor(value: float, coarse: float, unsure: float = 0.0, cut: float = 0.0) -> float:
     """A factor as somebody would have written it, if it is one within rounding.
 
     unsure: how far the data leave it open; cut: by how much rounding towards zero may make a count of something too small.
