@@ -56,7 +56,7 @@ def _scored(solver: Solver, model: Codes, item: Moved, gives: Mask, left: Mask) 
     if item.alone:
         lines = item.as_lines(True)
         way = None if lines is None else way_of(solver.problem, lines, own, solver.ends)
-    elif any((item.codes(end(model), seen) == seen)[own].all() for end in solver.ends):
+    elif any((item.stored(end(model), seen) == seen)[own].all() for end in solver.ends):
         way = Way(solver.problem.order)
     everywhere = bool(gives[solver.reals.finite].all())
     return Scored(item, gives, WHOLE if everywhere else clean(gives, left), int(own.sum()), way, everywhere)
