@@ -418,7 +418,14 @@ class _Launch:
         """The first element of A or B that is not the one that the product needs."""
         assert self.product is not None
         last = made.last.last
-        stored = None if last is None else last.site.item
+        stored, depth = None if last is None else last.site.item, self.product.depth(self.job)
+        needed = {self.product.wanted(name, index, k) for name in "ab" for k in range(depth)}
+        if len(made.read["a"]) < depth and {place for name in "ab" for place in made.read[name]} <= needed:
+            first = made.read["a"][0]
+            said = f"{len(made.read['a'])} of {depth} along K are multiplied" + (
+                f", from {_named(first)} on" if first else ""
+            )
+            return Element("", said, made.records[-1].site.item)
         for name in "ab":
             places, each = made.read[name], max(1, len(made.read[name]) // len(made.records))
             wanted = [self.product.wanted(name, index, k) for k in range(len(places))]
@@ -442,9 +449,6 @@ class _Launch:
                     if where == "d" and stored is not None:
                         said += f" (or it is stored to another place, {line_in_words(stored)})"
                 return Element("", said, item, misread)
-        depth = self.product.depth(self.job)
-        if len(made.read["a"]) < depth:
-            return Element("", f"{len(made.read['a'])} of {depth} along K are multiplied", made.records[-1].site.item)
         return Element("", item=stored)
 
     def _first_wrong(self) -> tuple[str, tuple[int, ...], str] | None:
