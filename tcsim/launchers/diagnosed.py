@@ -249,10 +249,9 @@ class _Launch:
         if self.right and not found:
             return self._said("correct", f"nothing is wrong: the launch ends, check finds no error, and {self._by()}")
         element, tried = None if self.right else self._element(), list[str]()
-        hung = next((own.run.hazards for own in self.ran if hangs(own.run.hazards)), None)
-        if hung is not None:
-            hang = Hang(self.job, self.progress, self._all_right)
-            self.check, tried = replace(self.check, mended=hang.mended(hung)), hang.tried
+        if any(hangs(own.run.hazards) for own in self.ran):
+            hang = Hang(self.ran, self.progress, self._all_right)
+            self.check, tried = replace(self.check, mended=hang.mended()), hang.tried
             if self.check.mended is not None and self.check.hang is not None:
                 shown, error = f"{self.check.mended.mend.said}: tried, and {self._proof()}", self.check.hang
                 return self._said("mended", self._cause(error, None), self._place(error, None), shown, tried[:-1])
@@ -456,7 +455,7 @@ class _Launch:
             if own.differing and own.first is not None:
                 got, want = (own.elements.value_text(code) for code in (own.first.got, own.first.want))
                 return own.name, own.first.index, f"{_named((own.name, own.first.index))} is {got}, not {want}"
-        if self.product is None or self.numbers is None or self.numbers.verdict == "correct":
+        if self.product is None or self.product.is_right(self.job, self.after):
             return None
         place, value, right, _ = self.product.furthest(self.job, self.after)
         return self.product.d.name, place, f"{_named((self.product.d.name, place))} is {value:.6g}, not {right:.6g}"
