@@ -282,7 +282,7 @@ def _opening(stuck: Sequence[Hazard], body: Sequence[Instruction]) -> Iterator[M
     """Who waits at one barrier arrives once at that of the others before, the last threads first."""
     waits = [own for own in stuck if "barrier" in own.detail and own.detail["count"]]
     for own in sorted(waits, key=lambda one: -(one.thread or 0)):
-        for item in (item for item in body if item.line == own.line):
+        for item in (item for item in body[1:] if item.line == own.line):
             for other in (one for one in waits if one.detail["barrier"] != own.detail["barrier"]):
                 opening = f"bar.arrive {other.detail['barrier']}, {other.detail['count']};"
                 first = body[0]
