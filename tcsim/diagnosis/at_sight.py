@@ -49,7 +49,7 @@ def unwritten_of(problem: Problem, reals: Reals, wrong: Mask, model: Codes) -> M
     for axis in (1, 2):  # whole lines of it: others hold the same code by chance
         lines = unwritten & held.all(axis=axis, keepdims=True)
         which = lines.any(axis=(0, axis))  # of many lines in no order some hold it by chance, too
-        told = counts[most] >= 8 and enough(int(lines.sum()), 2 * (runs(which) - 1))
+        told = counts[most] >= 8 and enough(int(lines.sum()), 2 * runs(which) * (runs(which) > 1))
         if told and lines.sum() > 0.9 * unwritten.sum() and not (reals.floor and values[most] == 0):
             return lines
     unwritten &= _beside(unwritten) if _beside(unwritten).sum() > 0.9 * unwritten.sum() else True

@@ -156,13 +156,8 @@ def solved_functions(x: Numbers, seen: Numbers, open_: Mask, finite: Mask, whole
     if (at_low or at_high) and high - low > 10 * far:  # else they are one number
         low, high = float(f"{low:.5g}"), float(f"{high:.5g}")
         bounds = low if at_low else -np.inf, high if at_high else np.inf
-        said = (
-            f"from {low:g} to {high:g}"
-            if at_low and at_high
-            else f"to {low:g} and more"
-            if at_low
-            else f"to {high:g} and less"
-        )
+        one = f"to {low:g} and more" if at_low else f"to {high:g} and less"
+        said = f"from {low:g} to {high:g}" if at_low and at_high else one
         yield Named(_CLAMP, said, _CLAMP_ADVICE, lambda x: _clamped(x, *bounds), simple=True)
     own, given = x[open_ & (x < 0)], seen[open_ & (x < 0)]
     if own.size and not whole:
@@ -199,20 +194,12 @@ def _quantized(own: Numbers, given: Numbers) -> Iterator[Named]:
                         yield Named("result scaled", scaled, advice, partial(_scaled, by=by, rounded=rounded), rank=3)
                         return
                     continue
-                yield Named(
-                    "result scaled",
-                    f"{scaled}, clamped to {name}",
-                    _CLAMP_ADVICE,
-                    partial(_scaled, by=by, rounded=rounded, last=partial(_clamped, low=start, high=end)),
-                    rank=3,
-                )
-                yield Named(
-                    f"result scaled + {_WRAP}",
-                    f"{scaled}, the lower {bits} bits as {name}",
-                    _WRAP_ADVICE,
-                    partial(_scaled, by=by, rounded=rounded, last=partial(_wraps, low=start, bits=bits)),
-                    rank=4,
-                )
+                run, said = partial(_scaled, by=by, rounded=rounded), f"{scaled}, clamped to {name}"
+                clamped = partial(run, last=partial(_clamped, low=start, high=end))
+                yield Named("result scaled", said, _CLAMP_ADVICE, clamped, rank=3)
+                wrapped = partial(run, last=partial(_wraps, low=start, bits=bits))
+                said = f"{scaled}, the lower {bits} bits as {name}"
+                yield Named(f"result scaled + {_WRAP}", said, _WRAP_ADVICE, wrapped, rank=4)
 
 
 def _ratio(own: Numbers, given: Numbers) -> float:
@@ -546,14 +533,8 @@ def _fitted(item: Candidate, outside: bool, axis: int, reals: Reals) -> Affine |
     known = size > 0
     if np.ptp(slope[known]) <= _ALIKE * float(np.abs(slope[known]).max()):
         one = float(np.median(slope[known]))
-        slope = np.full_like(
-            slope,
-            1.0
-            if abs(one - 1) <= _ALIKE
-            else float(f"{one:.4g}")
-            if abs(one - float(f"{one:.4g}")) < _ALIKE * abs(one)
-            else one,
-        )
+        short = 1.0 if abs(one - 1) <= _ALIKE else float(f"{one:.4g}")
+        slope = np.full_like(slope, short if abs(one - short) <= _ALIKE * abs(short) else one)
     offset = np.where(known, aim - slope * middle, 0.0)
     near = float(np.median(reals.stretched(float(np.abs(slope).max()), 0, times=2)))
     if np.ptp(offset) <= near:
@@ -578,15 +559,8 @@ def _of_functions(
         if named.along:
             continue
         for number in likely[_gone_through(named.run, base[likely], wanted, reach, whole)].tolist():
-            yield (
-                number,
-                named,
-                0.0
-                if whole
-                else EXACT
-                if _gone_through(named.run, base[number : number + 1], wanted, reach, whole, EXACT)
-                else NEAR,
-            )
+            exact = _gone_through(named.run, base[number : number + 1], wanted, reach, whole, EXACT)
+            yield number, named, 0.0 if whole else EXACT if exact else NEAR
     for number in (int(one) for one in np.argsort(-alike)[:3]):
         if alike[number] > 0.5:
             for named in solved_functions(base[number][None], wanted, all_, all_, whole):

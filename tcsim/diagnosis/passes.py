@@ -15,19 +15,69 @@ from tcsim.diagnosis.functions import beneath, functions
 from tcsim.diagnosis.hypothesis import Hypothesis, WrongKernel
 from tcsim.diagnosis.k_steps import k_steps
 from tcsim.diagnosis.line_sums import group_factors, line_sums
+from tcsim.diagnosis.maps import SAME
 from tcsim.diagnosis.misread import batched, bytes_of_operands, other_buffers, overlaid, past_end, tails
 from tcsim.diagnosis.mixed import k_maps, line_maps_by_k, part_maps, stage_phases, tile_stages
-from tcsim.diagnosis.moved import line_maps
-from tcsim.diagnosis.predicted import way_of
-from tcsim.diagnosis.problem import Problem
+from tcsim.diagnosis.moved import Moved, gives_of, line_maps, moved
+from tcsim.diagnosis.predicted import Way, way_of
+from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.reals import Mask, Reals
-from tcsim.diagnosis.restated import is_everywhere, restated, stored
 from tcsim.diagnosis.scale_tables import scale_tables
 from tcsim.diagnosis.solution import Piece, Solved, shows
-from tcsim.diagnosis.solve import WHOLE, Scored, Solver, foremost
+from tcsim.diagnosis.solve import WHOLE, Scored, Solver, clean, foremost
 from tcsim.diagnosis.some_tiles import in_part, in_some_tiles, transposed_parts
 from tcsim.diagnosis.tables import tables
 from tcsim.diagnosis.tile_sums import moved_tiles, not_cleared, tile_sums
+
+
+def stored(solver: Solver, model: Codes, left: Mask) -> list[Scored]:
+    """Outputs that lie at another place, and the same said of lines of A and B."""
+    reals = solver.reals
+    found: list[Scored] = []
+    for item, gives in moved(solver.problem, reals, left) if not reals.floor else ():
+        found.append(_stored_there(solver, model, item, gives, left))
+        lines = item.as_lines(bool(reals.c.any()))
+        same = None if lines is None else solver.reckoned(lines, left)
+        found += [] if same is None else [same]
+    return foremost(found)
+
+
+def is_everywhere(one: Scored, reals: Reals) -> bool:
+    """Whether every output is stored: an operand's zeros are another name of outputs that are not."""
+    item = one.item
+    return not isinstance(item, Moved) or bool(item.source((reals.c.shape[1], reals.c.shape[2]))[2].all())
+
+
+def restated(solver: Solver, model: Codes, one: Scored, left: Mask) -> list[Scored]:
+    """The same in other words: wrong lines as outputs at another place, a miscounted K as two wrong reads."""
+    item = one.item
+    if not isinstance(item, Candidate):
+        return []
+    found: list[Scored | None] = []
+    lines = item.a.lines_only and item.b.lines_only and not item.a.part + item.b.part
+    if lines and replace(item, a=SAME, b=SAME) == Candidate():
+        again = Moved(item.a, item.b, alone=bool(solver.reals.c.any()))
+        gives = gives_of(again, solver.problem, solver.reals)
+        found.append(_stored_there(solver, model, again, gives, left))
+    if item.restarted:
+        found.append(replace(one, item=replace(item, apart=True)))
+    elif item.count is not None and item.a is SAME and item.b is SAME:
+        pair = solver.reading(item.count)
+        found.append(None if pair is None else solver.reckoned(replace(item, a=pair[0], b=pair[1], count=None), left))
+    return [again for again in found if again is not None]
+
+
+def _stored_there(solver: Solver, model: Codes, item: Moved, gives: Mask, left: Mask) -> Scored:
+    own, seen = gives & left, solver.problem.observed
+    way = None
+    if item.alone:
+        lines = item.as_lines(True)
+        way = None if lines is None else way_of(solver.problem, lines, own, solver.ends)
+    elif any((item.stored(end(model), seen) == seen)[own].all() for end in solver.ends):
+        way = Way(solver.problem.order)
+    everywhere = bool(gives[solver.reals.finite].all())
+    return Scored(item, gives, WHOLE if everywhere else clean(gives, left), int(own.sum()), way, everywhere)
+
 
 _PARTS = 3  # mistakes in different parts of the output
 _TIES = 6  # other names of an explanation

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
+from typing import Any
 
 import numpy as np
 
@@ -151,10 +152,12 @@ def _other_nibble(count: int, depth: int, k_first: bool, along: bool, r: Ints, k
 
 def rules_of(problem: Problem) -> dict[str, tuple[Rule, ...]]:
     """Of operand a and of b, the commonest first."""
-    machine = problem.machine
+    machine, sizes, depth = problem.machine, problem.sizes, problem.length
     step, padded = machine.shape[2], problem.b.shape[1]
-    depth = problem.length
-    sizes = problem.sizes
+    instruction = machine.instruction.mnemonic, machine.instruction.arch.name, str(machine.descriptor)
+    key = (ROWS, instruction, sizes, depth, padded, problem.scales is None, problem.positions is None)
+    if key in _MADE:
+        return _MADE[key]
     described = machine.descriptor is not None or hasattr(machine.instruction, "fetch")
     found = {}
     for name, count, others in (("a", *sizes), ("b", *sizes[::-1])):
@@ -184,13 +187,25 @@ def rules_of(problem: Problem) -> dict[str, tuple[Rule, ...]]:
             *shared_rules(count, depth, chunk, step),
             *(() if problem.scales is not None else (*_in_tiles(count, depth, chunk, described), *nibbles)),
         )
+    if len(_MADE) == _KEPT:
+        del _MADE[next(iter(_MADE))]
+    _MADE[key] = found
     return found
+
+
+_KEPT = 8
+_MADE: dict[Any, dict[str, tuple[Rule, ...]]] = {}
+"""The rules of the last problems, which every pass of the search asks for."""
 
 
 def counts_of(problem: Problem) -> tuple[Count, ...]:
     """How K may be miscounted."""
-    padded = problem.b.shape[1]
-    return tuple(counts(padded, problem.machine.shape[2], problem.length))
+    return _counts(problem.b.shape[1], problem.machine.shape[2], problem.length)
+
+
+@lru_cache(_KEPT)
+def _counts(padded: int, step: int, depth: int) -> tuple[Count, ...]:
+    return tuple(counts(padded, step, depth))
 
 
 def stored_bits(format: Format, step: int) -> int:

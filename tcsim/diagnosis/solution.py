@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -123,9 +123,7 @@ class Solved:
         if self.unwritten.any():
             names.append(self._nothing())
         bits = self.same == outputs
-        by_chance = sum(int(piece.gives.sum()) for piece in self.pieces if not piece.clean)
         matched = self.same if bits or self.stray else outputs - int(self.left.sum())
-        matched -= by_chance
         mistakes = list(dict.fromkeys(mistake for mistake, _, _ in names))
         details = [
             f"{detail}" if len(names) == 1 else f"{mistake}: {detail}" if detail else "" for mistake, detail, _ in names
@@ -163,7 +161,13 @@ class Solved:
 
     def explanations(self, outputs: int) -> list[Explanation]:
         """What is explained in part, if anything is."""
+        tidy = tuple(piece for piece in self.pieces if piece.clean)
+        if len(tidy) < len(self.pieces):  # scattered outputs are given by chance
+            chance = np.any([piece.gives for piece in self.pieces if not piece.clean], axis=0)
+            return replace(self, pieces=tidy, left=self.left | chance).explanations(outputs)
         if not (self.relations or self.pieces or self.unwritten.any()) or self.complete:
+            return []
+        if self.pieces and not self._tells:
             return []
         if not self.unwritten.any() and not shows(self.problem, self.model != self.problem.observed, ~self.left):
             return []

@@ -22,7 +22,6 @@ from tcsim.diagnosis import (
     predicted,
     relations,
     resemblance,
-    restated,
     rounded,
     solution,
     some_tiles,
@@ -334,7 +333,7 @@ def test_a_count_in_other_words() -> None:
     for restarts in (True, False):
         item = Candidate(count=next(own for own in counts(64, 16, 64) if own.restarted is restarts), beta=0.0)
         assert item.restarted is restarts
-        (again,) = restated.restated(solver, None, Scored(item, np.ones(1), 2, 1, None, True), None)  # type: ignore[arg-type]
+        (again,) = passes.restated(solver, None, Scored(item, np.ones(1), 2, 1, None, True), None)  # type: ignore[arg-type]
         assert again.item.apart if restarts else (again.a.mistake, again.b.mistake) == ("a", "b")  # type: ignore[attr-defined, union-attr]
     assert len(asked) == 1
 
