@@ -46,6 +46,7 @@ class Element:
     item: Instruction | None = None  # that read it, or left it
     misread: Misread = field(default_factory=Misread)
     tree: tuple[str, ...] = ()  # why it is what it is
+    load: Instruction | None = None  # of the operand, where it is from elsewhere
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,6 +269,8 @@ class _Launch:
                     element,
                 )
             tried.append(mend.said)
+        if element is not None and element.load is not None:  # registers that are exchanged were tried
+            element = replace(element, item=element.load)
         first = next(iter(found), None)
         verdict = (
             "correct"
@@ -447,7 +450,7 @@ class _Launch:
                     item = loads[0]
                     if where == "d" and stored is not None:
                         said += f" (or it is stored to another place, {line_in_words(stored)})"
-                return Element("", said, item, misread)
+                return Element("", said, item, misread, load=loads[0] if loads and where != "d" else None)
         return Element("", item=stored)
 
     def _first_wrong(self) -> tuple[str, tuple[int, ...], str] | None:
