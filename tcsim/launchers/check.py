@@ -231,7 +231,8 @@ class Quotes:
     """
 
     def __init__(self, file: str) -> None:
-        self._folders = [Path.cwd().resolve(), Path(file).resolve().parent]
+        # Triton's PTX has the mere name of a script: the file beside the checked one is meant, not one of that name elsewhere.
+        self._folders = [Path(file).resolve().parent, Path.cwd().resolve()]
         self._lines: dict[str, list[str]] = {}
 
     def place(self, ptx: str, line: int | None, source: str | None, inlined: tuple[str, ...] = ()) -> Place:
@@ -252,10 +253,11 @@ class Quotes:
     def _source(self, path: str) -> list[str]:
         if path not in self._lines:
             self._lines[path] = []
-            with suppress(OSError, ValueError, RuntimeError):
-                real = Path(path).resolve()
+            with suppress(OSError, ValueError, RuntimeError, StopIteration):
+                places = [(folder / path).resolve() for folder in self._folders]
+                real = next(own for own in places if own.is_file())
                 inside = any(real.is_relative_to(folder) for folder in self._folders)
-                if inside and real.is_file() and real.stat().st_size <= LARGEST_SOURCE:
+                if inside and real.stat().st_size <= LARGEST_SOURCE:
                     self._lines[path] = real.read_text(encoding="utf-8", errors="replace").splitlines()
         return self._lines[path]
 

@@ -102,6 +102,7 @@ class _Operations(TorchDispatchMode):
             self.run.note(name, "exact")
         else:
             self.run.note(name, "not modelled")
+            _keep(self.run, plain, result)
         return result
 
 
@@ -122,8 +123,15 @@ class _Functions(TorchFunctionMode):
                 if found is not None:
                     _keep(self.run, func.__name__, found)
                     return _placed(found, _device(func.__name__, args, given))
+        before = len(self.run.steps or ())
         with torch._C.DisableTorchFunctionSubclass():
-            return func(*args, **given)
+            result = func(*args, **given)
+        if (
+            own is not None and self.run.steps is not None
+        ):  # one step on every GPU, of whatever operations it is made here
+            del self.run.steps[before:]
+            _keep(self.run, func.__name__, result)
+        return result
 
 
 def _device(name: str, args: Any, given: Any) -> torch.device | None:

@@ -355,6 +355,17 @@ def test_only_files_below_the_folder_are_quoted(folder: Path, tmp_path_factory: 
         assert quotes.place("", 1, f"{path}:1").source_text == ""
 
 
+def test_a_mere_name_is_that_of_the_file_beside_the_checked_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Triton names the script in the PTX: a file of that name in the current folder has nothing to do with it."""
+    for name in ("here", "there"):
+        (folder / name).mkdir()
+        (folder / name / "mean.py").write_text(f"{name}\n")
+    monkeypatch.chdir(folder / "here")
+    assert Quotes("../there/mean.py").place("", 1, "mean.py:1").source_text == "there"
+    (folder / "there" / "mean.py").unlink()
+    assert Quotes("../there/copy.ptx").place("", 1, "mean.py:1").source_text == "here"
+
+
 def test_wrong_use(folder: Path) -> None:
     assert "no file 'none.ptx'; here are copy.ptx, fenced.ptx" in refusal("check", "none.ptx", "-l", "launch.toml")
     assert "check: 'copy.ptx' needs --launch" in refusal("check", "copy.ptx")

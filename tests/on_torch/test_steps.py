@@ -37,6 +37,26 @@ def test_equal_runs() -> None:
     assert first_difference(run_of("h200"), run_of("h200")) == "all 4 steps have the same bits on h200 and h200"
 
 
+@pytest.mark.parametrize("inference", [False, True])
+def test_what_is_not_modelled_is_a_step_too(inference: bool) -> None:
+    """Ten columns: of an H200 their order is not known, of a B200 it is assumed."""
+    stream = torch.Generator().manual_seed(3)
+    layer, norm = torch.nn.Linear(64, 10).bfloat16(), torch.nn.LayerNorm(10).bfloat16()
+    x, runs = torch.randn(32, 64, generator=stream).bfloat16(), list[Run]()
+    for gpu in ("h200", "b200"):
+        with emulate(gpu, steps=True) as run, torch.inference_mode() if inference else torch.no_grad():
+            norm(torch.nn.functional.rms_norm(layer(x), (10,)))
+        runs.append(run)
+    names = [[own.op for own in run.steps or ()] for run in runs]
+    assert (
+        names[0] == names[1]
+        and names[0][0] in ("linear", "addmm")
+        and names[0][1:] == ["rms_norm", "native_layer_norm"]
+    )
+    assert "not modelled" in str(runs[0]) and "not modelled" not in str(runs[1])
+    assert "3 steps" in first_difference(*runs) or "of 3" in first_difference(*runs)
+
+
 def test_what_cannot_be_compared() -> None:
     with pytest.raises(OperandError, match="without steps"):
         first_difference(run_of("h200"), run_of("h200", steps=False))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -155,13 +156,15 @@ class Digest:
 
         moved: where bytes are accessed; elsewhere an address may lie behind its segment.
         """
-        found, memory = np.zeros(len(addresses), np.int64), block.spaces.memory
+        found, segments = np.zeros(len(addresses), np.int64), block.spaces.memory.segments
         left, of = np.ones(len(addresses), bool), np.broadcast_to(of, addresses.shape)
         while left.any():
             at = int(np.argmax(left))
-            segment, behind = memory.before(int(addresses[at]))
-            if segment is None:
+            next_one = bisect_right(segments, int(addresses[at]), key=lambda own: own.address)
+            if not next_one:
                 raise Stuck("an access where nothing is mapped")
+            segment, *rest = segments[next_one - 1 : next_one + 1]
+            behind = rest[0].address if rest else 1 << 64
             inside = left & (addresses >= np.uint64(segment.address))
             inside &= (addresses < np.uint64(segment.end)) | (~moved & (addresses <= np.uint64(behind - 1)))
             if not inside[at]:
