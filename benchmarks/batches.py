@@ -23,7 +23,7 @@ def seconds(recording: Recording, batch: int, check: bool, times: int) -> tuple[
     """The least processor time of some launches, and the most blocks that ran at once."""
     took, most = [], 1
     for _ in range(times + 1):  # the first one fills what is remembered
-        made = prepared(replace(recording.job(ARCH, "late", Limits(batch=batch)), check=check), None)
+        made = prepared(replace(recording.job(ARCH, "late", Limits(batch=batch, processes=1)), check=check), None)
         begin = process_time()
         run = made.kernel.launch(made.memory, made.params, **made.options, check=check)
         took.append(process_time() - begin)

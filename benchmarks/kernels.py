@@ -1,9 +1,8 @@
 """How fast whole kernels run on the CPU, reading and compiling the PTX included, against targets.
 
-python benchmarks/kernels.py                                 print the table: seconds of processor time, the best of three
-python benchmarks/kernels.py --check                         exit status 1 if a target is missed, or a byte is not the expected one
-python benchmarks/kernels.py --engine numba --clock          the products of 1024 by the clock: the first launch, and the best of three more
-python benchmarks/kernels.py --engine numba --clock --large  and one of 4096
+python benchmarks/kernels.py                   print the table: seconds of processor time, the best of three
+python benchmarks/kernels.py --check           exit status 1 if a target is missed, or a byte is not the expected one
+python benchmarks/kernels.py --engine numba    with another engine than NumPy multiplying
 """
 
 from __future__ import annotations
@@ -84,8 +83,6 @@ def attention() -> Timed:
 
 
 REPEAT = 3
-LONG = 20.0  # seconds of a launch that is not repeated
-GOAL, LARGE_GOAL = 1.0, 60.0  # seconds by the clock, on two processors
 CUBE, LARGE = (1024, 1024, 1024), (4096, 4096, 4096)
 Of = tuple[str, tuple[int, int, int], str, int | None, int | None]
 CUBES: tuple[tuple[str, Of], ...] = (
@@ -100,8 +97,7 @@ LARGE_CUBE: tuple[str, Of] = (
     "4096 x 4096 x 4096, persistent, TMA + wgmma",
     ("sm90_wgmma_persistent", LARGE, "sm_90", 256, 66),
 )
-Rows = tuple[tuple[str, float, Callable[[], Timed]], ...]
-KERNELS: Rows = (
+KERNELS: tuple[tuple[str, float, Callable[[], Timed]], ...] = (
     ("one 128 x 128 x 64 tile, TMA + wgmma", 0.5, lambda: product("sm90_wgmma_tma", (128, 128, 64), "sm_90")),
     ("256 x 256 x 256, TMA + wgmma, 4 stages", 2.0, lambda: product("sm90_wgmma_tma", (256, 256, 256), "sm_90")),
     *((name, 10.0, partial(product, *of)) for name, of in CUBES),
@@ -114,30 +110,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="exit status 1 if a target is missed")
     parser.add_argument("--engine", default="numpy", help="who multiplies matrices")
-    parser.add_argument("--clock", action="store_true", help="time the products of 1024 by the clock")
-    parser.add_argument("--large", action="store_true", help="with --clock: one of 4096 too")
     given = parser.parse_args()
-    rows: Rows = KERNELS
-    unit = "CPU seconds"
-    if given.clock:
-        rows, unit = (
-            tuple((name, GOAL, partial(product, *of, clock=True)) for name, of in CUBES),
-            "seconds by the clock",
-        )
-        rows += ((LARGE_CUBE[0], LARGE_GOAL, partial(product, *LARGE_CUBE[1], clock=True)),) * given.large
     missed = False
     with using(given.engine):
         product("sm90_wgmma_tma", (128, 128, 64), "sm_90")  # so that the catalog is there
         print(
-            f"Python {platform.python_version()}, NumPy {np.__version__}, {platform.machine()}, {given.engine}, {unit}"
+            f"Python {platform.python_version()}, NumPy {np.__version__}, {platform.machine()}, {given.engine}, CPU seconds"
         )
         print(
             "| kernel | instructions of blocks | first | s | target | result |\n| --- | ---: | ---: | ---: | ---: | --- |"
         )
-        for name, target, measure in rows:
+        for name, target, measure in KERNELS:
             first = measure()
-            more = REPEAT if first.seconds < LONG else 0
-            found = min([measure() for _ in range(more)] or [first], key=lambda one: one.seconds)
+            found = min((measure() for _ in range(REPEAT)), key=lambda one: one.seconds)
             missed = missed or not found.good or found.seconds > target
             said = "as expected" if found.good else "WRONG"
             print(

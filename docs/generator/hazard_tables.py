@@ -8,6 +8,7 @@ from tcsim.ptx.hazards import rules
 _PARTS = {
     "What ends a run": rules.FAULTS,
     "Ordinary accesses": rules.RACES,
+    "Global memory, where it is asked for": rules.GRID,
     "Asynchronous copies": rules.COPIES,
     "mbarriers": rules.MBARRIERS,
     "wgmma": rules.WARPGROUPS,

@@ -96,7 +96,11 @@ def _sum(product: Doubles, error: Doubles, z: Doubles, rounding: Rounding) -> tu
         rest *= _BELOW
         high += rest
         differ = high != d
-        unsure = differ if differ.any() else None
+        if differ.any():
+            exact = error == 0  # the host's own sum is right, halfway between two numbers too
+            d = np.where(exact, product + z, d)
+            differ &= ~exact
+            unsure = differ if differ.any() else None
     else:
         small = rest + error
         d, left = _two_sum(high, small)

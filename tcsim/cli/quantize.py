@@ -44,7 +44,9 @@ def quantize(
     ] = None,
     square: Annotated[bool, typer.Option("--square", help="NVFP4 blocks of 16 x 16, for weights.")] = False,
     seed: Annotated[int | None, typer.Option("--seed", help="Of the random bits of --rounding rs.", min=0)] = None,
-    output: Annotated[str | None, typer.Option("--output", help="Write codes and scale factors to this .npz.")] = None,
+    output: Annotated[
+        str | None, typer.Option("--output", help="Write codes and scale factors to this .npz.", metavar="FILE")
+    ] = None,
     html: options.Html = None,
     json: options.Json = False,
 ) -> None:

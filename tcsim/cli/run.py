@@ -28,7 +28,9 @@ def run(
     arch: options.Arch = None,
     call: options.CallOption = None,
     idesc: options.Idesc = None,
-    output: Annotated[str | None, typer.Option("--output", help="Write the result to this .npz, as d.")] = None,
+    output: Annotated[
+        str | None, typer.Option("--output", help="Write the result to this .npz, as d.", metavar="FILE")
+    ] = None,
     html: options.Html = None,
     json: options.Json = False,
 ) -> None:

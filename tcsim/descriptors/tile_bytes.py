@@ -92,13 +92,24 @@ def tile_bytes(
         fixed = sum(number << field.low for field, number in form_of(arch)[1].fixed)
         one = _one(fixed, rows, k, format, major, arch, kind)
         return _reshaped(one, np.zeros((0, one.address.size), one.address.dtype), value)
-    different, place = np.unique(value, return_inverse=True)
-    found = [_one(int(own), rows, k, format, major, arch, kind) for own in different]
-    return _reshaped(found[0], np.stack([own.address for own in found])[place], value)
+    return _several(value.tobytes(), value.shape, rows, k, format, major, arch, kind)
 
 
 def _reshaped(one: TileBytes, address: Ints, descriptors: npt.NDArray[np.uint64]) -> TileBytes:
     return replace(one, address=address.reshape(*descriptors.shape, one.address.shape[-1]), descriptor=descriptors)
+
+
+@lru_cache(maxsize=256)
+def _several(
+    descriptors: bytes, shape: tuple[int, ...], rows: int, k: int, format: Format, major: Major, arch: str, kind: str
+) -> TileBytes:
+    """Of the blocks of a batch: a loop over stages names the same again and again."""
+    value = np.frombuffer(descriptors, np.uint64).reshape(shape)
+    different, place = np.unique(value, return_inverse=True)
+    found = [_one(int(own), rows, k, format, major, arch, kind) for own in different]
+    made = _reshaped(found[0], np.stack([own.address for own in found])[place], value)
+    made.address.flags.writeable = False
+    return made
 
 
 @lru_cache(maxsize=4096)

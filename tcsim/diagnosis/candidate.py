@@ -8,21 +8,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.diagnosis.counts import Count
+from tcsim.diagnosis.hypothesis import Hypothesis
 from tcsim.diagnosis.maps import ADVANCE, SAME, Rule
+from tcsim.diagnosis.pipelines import Count
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
 
 STORED = "d: stored at another place"
 STORED_ADVICE = "look at the addresses that the epilogue stores to, and at the block and warp indices in them"
 RESTARTED = "accumulator restarted"
-_RESTART = "set scale_d (or pass the accumulator) after the first instruction; look for a slice of split-K that is stored where it should be added"
+_RESTART = "zero the accumulator once, before the loop over K (scale_d: 0 in the first instruction alone); look for a slice of split-K that is stored where it should be added"
+_TWICE = "c goes in as accumulator and again at the end, or each of two slices of split-K adds it"
 _FEWER = "; or both are right, and the K loop takes too few or too many steps of each tile"
 CROSSED = " (the indices along M and N are exchanged)"
 WIDE = 8  # lines of the other operand that share a crossing rule's answer
 
 
 @dataclass(frozen=True)
-class Candidate:
+class Candidate(Hypothesis):
     """Rules for both operands, how often each k is taken, and the factors of the product and of C."""
 
     a: Rule = SAME
@@ -54,66 +56,46 @@ class Candidate:
             for x, rule, what in (("a", self.a, "rows"), ("b", self.b, "columns"), ("c", self.c, ""))
             if rule is not SAME
         ]
-        if (
-            self.a is not SAME
-            and (self.a.mistake, self.a.detail) == (self.b.mistake, self.b.detail)
-            and not self.stored
-        ):
+        alike = (self.a.mistake, self.a.detail) == (self.b.mistake, self.b.detail)
+        if self.a is not SAME and alike and not self.stored:
             advice = self.a.advice.format(x="both operands") + (_FEWER if self.a.mistake == ADVANCE else "")
             found[:2] = [(found[0][0], found[0][1], advice), (found[1][0], "the same", "")]
         if self.a.crosses and self.b.crosses:
             found = [(mistake, detail + CROSSED, advice) for mistake, detail, advice in found]
         if self.restarted:
             first = int(np.flatnonzero(self.count.weights)[0]) if self.count else 0
-            found.append(
-                (
-                    RESTARTED,
-                    f"K 0-{first - 1} and c are lost: the sums begin anew at K {first}" if first else "c is lost",
-                    _RESTART,
-                )
-            )
+            lost = f"K 0-{first - 1} and c are lost: the sums begin anew at K {first}" if first else "c is lost"
+            found.append((RESTARTED, lost, _RESTART))
         elif self.count is not None:
             found.append((self.count.mistake, self.count.detail, self.count.advice))
         together = self.alpha == self.beta  # the whole result, c with it
+        many = ", as if {0:g} had added it", ", and at whether several blocks, slices or runs add to the same output"
         if self.alpha != 1.0:
+            said, more = (x.format(self.alpha) * (self.alpha in range(2, 65)) for x in many)
             what = "all of it" if together else "the product"
-            said, advice = f"{what} times {self.alpha:.6g}", "look at alpha in the epilogue"
-            if self.alpha in range(2, 65):
-                said += f", as if {self.alpha:g} had added it"
-                advice += ", and at whether several blocks, slices or runs add to the same output"
-            found.append(("result scaled", said, advice))
+            found.append(
+                ("result scaled", f"{what} times {self.alpha:.6g}{said}", f"look at alpha in the epilogue{more}")
+            )
         if self.beta == 0.0 and not self.restarted:
             found.append(("accumulator ignored", "c is taken for zero", "scale_d is 0, or c is not loaded"))
         elif self.beta == 2.0 and not together:
-            advice = "c goes in as accumulator and again at the end, or each of two slices of split-K adds it"
-            found.append(("accumulator added twice", "2 times c", advice))
+            found.append(("accumulator added twice", "2 times c", _TWICE))
         elif self.beta not in (0.0, 1.0) and not together:
-            advice = "look at beta in the epilogue"
-            if self.beta in range(3, 65):
-                advice += f", and whether each of {self.beta:g} slices of split-K adds c"
-            found.append(("c scaled", f"c times {self.beta:.6g}", advice))
+            more = f", and whether each of {self.beta:g} slices of split-K adds c" * (self.beta in range(3, 65))
+            found.append(("c scaled", f"c times {self.beta:.6g}", f"look at beta in the epilogue{more}"))
         return found
 
     def values(self, reals: Reals, matrix: int) -> Numbers:
         """What it predicts of a matrix, (M, N), up to rounding."""
-        weights = 1.0 if self.count is None else self.count.weights
-        if not self.a.crosses and not self.b.crosses:
-            product = (_read(reals, "a", matrix, self.a) * weights) @ _read(reals, "b", matrix, self.b).T
-        elif not self.b.crosses:
-            right = _read(reals, "b", matrix, self.b).T
-            product = _crossed(reals, "a", matrix, self.a, right, weights)
-        elif not self.a.crosses:
-            right = _read(reals, "a", matrix, self.a).T
-            product = _crossed(reals, "b", matrix, self.b, right, weights).T
-        else:
-            product = np.empty((reals.c.shape[1], reals.c.shape[2]))
-            for top in range(0, len(product), WIDE):
-                for left in range(0, product.shape[1], WIDE):
-                    rows = np.arange(top, min(top + WIDE, product.shape[0]))
-                    columns = np.arange(left, min(left + WIDE, product.shape[1]))
-                    a = _read(reals, "a", matrix, self.a, rows, left)
-                    b = _read(reals, "b", matrix, self.b, columns, top)
-                    product[top : top + WIDE, left : left + WIDE] = (a * weights) @ b.T
+        (m, n), weights = reals.c.shape[1:], 1.0 if self.count is None else self.count.weights
+        product = np.empty((m, n))
+        high, wide = WIDE if self.b.crosses else m, WIDE if self.a.crosses else n
+        for top, left in np.ndindex(-(-m // high), -(-n // wide)):
+            rows = np.arange(top * high, min((top + 1) * high, m))
+            columns = np.arange(left * wide, min((left + 1) * wide, n))
+            a = _read(reals, "a", matrix, self.a, rows, columns[0])
+            b = _read(reals, "b", matrix, self.b, columns, rows[0])
+            product[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1] = (a * weights) @ b.T
         c = self.c_of(reals.c[matrix])
         found: Numbers = self.alpha * product + self.beta * c
         return found
@@ -140,30 +122,22 @@ class Candidate:
         return reals.near(self.values(reals, matrix), matrix, size)
 
 
-def _crossed(reals: Reals, name: str, matrix: int, rule: Rule, right: Numbers, weights: Any) -> Numbers:
-    """The product where each column reads lines of its own."""
-    out = np.empty((reals.lines(name).shape[1], right.shape[1]))
-    for left in range(0, right.shape[1], WIDE):
-        lines = _read(reals, name, matrix, rule, None, left)
-        out[:, left : left + WIDE] = (lines * weights) @ right[:, left : left + WIDE]
-    return out
+def of_operand(name: str, rule: Rule) -> Candidate:
+    """A rule of operand a or b alone."""
+    return Candidate(rule) if name == "a" else Candidate(b=rule)
 
 
-def _read(reals: Reals, name: str, matrix: int, rule: Rule, which: Ints | None = None, other: int = 0) -> Numbers:
-    """Lines (lines, K) as a rule reads them, for one line of the other operand."""
+def _read(reals: Reals, name: str, matrix: int, rule: Rule, own: Ints, other: int) -> Numbers:
+    """Lines (own, K) as a rule reads them, for one line of the other operand."""
     lines = reals.lines(name)[matrix]
-    if rule is SAME and which is None:
-        return lines
-    if rule.recode:
-        changed = reals.recoded(name, rule.recode) if reals.recoded else None
+    if rule is SAME or rule.recode:
+        changed = reals.recoded(name, rule.recode) if rule.recode and reals.recoded else None
         lines = lines if changed is None else changed[matrix]
-        return lines if which is None else lines[which]
-    own = np.arange(len(lines)) if which is None else which
+        return lines if len(own) == len(lines) else lines[own]
+    at = np.full(len(own), other)
     if rule.part:
-        return reals.other_part(
-            name, rule.part, np.full(len(own), matrix), own, *asked(reals, name, rule, own, np.full(len(own), other))
-        )
-    return taken(lines, *rule.where(own[:, None], np.arange(lines.shape[1])[None], np.full((1, 1), other)))
+        return reals.other_part(name, rule.part, at * 0 + matrix, own, *asked(reals, name, rule, own, at))
+    return taken(lines, *rule.where(own[:, None], np.arange(lines.shape[1])[None], at[:1, None]))
 
 
 def asked(reals: Reals, name: str, rule: Rule, own: Ints, other: Ints) -> tuple[Ints, Ints]:

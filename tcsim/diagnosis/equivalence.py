@@ -7,12 +7,9 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.diagnosis.candidate import Candidate
-from tcsim.diagnosis.moved import Moved
 from tcsim.diagnosis.problem import Attempt, Codes, Problem
-from tcsim.diagnosis.reals import Numbers, Reals, reals_of
+from tcsim.diagnosis.reals import Numbers, Reals, lines_of, reals_of
 from tcsim.diagnosis.relations import precision
-from tcsim.diagnosis.whole import Whole
 from tcsim.numbers.codec import decode, encode
 from tcsim.numbers.formats import Format
 
@@ -27,7 +24,7 @@ def fresh(problem: Problem, with_c: bool = False) -> Problem:
     if problem.depth is not None:
         a[:, :, problem.depth * problem.kept // problem.step :], b[:, problem.depth :] = 0, 0
     if not with_c:
-        rows, columns = problem.size or problem.c.shape[1:]
+        rows, columns = problem.sizes
         given = problem.c[:, :rows, :columns]
         c = c[:, :1] + 0 * c if (given == given[:, :1]).all() else c  # one bias for each column, or for each row
         c = c[:, :, :1] + 0 * c if (given == given[:, :, :1]).all() else c
@@ -50,14 +47,6 @@ def _drawn_scales(random: np.random.Generator, shape: tuple[int, ...], format: F
     return encode(2.0 ** random.integers(-3, 4, shape), format)
 
 
-def right_of(problem: Problem) -> Codes:
-    """What the model says."""
-    out = np.empty(problem.observed.shape, problem.machine.formats["d"].dtype)
-    for part in problem.parts():
-        out[part.matrix] = problem.predict(part)
-    return out
-
-
 def alike(problem: Problem) -> str:
     """Why the operands cannot tell mistakes apart; empty if they can."""
     said = []
@@ -75,25 +64,25 @@ class Fresh:
     def __init__(self, problem: Problem, with_c: bool = False) -> None:
         """Made once for a diagnosis."""
         self.problem = fresh(problem, with_c)
-        right = right_of(self.problem)
+        right = self.problem.outputs
         self.reals: Reals = reals_of(replace(self.problem, observed=right), right, precision(problem.output))
-
-    def of_candidate(self, item: Candidate | Moved | Whole) -> Numbers:
-        """What a candidate predicts of it."""
-        return np.stack([item.values(self.reals, t) for t in range(len(self.reals.a))])
 
     def of_attempt(self, attempt: Attempt) -> Numbers | None:
         """What an attempt made on this problem predicts of it; None if it cannot be made. NaN where it is not known."""
         changed = attempt.change()
         if changed is None:
             return None
-        out = right_of(changed)
-        values = decode(out, changed.machine.formats["d"]).astype(np.float64)
+        d, c = changed.machine.formats["d"], changed.machine.formats["c"]
+        if d.kind == "float" and (changed.machine, changed.order) == (self.problem.machine, self.problem.order):
+            a, b = lines_of(changed)
+            values = a @ b.swapaxes(1, 2) + decode(changed.c, c).astype(np.float64)
+        else:
+            values = decode(changed.outputs, d).astype(np.float64)
         if changed.known is not None:
             values = np.where(changed.known, values, np.nan)
         moved = np.empty_like(values).reshape(-1)
         codes = changed.observed.reshape(-1)
-        if changed.machine.formats["d"].kind == "float":  # the numbers' top bit is a changed sign
+        if d.kind == "float":  # the numbers' top bit is a changed sign
             sign = codes.dtype.type(1 << (8 * codes.dtype.itemsize - 1))
             values = np.where((codes >= sign).reshape(values.shape), -values, values)
             codes = codes & ~sign

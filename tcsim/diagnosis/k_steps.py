@@ -17,10 +17,9 @@ import numpy.typing as npt
 
 from tcsim.core.samples import repeatable
 from tcsim.diagnosis.candidate import Candidate, taken
-from tcsim.diagnosis.maps import ADVANCE, SAME, Ints, Rule, within
+from tcsim.diagnosis.maps import ADVANCE, SAME, TILES, Ints, Rule, within
 from tcsim.diagnosis.problem import Problem
 from tcsim.diagnosis.reals import Mask, Numbers, Reals
-from tcsim.diagnosis.sizes import TILES
 
 _TIMES = (1, 2, 3, 4, 6, 8, 12, 16, 32)  # instructions in a tile's K
 _DEEP = (2, 4, 8, 16)  # instructions in a row of it
@@ -200,7 +199,7 @@ def k_steps(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Candidate]:
 
 def _chosen(reals: Reals, open_: Mask) -> Ints:
     """Some wrong outputs of one matrix, those first that tell most, and those that tell how large a tile is."""
-    known = open_ & reals.finite & ((reals.observed > 0) if reals.floor else True)
+    known = open_ & reals.usable
     places = np.argwhere(known)
     if not len(places):
         return places
@@ -216,11 +215,11 @@ def _chosen(reals: Reals, open_: Mask) -> Ints:
 
 
 def _sides(problem: Problem, reals: Reals, t: int) -> tuple[_Side, _Side]:
-    size, formats = problem.size or (reals.c.shape[1], reals.c.shape[2]), problem.machine.formats
+    size, formats = problem.sizes, problem.machine.formats
     found = []
     for number, name in enumerate("ab"):
         lines, step, part = reals.lines(name)[t], problem.step, ""
-        depth = problem.depth or lines.shape[1]
+        depth = problem.length
         if reals.bare is not None and reals.factors is not None:
             lines, part = reals.bare[number][t], "data"
         if name == "a" and reals.kept is not None:

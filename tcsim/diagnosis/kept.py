@@ -16,12 +16,12 @@ import numpy.typing as npt
 
 from tcsim.core.samples import repeatable
 from tcsim.diagnosis.enough import enough
-from tcsim.diagnosis.equivalence import right_of
+from tcsim.diagnosis.hypothesis import Hypothesis
+from tcsim.diagnosis.least_squares import in_parts
 from tcsim.diagnosis.predicted import End
 from tcsim.diagnosis.problem import Codes, Part, Problem
 from tcsim.diagnosis.reals import Mask, Numbers, Reals
 from tcsim.diagnosis.relations import NARROW
-from tcsim.diagnosis.whole import Whole
 from tcsim.numbers.codec import decode, encode
 from tcsim.numbers.rounding import RoundingName
 
@@ -90,7 +90,7 @@ def _cut(name: str, rounding: RoundingName, values: Numbers) -> Numbers:
 
 
 @dataclass(frozen=True, eq=False)
-class Kept(Whole):
+class Kept(Hypothesis):
     """All outputs, of one form."""
 
     form: Form
@@ -98,7 +98,7 @@ class Kept(Whole):
     step: int
 
     @property
-    def rank(self) -> int:  # type: ignore[override]
+    def rank(self) -> int:
         """Smaller is simpler."""
         return self.form.rank
 
@@ -145,7 +145,7 @@ def kept_sums(problem: Problem, reals: Reals, ends: tuple[End, ...]) -> Kept | N
     formats = problem.machine.formats
     if formats["d"].name != "f32" or formats["c"].name != "f32" or problem.after is not None:
         return None
-    known = reals.finite & ((reals.observed > 0) if reals.floor else True)
+    known = reals.usable
     off, usual = (
         float(np.sqrt((x[known] ** 2).mean())) if known.any() else 0.0
         for x in (reals.observed - reals.right, reals.right)
@@ -184,16 +184,14 @@ def kept_sums(problem: Problem, reals: Reals, ends: tuple[End, ...]) -> Kept | N
 def _tells(problem: Problem, codes: Codes, end: End) -> bool:
     """Whether codes are what was observed, in every bit, and the right ones are not in several."""
     inside = problem.inside()
-    apart = (end(right_of(replace(problem, finish=None))) != problem.observed)[inside]
+    apart = (end(problem.bare.outputs) != problem.observed)[inside]
     same: bool = (end(codes) == problem.observed)[inside].all()
     return same and enough(int(apart.sum()))
 
 
 def _parts(a: Numbers, b: Numbers, length: int) -> Numbers:
     """Sums of each part of K: (parts, rows, columns)."""
-    fill = ((0, 0), (0, -a.shape[1] % length))
-    one, other = (np.pad(x, fill).reshape(len(x), -1, length) for x in (a, b))
-    found: Numbers = np.einsum("ipk,jpk->pij", one, other)
+    found: Numbers = np.einsum("ipk,jpk->pij", in_parts(a, length), in_parts(b, length))
     return found
 
 
@@ -203,7 +201,7 @@ def _of(sums: Numbers, number: int, start: Numbers | None) -> Numbers:
 
 def _run(problem: Problem, form: Form, part: Part) -> Codes:
     """A form run with the instruction."""
-    bare = replace(problem, finish=None)
+    bare = problem.bare
 
     def sums(number: int, start: Numbers | None) -> Numbers:
         c = np.zeros_like(problem.c)

@@ -4,28 +4,55 @@ from __future__ import annotations
 
 import numpy as np
 
-from tcsim.core.samples import repeatable
+from tcsim.core.samples import some_of
 from tcsim.diagnosis.enough import enough
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
 
 MOST = 1700  # unknowns that are solved for at once
 _TIMES = 2  # samples for each unknown
-_TELLS = 1e-3  # of a term that is left when the others are taken off
 _BLOCK = 64  # unknowns
 _OFF = 0.2  # how far from a whole number a weight may come out
-_TELLS = 0.01  # of a usual sum: how far rounding may take one, whatever the weights
+_TELLS = 0.01  # of a usual sum: how far rounding may take one, whatever the weights; of a term: what is left when the others are taken off
 
 
 def samples(reals: Reals, open_: Mask, unknowns: int) -> Ints | None:
     """Outputs enough for so many unknowns, (n, 3), open ones if these are enough; None if there are too few."""
-    known = reals.finite & ((reals.observed > 0) if reals.floor else True)
+    known = reals.usable
     if enough(int((open_ & known).sum()), unknowns):
         known = open_ & known
     if unknowns > MOST or not enough(int(known.sum()), unknowns):
         return None
-    places = np.argwhere(known)
-    random = repeatable()
-    found: Ints = places[random.permutation(len(places))[: _TIMES * unknowns + 64]]
+    return some_of(np.argwhere(known), _TIMES * unknowns + 64)
+
+
+def in_tile(reals: Reals, rows: Ints, columns: Ints, unknowns: int) -> Ints | None:
+    """Outputs of a tile of the first matrix, enough for so many unknowns, (n, 3); None if there are too few."""
+    known = np.argwhere(reals.usable[0][np.ix_(rows, columns)])
+    if not enough(len(known), unknowns):
+        return None
+    i, j = some_of(known, 3 * unknowns + 64).T
+    return np.stack([0 * i, rows[i], columns[j]], axis=1)
+
+
+def in_parts(x: Numbers, unit: int) -> Numbers:
+    """The last axis in parts of `unit`, with zeros behind its end: (..., parts, unit)."""
+    ends = [(0, 0)] * (x.ndim - 1) + [(0, -x.shape[-1] % unit)]
+    return np.pad(x, ends).reshape(*x.shape[:-1], -1, unit)
+
+
+def solved_at(reals: Reals, chosen: Ints, terms: Numbers, most: float = np.inf, usual: float = np.inf) -> Ints | None:
+    """Whole weights of terms (samples, ...), in their shape, that give some outputs (samples, 3) but for C; None if there are none."""
+    place = tuple(chosen.T)
+    wanted, reach = (reals.observed - reals.c)[place], reals.reach[place]
+    found = whole_weights(terms.reshape(len(chosen), -1), wanted, reach, most, usual)
+    return None if found is None else found.reshape(terms.shape[1:])
+
+
+def sources(times: Ints | None) -> Ints | None:
+    """The one of (..., sources) whose weight is 1, -1 for none; None if there are other weights, or several."""
+    if times is None or not np.isin(times, (0, 1)).all() or (times.sum(axis=-1) > 1).any():
+        return None
+    found: Ints = np.where(times.any(axis=-1), times.argmax(axis=-1), -1)
     return found
 
 

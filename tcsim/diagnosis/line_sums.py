@@ -12,9 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.diagnosis.hypothesis import Hypothesis
+from tcsim.diagnosis.least_squares import in_parts
 from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.reals import Mask, Numbers, Reals, lines_of
-from tcsim.diagnosis.whole import Whole
 from tcsim.numbers.codec import decode, encode
 
 _GROUPS = (16, 32, 64, 128, 256)  # of K
@@ -28,7 +29,7 @@ _ADVICE = (
 
 
 @dataclass(frozen=True, eq=False)
-class Constants(Whole):
+class Constants(Hypothesis):
     """Numbers added to the elements of an operand: (groups of K, lines), or (groups, 1)."""
 
     added: dict[str, Numbers]  # by operand
@@ -37,7 +38,7 @@ class Constants(Whole):
     whole: bool
 
     @property
-    def rank(self) -> int:  # type: ignore[override]
+    def rank(self) -> int:
         """Smaller is simpler."""
         return 2 + len(self.added)
 
@@ -97,7 +98,7 @@ class Constants(Whole):
 
 
 @dataclass(frozen=True, eq=False)
-class Factors(Whole):
+class Factors(Hypothesis):
     """The products of each group of K and of each line times a factor."""
 
     name: str  # "a": of each row, "b": of each column
@@ -128,21 +129,15 @@ class Factors(Whole):
         found: Mask = np.abs(self.values(reals, matrix) - reals.observed[matrix]) <= reach
         return found & reals.finite[matrix]
 
-    def codes(self, problem: Problem) -> Codes | None:
-        """Not known: the factors are known up to rounding."""
-        return None
-
 
 def _sums(lines: Numbers, group: int) -> Numbers:
     """Sums of each group of K: (lines, groups)."""
-    padded = np.pad(lines, ((0, 0), (0, -lines.shape[1] % group)))
-    found: Numbers = padded.reshape(len(lines), -1, group).sum(axis=2)
-    return found
+    return in_parts(lines, group).sum(axis=2)
 
 
 def _open(problem: Problem, reals: Reals, wrong: Mask) -> bool:
     """Whether it is one matrix, most of it is wrong, and by more than rounding."""
-    rows, columns = problem.size or (wrong.shape[1], wrong.shape[2])
+    rows, columns = problem.sizes
     if len(wrong) > 1 or reals.floor or not reals.finite[:, :rows, :columns].all():
         return False
     off, usual = (float(np.sqrt((x**2).mean())) for x in (reals.observed - reals.right, reals.right))
@@ -160,9 +155,9 @@ def line_sums(problem: Problem, reals: Reals, wrong: Mask) -> Iterator[Constants
     if not _open(problem, reals, wrong):
         return
     whole = problem.machine.formats["d"].kind != "float"
-    rows, columns = problem.size or (wrong.shape[1], wrong.shape[2])
+    rows, columns = problem.sizes
     a, b, off, reach = _of_one(reals, rows, columns)
-    depth = problem.depth or a.shape[1]
+    depth = problem.length
     both = _both(a, b, off, reach, whole)
     if both is not None:
         yield both
@@ -184,9 +179,9 @@ def group_factors(problem: Problem, reals: Reals, wrong: Mask) -> Iterator[Facto
     """Factors of each line and each group of K that give every output of one matrix, none of them zero."""
     if not _open(problem, reals, wrong):
         return
-    rows, columns = problem.size or (wrong.shape[1], wrong.shape[2])
+    rows, columns = problem.sizes
     a, b, off, reach = _of_one(reals, rows, columns)
-    depth = problem.depth or a.shape[1]
+    depth = problem.length
     for group in (size for size in _GROUPS[::-1] if size < depth):
         for name, lines, other, aim, far in (("b", a, b, off, reach), ("a", b, a, off.T, reach.T)):
             if len(lines) < _TIMES * -(-depth // group) + 4:
@@ -246,8 +241,7 @@ def _factors(lines: Numbers, own: Numbers, aim: Numbers, reach: Numbers, most: N
 
 def _fitted(lines: Numbers, own: Numbers, aim: Numbers, reach: Numbers, most: Numbers, group: int) -> Numbers | None:
     """The best factors, if they give everything; most: how far rounding takes outputs whatever the factors."""
-    fill = -lines.shape[1] % group
-    one, other = (np.pad(x, ((0, 0), (0, fill))).reshape(len(x), -1, group) for x in (lines, own))
+    one, other = in_parts(lines, group), in_parts(own, group)
     products = np.einsum("igk,jgk->jig", one, other, optimize=True)
     square = products.swapaxes(1, 2) @ products
     try:

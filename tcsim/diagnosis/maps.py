@@ -14,7 +14,13 @@ from itertools import product
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.diagnosis.sizes import PARTS, TILES
+TILES = (16, 32, 64, 128, 256)
+"""Rows or columns of a tile."""
+PARTS = (8, *TILES)
+"""Rows or columns of a tile or of a part of one."""
+STEPS = (1, 2, 4, 8, 16)
+"""Instructions in a tile's K."""
+
 
 Ints = npt.NDArray[np.int64]
 Where = Callable[[Ints, Ints, Ints], tuple[Ints, Ints]]  # (line, k, the other operand's line) -> (line, k)
@@ -201,6 +207,8 @@ def depth_rules(depth: int, step: int, chunk: int = 0) -> Iterator[Rule]:
                 said = f"K {where_zero} of every {step} are zero"
                 advice = "registers of {x}'s fragment that are never loaded: ldmatrix.x2 for .x4, or too few lanes' addresses"
                 yield rule("{x}: part of each step not loaded", said, advice, partial(_without, step, *zero), 2)
+    said = f"K 1-{step - 1} of every {step} are zero: the first element of each step alone counts"
+    yield rule("{x}: part of each step not loaded", said, _ONE_ROW, partial(_without, step, 1, step), 2)
     for parts in (parts for parts in range(2, min(depth // 2, _MOST_PARTS) + 1) if depth % parts == 0):
         for outer in {parts, depth // parts}:
             said = f"K transposed as an array of {outer} x {depth // outer}: the operands' layouts of K differ"
@@ -216,6 +224,7 @@ def depth_rules(depth: int, step: int, chunk: int = 0) -> Iterator[Rule]:
 
 
 _ORDER = "K of {x} in another order"
+_ONE_ROW = "a buffer or a copy of one row of {x} where the fragment has all"
 _MOST_SLICES = 8
 _MOST_PARTS = 32  # of K, as the taps of a filter
 
@@ -246,6 +255,14 @@ def memory_rules(count: int, depth: int, others: int, chunk: int, step: int) -> 
                 where = partial(flat_place, length, by, length, size, k_first)
                 said = f"by {by} elements ({order})"
                 yield Rule("{x}: pointer off", said, "look at the address of the first element", where, 4)
+        for written in sorted(
+            {-(-length // unit) * unit for unit in (4, 8, 16, 32, 64, 128)} | {length + 8, length + 16}
+        ):
+            if written > length:
+                said = f"rows of {length} that are padded to {written} are read as packed, {length} from one to the next ({order})"
+                advice = "look at the leading dimension that is passed: it must be that of the padded memory"
+                where = partial(_packed, length, written, k_first)
+                yield Rule("{x}: pitch wrong", said, advice, where, 4)
         for unit in (unit for unit in (chunk // 2, chunk, 2 * chunk, 8 * chunk) if unit > 1 and length % unit):
             said = (
                 f"each line begins at the multiple of {unit} elements ({16 * unit // chunk} bytes) before it ({order})"
@@ -275,6 +292,9 @@ def memory_rules(count: int, depth: int, others: int, chunk: int, step: int) -> 
     yield Rule("{x} transposed", whole, look, lambda r, k, o: divmod(k * count + r, depth), 2)
     yield Rule("{x} transposed", whole, look, lambda r, k, o: divmod(r * depth + k, count)[::-1], 3)
     for edge in (8, 16, 32, 64):
+        said = f"each {edge} x {edge} block is loaded from K {edge} i on, i being the number of its lines' block: the lines' offset for that of K"
+        advice = "one index is used for both offsets in the address of {x}"
+        yield Rule("{x}: offset of the lines taken along K", said, advice, partial(_diagonal, edge, depth), 4)
         advice = "add or drop .trans where ldmatrix, stmatrix or movmatrix moves {x}"
         yield Rule("{x} transposed", f"each {edge} x {edge} block", advice, partial(_blocks, edge), 3)
     for rows, deep in product(TILES, deeps):
@@ -303,9 +323,22 @@ def _placed(length: int, k_first: bool, place: Callable[..., Ints], r: Ints, k: 
     return (found // length, found % length) if k_first else (found % length, found // length)
 
 
+def _packed(length: int, written: int, k_first: bool, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    """What lies in padded rows at an address that is counted without the padding, which is zero."""
+    place = r * length + k if k_first else k * length + r
+    outer, inner = place // written, place % written
+    outer, inner = np.where(inner < length, outer, -1), np.where(inner < length, inner, -1)
+    return (outer, inner) if k_first else (inner, outer)
+
+
 def _sideways(deep: int, length: int, size: int, k_first: bool, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
     """The first tile of K, of lines as many further on as the tile is long for each tile."""
     return flat_place(length, 0, length, size, k_first, r + k // deep * deep, k % deep, o)
+
+
+def _diagonal(edge: int, depth: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    at = r // edge * edge + k % edge
+    return np.where(at < depth, r, -1), at
 
 
 def _blocks(edge: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:

@@ -80,6 +80,10 @@ def _readings(problem: Problem, name: str, tile: CanonicalTile) -> Iterator[Atte
     for other in SWIZZLES:
         if other != mode:
             yield attempt("swizzle wrong", f"read as {other}", fields, replace(right, swizzle=other))
+            whole = _tile(problem, name, tile.major, other)
+            if whole is not None and replace(right, swizzle=other) != whole.descriptor:
+                said = f"read as {other}, with the offsets of that mode"
+                yield attempt("swizzle wrong", said, fields, whole.descriptor)
     if tile.swizzle.bits:
         for off in range(tile.swizzle.span, tile.swizzle.period, tile.swizzle.span):
             said = f"the swizzle acts on shared addresses: the buffer of {name} must start at a multiple of {tile.swizzle.period}"

@@ -1,27 +1,31 @@
-"""Which k of A met which k of B, where no rule says it: read off the outputs as weights of partial products.
+"""Which k of A met which k of B, whose factors or metadata, in which phase of a swizzle, where no rule says it: read off the outputs as whole weights.
 
 A kernel that takes the right lines and mixes up K computes a P b for some matrix P. P is the same in every period of K (a word, a fragment, a
-tile), or moves whole units of it; either way it has few unknowns, and every output is one equation.
+tile), or moves whole units of it; either way it has few unknowns, and every output is one equation. The same holds of the blocks of scale factors
+or metadata that each block of K used, of the phases of a swizzle, and of each output tile by itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
+from itertools import product
 
 import numpy as np
 
 from tcsim.core.ranges import runs
-from tcsim.core.samples import repeatable
-from tcsim.diagnosis.candidate import Candidate
-from tcsim.diagnosis.counts import counted
-from tcsim.diagnosis.least_squares import samples, whole_weights
-from tcsim.diagnosis.line_words import MORE, described
-from tcsim.diagnosis.maps import LINES, Ints, Rule
+from tcsim.diagnosis.candidate import Candidate, of_operand
+from tcsim.diagnosis.least_squares import in_parts, in_tile, samples, solved_at, sources
+from tcsim.diagnosis.maps import LINES, SAME, START, Rule
+from tcsim.diagnosis.pipelines import counted
 from tcsim.diagnosis.problem import Problem
-from tcsim.diagnosis.reals import Mask, Numbers, Reals
-from tcsim.diagnosis.where import ranges
+from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
+from tcsim.diagnosis.rules import stored_bits
+from tcsim.diagnosis.shared_maps import MODES, xored
+from tcsim.diagnosis.solve import Solver
+from tcsim.diagnosis.tile_sums import Tiles, grids
+from tcsim.diagnosis.where import MORE, described, ranges
 
 _UNITS = 32  # of a period, at most
 _PERIODS = (8, 16, 32, 64, 128)
@@ -73,13 +77,9 @@ def _mixing(reals: Reals, open_: Mask, period: int, unit: int, part: str) -> Int
         a, b = (a, b * both) if part == "a" else (a * both, b)
     else:
         a, b = reals.a[t, i], reals.b[t, j]
-    pad = -a.shape[1] % period
-    periods = [np.pad(x, ((0, 0), (0, pad))).reshape(len(x), -1, count, unit) for x in (a, b)]
+    periods = [in_parts(x, period).reshape(len(x), -1, count, unit) for x in (a, b)]
     left, right = (x.transpose(0, 2, 1, 3).reshape(len(x), count, -1) for x in periods)
-    terms: Numbers = (left @ right.swapaxes(1, 2)).reshape(len(chosen), -1)
-    place = tuple(chosen.T)
-    found = whole_weights(terms, (reals.observed - reals.c)[place], reals.reach[place], _TWICE * count)
-    return None if found is None else found.reshape(count, count)
+    return solved_at(reals, chosen, left @ right.swapaxes(1, 2), _TWICE * count)
 
 
 def _as_rules(problem: Problem, mixing: Ints, period: int, unit: int, depth: int, part: str) -> Iterator[Candidate]:
@@ -88,14 +88,12 @@ def _as_rules(problem: Problem, mixing: Ints, period: int, unit: int, depth: int
         times = np.repeat(np.diag(mixing), unit)
         taken = np.tile(times, -(-depth // period))[:depth].astype(np.float64)
         yield Candidate(count=counted(taken, 2, problem.step))
-    if not ((mixing == 0) | (mixing == 1)).all():
-        return
-    for name, own in (("a", mixing), ("b", mixing.T)):
-        if part in ("", name) and (own.sum(axis=0) <= 1).all():
-            source = np.where(own.any(axis=0), own.argmax(axis=0), -1)
+    for name, own in (("a", mixing.T), ("b", mixing)):
+        source = sources(own) if part in ("", name) else None
+        if source is not None:
             rule = k_rule(_repeated(source, period, unit, depth))
             rule = replace(rule, part="data") if part else rule
-            yield Candidate(a=rule) if name == "a" else Candidate(b=rule)
+            yield of_operand(name, rule)
 
 
 def _repeated(source: Ints, period: int, unit: int, depth: int) -> Ints:
@@ -155,88 +153,62 @@ def line_maps_by_k(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Cand
     """Blocks of lines exchanged, or missing, in a part of K or in some tiles: each tile is a sum over K of products of any block of lines."""
     if len(reals.a) > 1:
         return
-    for name in "ba":
-        view = _View.of(reals, open_[0], name)
-        for across in (len(view.others), *(size for size in _ACROSS if size < len(view.others))):
-            for size in _LINE_BLOCKS:
-                for unit in (4 * problem.step, 2 * problem.step, problem.step):
-                    source = view.sources(size, across, unit)
-                    if source is not None:
-                        rule = _block_rule(source, size, across, unit, view, name)
-                        yield Candidate(a=rule) if name == "a" else Candidate(b=rule)
-                        break
+    for name, others in (("b", reals.a.shape[1]), ("a", reals.b.shape[1])):
+        for across, size in product((others, *(size for size in _ACROSS if size < others)), _LINE_BLOCKS):
+            for unit in (4 * problem.step, 2 * problem.step, problem.step):
+                source = _blocks(reals, open_[0], name, size, across, unit)
+                if source is not None:
+                    yield of_operand(name, _block_rule(source, size, across, unit, reals, name))
+                    break
 
 
-@dataclass(frozen=True)
-class _View:
-    """A problem with the lines of one operand as rows."""
-
-    own: Numbers  # (lines, K)
-    others: Numbers  # (others, K)
-    seen: Numbers  # (lines, others), without C
-    reach: Numbers
-    usable: Mask
-    wrong: Mask
-
-    @classmethod
-    def of(cls, reals: Reals, wrong: Mask, name: str) -> _View:
-        """Of operand a or b of the first matrix."""
-        usable = reals.finite & ((reals.observed > 0) if reals.floor else True)
-        seen, reach = (reals.observed - reals.c)[0], reals.reach[0]
-        if name == "a":
-            return cls(reals.a[0], reals.b[0], seen, reach, usable[0], wrong)
-        return cls(reals.b[0], reals.a[0], seen.T, reach.T, usable[0].T, wrong.T)
-
-    def sources(self, size: int, across: int, unit: int) -> Ints | None:
-        """(blocks of the others, blocks of lines, units of K): which block of lines each takes; -1 for none; None if it is not so."""
-        (lines, depth), others = self.own.shape, len(self.others)
-        blocks, tiles, parts = -(-lines // size), -(-others // across), -(-depth // unit)
-        if blocks < 2 or blocks * parts > _BLOCK_TERMS:
+def _blocks(reals: Reals, wrong: Mask, name: str, size: int, across: int, unit: int) -> Ints | None:
+    """(blocks of the others, blocks of lines, units of K): which block of lines of an operand each takes; -1 for none; None if it is not so."""
+    own, other = (reals.a[0], reals.b[0]) if name == "a" else (reals.b[0], reals.a[0])
+    lines, others = len(own), len(other)
+    blocks, tiles, parts = -(-lines // size), -(-others // across), -(-own.shape[1] // unit)
+    if blocks < 2 or blocks * parts > _BLOCK_TERMS:
+        return None
+    own = np.pad(in_parts(own, unit), ((0, blocks * size - lines), (0, 0), (0, 0))).reshape(blocks, size, parts, unit)
+    other = in_parts(other, unit)
+    found = np.broadcast_to(np.arange(blocks)[:, None], (tiles, blocks, parts)).copy()
+    for tile, block in np.ndindex(tiles, blocks):
+        mine, theirs = (
+            np.arange(block * size, min(lines, (block + 1) * size)),
+            np.arange(tile * across, min(others, (tile + 1) * across)),
+        )
+        rows, columns = (mine, theirs) if name == "a" else (theirs, mine)
+        if not wrong[np.ix_(rows, columns)].any():
+            continue
+        chosen = in_tile(reals, rows, columns, blocks * parts)
+        if chosen is None:
             return None
-        ends = (0, parts * unit - depth)
-        own = np.pad(self.own, ((0, blocks * size - lines), ends)).reshape(blocks, size, parts, unit)
-        other = np.pad(self.others, ((0, 0), ends)).reshape(others, parts, unit)
-        found = np.broadcast_to(np.arange(blocks)[:, None], (tiles, blocks, parts)).copy()
-        random = repeatable()
-        for tile, block in np.ndindex(tiles, blocks):
-            where = slice(block * size, (block + 1) * size), slice(tile * across, (tile + 1) * across)
-            if not self.wrong[where].any():
-                continue
-            places = np.argwhere(self.usable[where])
-            if len(places) < 1.5 * blocks * parts + 8:
-                return None
-            i, j = places[random.permutation(len(places))[: 3 * blocks * parts + 64]].T
-            terms = np.einsum("bspu,spu->spb", own[:, i], other[where[1]][j]).reshape(len(i), -1)
-            times = whole_weights(terms, self.seen[where][i, j], self.reach[where][i, j], parts)
-            if times is None:
-                return None
-            times = times.reshape(parts, blocks)
-            if not ((times == 0) | (times == 1)).all() or (times.sum(axis=1) > 1).any():
-                return None
-            found[tile, block] = np.where(times.any(axis=1), times.argmax(axis=1), -1)
-        return None if (found == np.arange(blocks)[:, None]).all() else found
+        line, met = (chosen[:, 1], chosen[:, 2]) if name == "a" else (chosen[:, 2], chosen[:, 1])
+        terms = np.einsum("bspu,spu->spb", own[:, line - mine[0]], other[met])
+        source = sources(solved_at(reals, chosen, terms, parts))
+        if source is None:
+            return None
+        found[tile, block] = source
+    return None if (found == np.arange(blocks)[:, None]).all() else found
 
 
-def _block_rule(source: Ints, size: int, across: int, unit: int, view: _View, name: str) -> Rule:
+def _block_rule(source: Ints, size: int, across: int, unit: int, reals: Reals, name: str) -> Rule:
     what, those = ("rows", "columns") if name == "a" else ("columns", "rows")
+    lines, others, depth = *reals.observed.shape[1:][:: 1 if name == "a" else -1], reals.a.shape[2]
     parts = []
     for (tile, block), row in ((number, source[number]) for number in np.ndindex(*source.shape[:2])):
         for other in dict.fromkeys(row[row != block].tolist()):
             at = np.flatnonzero(row == other)
-            last = min(len(view.own), (block + 1) * size) - 1
+            last = min(lines, (block + 1) * size) - 1
             place = f"{what} {block * size}-{last}"
             if len(source) > 1:
-                place += f", {those} {tile * across}-{min(len(view.others), (tile + 1) * across) - 1}"
-            k = runs(
-                tuple(x for x in (at[:, None] * unit + np.arange(unit)).reshape(-1).tolist() if x < view.own.shape[1])
-            )
+                place += f", {those} {tile * across}-{min(others, (tile + 1) * across) - 1}"
+            k = runs(tuple(x for x in (at[:, None] * unit + np.arange(unit)).reshape(-1).tolist() if x < depth))
             k = "all of K" if len(at) == len(row) else f"K {k}"
             whose = f"{k} is that of {what} {other * size}-{other * size + size - 1}, of another block"
             parts.append(f"in {place} {whose if other >= 0 else f'{k} is missing'}")
     said = "; ".join(parts[:4]) + (f"; and {len(parts) - 4} more" if len(parts) > 4 else "")
-    said = (
-        _one_map(source[0], size, unit, view.own.shape[1], what) if len(source) == 1 and len(parts) > 2 else ""
-    ) or said
+    said = (_one_map(source[0], size, unit, depth, what) if len(source) == 1 and len(parts) > 2 else "") or said
     where = partial(_block_at, source, size, across, unit)
     if (source[source != np.arange(source.shape[1])[:, None]] < 0).all():
         return Rule("K block missing in some tiles", said, _PARTIALS, where, 4, crosses=len(source) > 1)
@@ -260,3 +232,245 @@ def _block_at(source: Ints, size: int, across: int, unit: int, r: Ints, k: Ints,
     places = (x // each for x, each in zip((o, r, k), (across, size, unit), strict=True))
     block = source[tuple(np.minimum(x, most - 1) for x, most in zip(places, source.shape, strict=True))]
     return np.where(block < 0, -1, block * size + r % size), k
+
+
+def part_maps(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Candidate]:
+    """Factors of A, of B or of both alike; metadata of A."""
+    if reals.factors is not None and reals.bare is not None:
+        count = reals.factors[0].shape[2]
+        for names in ("a", "b", "ab"):
+            source = _part_sources(reals, open_, count, partial(_scaled, reals, names))
+            if source is not None:
+                rule = _part_rule("scale", source, 1, reals.a.shape[2])
+                yield Candidate(rule if "a" in names else SAME, rule if "b" in names else SAME)
+    if reals.kept is not None and reals.positions is not None:
+        own = problem.machine.kept
+        count = reals.kept.shape[2] // own
+        source = _part_sources(reals, open_, count, partial(_with_positions, reals, own))
+        if source is not None:
+            yield Candidate(a=_part_rule("metadata", source, own, reals.a.shape[2]))
+
+
+def _part_sources(reals: Reals, open_: Mask, count: int, terms_of: partial[Numbers]) -> Ints | None:
+    """(blocks,): whose part each block used, -1 for none; None if it is not so, or nothing moved."""
+    chosen = samples(reals, open_, count * (count + 1))
+    if chosen is None:
+        return None
+    source = sources(solved_at(reals, chosen, terms_of(chosen), count))  # of (samples, blocks, sources), none last
+    if source is None or (source < 0).any() or np.array_equal(source, np.arange(count)):
+        return None
+    return np.where(source == count, -1, source)
+
+
+def _scaled(reals: Reals, names: str, chosen: Ints) -> Numbers:
+    """Products of the blocks of K with every block's factors in turn, and with 1."""
+    if reals.factors is None or reals.bare is None:
+        raise ValueError("no factors")
+    t, i, j = chosen.T
+    lines, factors = {"a": i, "b": j}, dict(zip("ab", reals.factors, strict=True))
+    count = reals.factors[0].shape[2]
+    plain = (reals.bare[0][t, i] * reals.bare[1][t, j]).reshape(len(t), count, -1).sum(axis=2)[:, :, None]
+    for name in "ab":
+        own = factors[name][t, lines[name]]
+        ones = np.ones((len(t), 1))
+        plain = plain * (np.concatenate([own, ones], axis=1)[:, None] if name in names else own[:, :, None])
+    return plain
+
+
+def _with_positions(reals: Reals, own: int, chosen: Ints) -> Numbers:
+    """Products of the blocks of K with every block's metadata in turn, and with the positions that nothing gives."""
+    t, i, j = chosen.T
+    if reals.kept is None:
+        raise ValueError("no metadata")
+    width = reals.kept.shape[2]
+    count = width // own
+    terms = np.empty((len(t), count, count + 1))
+    for source in range(count + 1):
+        at = np.resize(np.arange(own), width) + source * own if source < count else np.full(width, -1)
+        dense = reals.other_part("a", "metadata", t, i, np.repeat(i[:, None], width, axis=1), at[None])
+        terms[:, :, source] = (dense * reals.b[t, j]).reshape(len(t), count, -1).sum(axis=2)
+    return terms
+
+
+def _part_rule(part: str, source: Ints, size: int, depth: int) -> Rule:
+    """The map as a rule; size: elements of the part in a block; depth: K."""
+    name, block = ("scale_{x}", "block") if part == "scale" else (part, "K block")
+    none = "counts as 1" if part == "scale" else "is not read: the first positions of each group"
+    advice = f"look at the index along K with which the {'scale factors' if part == 'scale' else part} of {{x}} are read: a tile's, a step's, a slice's"
+    missing = (source[source != np.arange(len(source))] < 0).all()
+    mistake = f"{name} missing in a part of K" if missing else f"{name} of another {block}"
+    said = _said_of_parts(source, depth // len(source), none)
+    return Rule(mistake, said, advice, partial(_part_at, source, size), 3, part=part)
+
+
+def _said_of_parts(source: Ints, width: int, missing: str) -> str:
+    """The map in words, of blocks that are `width` of K each.
+
+    >>> _said_of_parts(np.array([0, 0, 2, -1]), 32, "counts as 1")
+    'block 1 of 4 (K 32-63): that of block 0 instead of its own; block 3 of 4 (K 96-127, the last): counts as 1'
+    >>> _said_of_parts(np.array([1, 2, 3, -1]), 32, "is not read")
+    'block i of 4: that of block i + 1, a later one; the last: is not read'
+    >>> _said_of_parts(np.array([3, 2, 1, 0, 7, 6, 5, 4, 8, 9]), 32, "is not read")
+    'the blocks of every 4 in reverse'
+    >>> _said_of_parts(np.array([0, 1, 2, 0, 1, 2]), 32, "counts as 1")
+    'blocks 3-5 of 6 (K 96-191): each that of the block 3 before'
+    """
+    parts = []
+    own = np.arange(len(source))
+    for size in (2, 4, 8, 16, len(source)):
+        whole = len(source) // size * size
+        turned = own[:whole] // size * size + size - 1 - own[:whole] % size
+        if whole and np.array_equal(source, np.append(turned, own[whole:])):
+            return f"the blocks of every {size} in reverse"
+    by = int(source[0])
+    if 0 < by < len(source) and np.array_equal(source[:-by], own[by:]) and len(set(source[-by:].tolist())) == 1:
+        end = missing if source[-1] < 0 else f"that of block {source[-1]}"
+        return f"block i of {len(source)}: that of block i + {by}, a later one; the last{f' {by}' if by > 1 else ''}: {end}"
+    moved = np.flatnonzero(source != own)
+    if len(moved) > 2 and np.ptp(moved) == len(moved) - 1 and source.min() >= 0 and np.ptp(source[moved] - moved) == 0:
+        first, stop, off = int(moved[0]), int(moved[-1]) + 1, int(source[moved[0]] - moved[0])
+        k = f"K {first * width}-{stop * width - 1}"
+        return f"blocks {first}-{stop - 1} of {len(source)} ({k}): each that of the block {abs(off)} {'after' if off > 0 else 'before'}"
+    for other in dict.fromkeys(source[source != own].tolist()):
+        blocks = np.flatnonzero((source == other) & (source != own))
+        where = f"block{'s' if len(blocks) > 1 else ''} {', '.join(map(str, blocks))} of {len(source)}"
+        k = ranges((blocks[:, None] * width + np.arange(width)).reshape(-1))
+        last = ", the last" if blocks[-1] == len(source) - 1 else ""
+        parts.append(
+            f"{where} (K {k}{last}): " + (missing if other < 0 else f"that of block {other} instead of its own")
+        )
+    return "; ".join(parts[:6]) + (f"; and {len(parts) - 6} more" if len(parts) > 6 else "")
+
+
+def _part_at(source: Ints, size: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    block = source[np.minimum(k // size, len(source) - 1)]
+    return r, np.where(block < 0, -1, block * size + k % size)
+
+
+_MOST = 24  # units of K
+_TILES_LISTED = 4  # tiles that are said one by one
+_PERSISTENT = "look at the stage and the phase with which a persistent kernel begins its next output tile: counted on by one side, and from 0 by the other"
+
+
+def tile_stages(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Candidate]:
+    """Tiles that read the wrong units of K of one operand; the same in all of them is what other maps say."""
+    if len(reals.a) > 1 or reals.positions is not None or reals.factors is not None:
+        return
+    depth = reals.a.shape[2]
+    units = [size * problem.step for size in (8, 4, 2, 1) if 1 < -(-depth // (size * problem.step)) <= _MOST]
+    for tiles in grids(problem, reals):
+        for unit in units:
+            mixing = _mixing_of_tiles(reals, open_, tiles, unit)
+            if mixing is None:
+                continue
+            for name, own in (("a", mixing.swapaxes(1, 2)), ("b", mixing)):
+                source = sources(own)
+                if source is not None:
+                    yield of_operand(name, _tile_rule(tiles, source, unit, depth, name))
+            return
+
+
+def _mixing_of_tiles(reals: Reals, open_: Mask, tiles: Tiles, unit: int) -> Ints | None:
+    """(tiles, units, units): whether a unit of A meets one of B; None if a tile has no such map."""
+    a, b = (in_parts(x[0], unit) for x in (reals.a, reals.b))
+    parts = a.shape[1]
+    found = np.broadcast_to(np.eye(parts, dtype=np.int64), (tiles.count, parts, parts)).copy()
+    for tile in range(tiles.count):
+        rows, columns = tiles.inside(tile)
+        if not open_[0][np.ix_(rows, columns)].any():
+            continue
+        chosen = in_tile(reals, rows, columns, parts**2)
+        terms = None if chosen is None else a[chosen[:, 1]] @ b[chosen[:, 2]].swapaxes(1, 2)
+        times = None if chosen is None or terms is None else solved_at(reals, chosen, terms, parts)
+        if times is None or not np.isin(times, (0, 1)).all():
+            return None
+        found[tile] = times
+    return found
+
+
+def _tile_rule(tiles: Tiles, source: Ints, unit: int, depth: int, name: str) -> Rule:
+    said: dict[str, list[str]] = {}
+    own = np.arange(source.shape[1])
+    for tile, units in enumerate(source):
+        if not np.array_equal(units, own):
+            inner = np.where(units[:, None] < 0, -1, units[:, None] * unit + np.arange(unit)).reshape(-1)[:depth]
+            said.setdefault(said_of(inner), []).append(tiles.said(tile))
+    texts = [f"in {'; '.join(places[:_TILES_LISTED])} {text}" for text, places in said.items()]
+    detail = "; ".join(texts[:_TILES_LISTED]) + (
+        f"; and {len(texts) - _TILES_LISTED} more" if len(texts) > _TILES_LISTED else ""
+    )
+    later = bool((source > own).any())  # a stage holds earlier tiles, not later ones
+    where = partial(_of_tile_at, tiles, source, unit, name)
+    return Rule("K blocks of {x} mismatched in some tiles", detail, _PERSISTENT, where, 4 + later, crosses=True)
+
+
+def _of_tile_at(tiles: Tiles, source: Ints, unit: int, name: str, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    row, column = (r, o) if name == "a" else (o, r)
+    down, across = tiles.grid
+    tile = np.minimum(row // tiles.height, down - 1) * across + np.minimum(column // tiles.width, across - 1)
+    part = source[tile, np.minimum(k // unit, source.shape[1] - 1)]
+    return r, np.where(part < 0, -1, part * unit + k % unit)
+
+
+_STAGES = (2, 3, 4, 5, 6)
+
+
+def stage_phases(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Candidate]:
+    """Of A, of B, or of both alike; for each of the hardware's swizzles."""
+    if reals.positions is not None or reals.factors is not None:
+        return
+    solver, depth = Solver(problem, reals), problem.length
+    chunk = {name: 128 // stored_bits(problem.machine.formats[name], problem.step) for name in "ab"}
+    for span, modes in MODES.items():
+        for low, mask in modes:
+            for names in ("a", "b", "ab") if chunk["a"] == chunk["b"] else ("a", "b"):
+                unit = span * chunk[names[0]]
+                phases = (
+                    _phases_of(solver, open_, names, unit, span, low, mask) if unit < depth <= _MOST * unit else None
+                )
+                if phases is not None:
+                    rule = _phase_rule(phases, chunk[names[0]], span, low, mask, depth)
+                    yield Candidate(rule if "a" in names else SAME, rule if "b" in names else SAME)
+                    return
+
+
+def _phases_of(solver: Solver, open_: Mask, names: str, unit: int, span: int, low: int, mask: int) -> Ints | None:
+    """(tiles,): the phase of each tile of `unit` along K; None if there are none, or all are the same."""
+    reals = solver.reals
+    tiles = -(-reals.a.shape[2] // unit)
+    chosen = samples(reals, open_, tiles * (mask + 1))
+    if chosen is None:
+        return None
+    rules = [
+        Rule("", "", "", partial(_phased, unit // span, span, low, mask, np.array([phase])), 0)
+        for phase in range(mask + 1)
+    ]
+    read = [solver.read(name, chosen, rules if name in names else (SAME,)) for name in "ab"]
+    terms = in_parts(read[0] * read[1], unit).sum(axis=3).transpose(1, 2, 0)
+    phases = sources(solved_at(reals, chosen, terms, tiles, tiles))
+    return None if phases is None or (phases < 0).any() or (phases == phases[0]).all() else phases
+
+
+def _phase_rule(phases: Ints, chunk: int, span: int, low: int, mask: int, depth: int) -> Rule:
+    """The rule of these phases."""
+    row = (16 * span) << low  # bytes by which a phase is one further
+    texts = []
+    for phase in dict.fromkeys(int(phase) for phase in phases if phase):
+        tiles = np.flatnonzero(phases == phase)
+        k = (tiles[:, None] * span * chunk + np.arange(span * chunk)).reshape(-1)
+        texts.append(f"{phase * row} in K {ranges(k[k < depth])}")
+    said = f"rows of {16 * span} bytes: swizzle {16 * (mask + 1)}B, counted from addresses that are as many bytes off its period of {(mask + 1) * row}: {', '.join(texts)}"
+    own = np.arange(len(phases))
+    for stages in (*_STAGES, len(phases)):
+        by = int(phases[1] - phases[0]) % (mask + 1)
+        if by and np.array_equal(phases, (phases[0] + own % stages * by) % (mask + 1)):
+            ring = f"{stages} stages" if stages < len(phases) else "stages"
+            said += f"; as of {ring} that lie {by * row} bytes more than a multiple of {(mask + 1) * row} apart"
+            break
+    where = partial(_phased, chunk, span, low, mask, phases)
+    return Rule("{x}: swizzle wrong", said, f"{START}; each stage must", where, 5)
+
+
+def _phased(chunk: int, span: int, low: int, mask: int, phases: Ints, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    phase = phases[np.minimum(k // (span * chunk), len(phases) - 1)] << low
+    return xored(chunk, span, low, mask, low, mask, phase, r, k, o)

@@ -1,4 +1,4 @@
-"""Outputs that are right and lie at another place: every value is looked up among those of the model."""
+"""Outputs that are right and lie at another place: every value is looked up among those of the model, and addresses are read off where they lie."""
 
 from __future__ import annotations
 
@@ -13,13 +13,147 @@ from tcsim.core.samples import repeatable, some_of
 from tcsim.diagnosis.candidate import CROSSED, STORED, Candidate
 from tcsim.diagnosis.candidate import STORED_ADVICE as _LOOK
 from tcsim.diagnosis.enough import enough, runs
-from tcsim.diagnosis.line_words import MORE, described
-from tcsim.diagnosis.maps import LINES, SAME, Rule, Where, line_rules, memory_rules
+from tcsim.diagnosis.hypothesis import Hypothesis
+from tcsim.diagnosis.maps import LINES, PARTS, SAME, TILES, Rule, Where, line_rules, memory_rules
 from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
-from tcsim.diagnosis.sizes import PARTS, TILES
-from tcsim.diagnosis.store_addresses import OFFSET, START, late_rules, offset_rules, staged_rules, store_rules
-from tcsim.diagnosis.where import ranges
+from tcsim.diagnosis.where import MORE, described, ranges
+
+_ENOUGH = 0.9  # of the known places a rule must give
+_KNOWN = 600  # places that a rule is tried on
+_MISSED = 0.1  # of the outputs
+_LEAST = 12  # of which a pointer is read off
+_PAIRS = 60  # of places that addresses are solved from
+_STORE = "look at the address of the epilogue's store: its pointer and its leading dimension"
+_STAGING = "the staging tile of the epilogue must be written and read with one pitch"
+
+OFFSET = "d: read with an offset in its tile"
+START = (
+    "look at where the epilogue begins to read a tile: the column or lane of its tcgen05.ld, its address in the staging tile; "
+    "the same comes of parts that are stored too early by as much, the last of them nowhere"
+)
+_PADS = (1, 2, 4, 8, 16)  # of a row of the staging tile
+_OFFSETS = (1, 2, 4, 8, 16, 32)  # of lines
+
+
+def offset_rules(count: int, what: str) -> Iterator[Rule]:
+    """Tiles of the output that are read beside their beginning, with zeros behind their end. what: "rows" or "columns"."""
+    for size, by in product((size for size in TILES if size <= count), _OFFSETS):
+        for off in (by, -by) if by < size else ():
+            line = f"{what.removesuffix('s')} i is that at i {'+' if off > 0 else '-'} {by}"
+            said = f"in every {size} {what} {line}, and the {'last' if off > 0 else 'first'} {by} are zero"
+            yield Rule(OFFSET, said, START, partial(_inside_block, size, off), 2, lines_only=True)
+
+
+def _inside_block(size: int, off: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    inner = r % size + off
+    return np.where((inner >= 0) & (inner < size), r + off, -1), k
+
+
+def store_rules(i: Ints, j: Ints, row: Ints, column: Ints, shape: tuple[int, int]) -> Iterator[Rule]:
+    """Rules by which outputs (i, j) hold the model's of (row, column)."""
+    random = repeatable()
+    kept = random.permutation(len(i))[:_KNOWN]
+    i, j, row, column = (x[kept] for x in (i, j, row, column))
+    pairs = random.integers(0, len(i), (2, _PAIRS))
+    pairs = pairs[:, row[pairs[0]] != row[pairs[1]]]
+    yield from _global(i, j, row, column, shape, pairs)
+    for height, width in product(TILES, (*TILES, shape[1])):
+        same = (i // height == row // height) & (j // width == column // width)
+        if height < 2 * shape[0] and width <= shape[1] and same.mean() >= _ENOUGH:
+            found = list(_staged(i % height, j % width, row % height, column % width, (height, width), pairs))
+            if found:
+                yield found[0]
+                return
+
+
+def late_rules(base: Numbers, i: Ints, j: Ints, wanted: Numbers, reach: Numbers) -> Iterator[Rule]:
+    """Outputs (i, j) of `wanted` that all lie equally many elements late or early, whatever their precision."""
+    flat = base.reshape(-1)
+    offs = np.arange(1 - flat.size, flat.size)
+    written = np.flatnonzero(wanted != 0)
+    missed = np.zeros(len(offs), np.int64)
+    for one in written:
+        place = i[one] * base.shape[1] + j[one] - offs
+        inside = (place >= 0) & (place < flat.size)
+        missed += ~(inside & (np.abs(flat[np.where(inside, place, 0)] - wanted[one]) <= reach[one]))
+        kept = missed <= _MISSED * len(written)
+        offs, missed = offs[kept], missed[kept]
+    for off in sorted(offs.tolist(), key=abs)[:1]:
+        if off and len(written) >= _LEAST:
+            yield _rule(base.shape[1], int(off), (base.shape[0], base.shape[1]))
+
+
+def _global(i: Ints, j: Ints, row: Ints, column: Ints, shape: tuple[int, int], pairs: Ints) -> Iterator[Rule]:
+    """One pitch and one pointer: i N + j = row pitch + column + off."""
+    begin = i * shape[1] + j - column
+    rise, run = begin[pairs[0]] - begin[pairs[1]], row[pairs[0]] - row[pairs[1]]
+    whole = rise % run == 0
+    pitches = rise[whole] // run[whole]
+    offs = begin[pairs[0]][whole] - pitches * row[pairs[0]][whole]
+    for pitch, off in dict.fromkeys(zip(pitches.tolist(), offs.tolist(), strict=True)):
+        if pitch > 0 and (pitch, off) != (shape[1], 0) and (begin == row * pitch + off).mean() >= _ENOUGH:
+            yield _rule(pitch, off, shape)
+            return
+
+
+def _rule(pitch: int, off: int, shape: tuple[int, int]) -> Rule:
+    width, lines = shape[1], abs(off) // shape[1]
+    said = [f"{pitch} elements for {width} from row to row"] if pitch != width else []
+    whole = f", {lines} rows" if off % width == 0 else ""
+    said += [f"by {off} elements{whole}: what is stored lies too {'late' if off > 0 else 'early'}"] if off else []
+    name = "{x}: pitch wrong" if pitch != width else "{x}: pointer off"
+    rank = 1 if whole and pitch == width and 2 * lines <= shape[0] else 3
+    return Rule(name, ", ".join(said), _STORE, partial(_stored_at, pitch, off, shape), rank)
+
+
+def _stored_at(pitch: int, off: int, shape: tuple[int, int], r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    place = r * shape[1] + k - off
+    row = np.minimum(place // pitch, shape[0] - 1)  # of rows that meet the last one
+    column = place - row * pitch
+    return np.where((place >= 0) & (column < shape[1]), row, -1), column
+
+
+def _staged(r: Ints, c: Ints, row: Ints, column: Ints, tile: tuple[int, int], pairs: Ints) -> Iterator[Rule]:
+    """Two pitches in a tile: r read + c = row written + column."""
+    one, two = pairs
+    below = row[one] * r[two] - row[two] * r[one]
+    by = column - c
+    with np.errstate(all="ignore"):
+        read = (by[two] * row[one] - by[one] * row[two]) / below
+        written = (by[two] * r[one] - by[one] * r[two]) / below
+    found = np.stack([read, written], axis=1)[below != 0]
+    found = found[np.isfinite(found).all(axis=1) & (found == np.rint(found)).all(axis=1)].astype(np.int64)
+    height, width = tile
+    for pitches in dict.fromkeys(map(tuple, found.tolist())):
+        if min(pitches) >= width // 2 and pitches[0] != pitches[1]:
+            fits = r * pitches[0] + c == row * pitches[1] + column
+            if fits.mean() >= _ENOUGH:
+                yield _staging(pitches[0], pitches[1], tile)
+
+
+def staged_rules(shape: tuple[int, int]) -> Iterator[Rule]:
+    """The usual ones, for outputs that are too coarse to be looked up: rows of a tile that are padded on one side only."""
+    widths = {*(size for size in TILES if size < shape[1]), shape[1]}
+    for height, width in product((size for size in TILES if size < 2 * shape[0]), sorted(widths)):
+        for pad in _PADS:
+            yield _staging(width + pad, width, (height, width))
+            yield _staging(width, width + pad, (height, width))
+
+
+def _staging(read: int, written: int, tile: tuple[int, int]) -> Rule:
+    said = f"tiles of {tile[0]} x {tile[1]} are written with {written} elements from row to row, and read with {read}"
+    where = partial(_restaged, read, written, tile)
+    return Rule("{x}: pitch of the staging tile in shared memory wrong", said, _STAGING, where, 3)
+
+
+def _restaged(read: int, written: int, tile: tuple[int, int], r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    height, width = tile
+    place = r % height * read + k % width
+    row, column = place // written, place % written
+    inside = (row < height) & (column < width)
+    return np.where(inside, r // height * height + row, -1), k // width * width + column
+
 
 _SAMPLES, _TRIED = 48, 6  # outputs that every rule is tried on first; rules that are reckoned out in full
 _EITHER = "look at the block and warp indices in the addresses of {x}, and in those that the epilogue stores to"
@@ -27,12 +161,11 @@ _STRIDE = "; where a descriptor reads it: of every tile the first 8 lines alone 
 _LANES = "; in Tensor Memory, M = 64 fills the first 16 lanes of every 32 (of some layouts), and 32 lanes were read one after another"
 _PLACES = 2048  # known places that every rule is tried on
 _SHIFTS = (1, -1, 2, -2, 4, -4, 8, -8)  # of lines that are stored too far on, or not far enough
-_ENOUGH = 0.9  # of the known places a rule must give
 _PITCHES = 65  # how far off a pitch of stores is looked for
 
 
 @dataclass(frozen=True)
-class Moved:
+class Moved(Hypothesis):
     """Each output is the model's at another place: `rows` and `columns` are rules of lines, or `flat` is a rule of both."""
 
     rows: Rule = SAME
@@ -104,7 +237,7 @@ class Moved:
         size = reals.reach[matrix][row, column] / reals.unit if reals.unit else 0.0
         return reals.near(np.nan_to_num(self.values(reals, matrix)), matrix, size)
 
-    def codes(self, base: Codes, seen: Codes) -> Codes:
+    def stored(self, base: Codes, seen: Codes) -> Codes:
         """Codes of d, (batch, M, N), as they are stored: those that were seen where nothing is."""
         row, column, inside = self.source((base.shape[1], base.shape[2]))
         return np.where(inside, base[:, row, column], seen)
@@ -113,7 +246,7 @@ class Moved:
 def moved(problem: Problem, reals: Reals, open_: Mask) -> list[tuple[Moved, Mask]]:
     """The rules by which most open outputs are the model's of other places, and which each gives; none if they are few."""
     matrix = int(open_.sum(axis=(1, 2)).argmax())
-    shape = problem.size or (reals.c.shape[1], reals.c.shape[2])
+    shape = problem.sizes
     place = np.s_[matrix, : shape[0], : shape[1]]
     seen, reach, own = reals.observed[place], reals.reach[place], open_[place]
     found: list[tuple[int, Moved, Mask]] = []
@@ -302,7 +435,51 @@ def _shifted(by: int) -> Rule:
 
 def _flat_rules(shape: tuple[int, int]) -> list[Rule]:
     """Outputs at other addresses: read as memory is, or stored with another pitch."""
-    return [*memory_rules(*shape, shape[0], 8, 16), *stores(*shape), *staged_rules(shape)]
+    return [
+        *memory_rules(*shape, shape[0], 8, 16),
+        *stores(*shape),
+        *staged_rules(shape),
+        *_fragment_rules(),
+        *_tile_pitches(shape),
+    ]
+
+
+def _fragment_rules() -> Iterator[Rule]:
+    """Accumulators of a 16 x 8 tile that are stored in the order of lanes or of registers."""
+    advice = (
+        "look at where an element of D's fragment belongs: lane / 4 is its row, two neighbours are in registers 0 and 1"
+    )
+    for said, by_lane in (
+        ("each lane stores its four accumulators as four neighbours of the tile of 16 x 8, lane after lane", True),
+        ("the accumulators are stored register after register into the tile of 16 x 8, of each all 32 lanes", False),
+    ):
+        yield Rule(STORED, said, advice, partial(_by_register, by_lane), 3)
+
+
+def _by_register(by_lane: bool, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    place = r % 16 * 8 + k % 8
+    lane, register = (place // 4, place % 4) if by_lane else (place % 32, place // 32)
+    return r // 16 * 16 + lane // 4 + register // 2 * 8, k // 8 * 8 + lane % 4 * 2 + register % 2
+
+
+def _tile_pitches(shape: tuple[int, int]) -> Iterator[Rule]:
+    """Tiles that are stored from their own place on with the pitch of a tile, the later over the earlier ones."""
+    rows, columns = shape
+    for height, width in ((16, 16), (16, 8), (32, 8), (8, 32), (32, 32), (64, 64)):
+        if width < columns and height <= rows and rows % height == 0 and columns % width == 0:
+            row, column = np.indices(shape)
+            place = row // height * height * columns + column // width * width + row % height * width + column % width
+            order = np.lexsort((column.reshape(-1), column.reshape(-1) // width, row.reshape(-1) // height))
+            held = np.full(rows * columns, -1)
+            held[place.reshape(-1)[order]] = order
+            source = held.reshape(shape)
+            said = f"tiles of {height} x {width} are stored with {width} elements from row to row, not {columns}: each over the next ones' rows, the later over the earlier"
+            where = partial(
+                _listed, np.where(source < 0, -1, source // columns), np.where(source < 0, 0, source % columns)
+            )
+            yield Rule(
+                "{x}: pitch wrong", said, "look at the leading dimension that the epilogue stores with", where, 3
+            )
 
 
 def _candidates(i: Ints, j: Ints, row: Ints, column: Ints, shape: tuple[int, int]) -> Iterator[Moved]:

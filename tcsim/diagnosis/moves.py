@@ -13,8 +13,9 @@ import numpy.typing as npt
 from tcsim.catalog import instruction as find_instruction
 from tcsim.catalog import on_arch
 from tcsim.core.errors import OperandError, TcsimError
+from tcsim.diagnosis.maps import TILES
+from tcsim.diagnosis.operands import distinct, lane_orders, register_orders
 from tcsim.diagnosis.report import Diagnosis, Explanation, described
-from tcsim.diagnosis.sizes import TILES
 from tcsim.layouts.swizzle import SWIZZLES
 from tcsim.memory.tensor_memory import TensorMemory
 from tcsim.model.instruction import Instruction
@@ -171,15 +172,8 @@ def _strides(instruction: Instruction, stride: int) -> Iterator[tuple[str, int]]
 
 
 def _shuffled(registers: npt.NDArray[Any]) -> Iterator[tuple[str, str, npt.NDArray[Any]]]:
-    count = registers.shape[-1]
     yield "halves swapped", "in each register", registers << np.uint32(16) | registers >> np.uint32(16)
-    for first in range(count):
-        for second in range(first + 1, count):
-            order = np.arange(count)
-            order[[first, second]] = second, first
-            yield "registers permuted", f"register {first} with {second}", registers[..., order]
-    if count > 2:
-        yield "registers permuted", "in reverse", registers[..., ::-1]
-    for bit in (1, 2, 4, 8, 16):
-        yield "lanes permuted", f"lane i with i ^ {bit}", registers[..., _LANES ^ bit, :]
-    yield "lanes permuted", "lane / 4 exchanged with lane % 4", registers[..., _LANES % 4 * 8 + _LANES // 4, :]
+    for detail, order in distinct(register_orders(registers.shape[-1], 128)):
+        yield "registers permuted", detail, registers[..., order]
+    for detail, order in distinct(lane_orders(len(_LANES))):
+        yield "lanes permuted", detail, registers[..., order, :]

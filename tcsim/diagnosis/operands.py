@@ -1,15 +1,19 @@
-"""Mistakes with whole matrices that are no rules of an operand: signs, types, subnormals, operands exchanged, a result added to another."""
+"""Mistakes that are no rules of an operand: signs, types, registers and lanes, selectors; and the same mistake in both operands."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from itertools import permutations
+from itertools import combinations, permutations, product
 
 import numpy as np
+import numpy.typing as npt
 
+from tcsim.core.errors import TcsimError
 from tcsim.diagnosis.problem import Attempt, Codes, Problem
+from tcsim.isa.mma.scaled_multiply import Side
+from tcsim.model.operand import Fragment
 from tcsim.numbers.codec import decode, encode, negated
 from tcsim.numbers.formats import FORMATS, SUBNORMAL, Format
 
@@ -44,7 +48,7 @@ def attempts(problem: Problem) -> Iterator[Attempt]:
         yield Attempt(
             "accumulator restarted",
             "each instruction starts from zero: the last K block alone is left",
-            "set scale_d (or pass the accumulator) after the first instruction",
+            "zero the accumulator once, before the loop over K (scale_d: 0 in the first instruction alone)",
             partial(replace, problem, order=problem.order[-1:], c=np.zeros_like(problem.c)),
         )
     for name in "ab":
@@ -108,7 +112,7 @@ def _exchanged(problem: Problem) -> Problem | None:
 def _c_as(problem: Problem, held: str, read: str, by_column: bool) -> Problem | None:
     """C with each element made of the bits at its place in a memory that holds another type; zeros behind the end."""
     own = format_of(problem, "c")
-    rows, columns = problem.size or problem.c.shape[1:]
+    rows, columns = problem.sizes
     given = problem.c[:, :rows, :columns]
     values = decode(given, own)
     if own.kind != "float" or not given.any() or not np.array_equal(values, decode(encode(values, held), held)):
@@ -141,3 +145,195 @@ def _flushed(problem: Problem, name: str) -> Problem | None:
         return None
     sign = format.dtype.type(1 << (format.sign_shift + format.ignored_low_bits) if format.signed else 0)
     return changed(problem, name, np.where(kind == SUBNORMAL, codes & sign, codes))
+
+
+Registers = npt.NDArray[np.uint32]
+Permutation = npt.NDArray[np.intp]
+
+
+def of_registers(problem: Problem) -> Iterator[Attempt]:
+    """Every operand that registers hold, each of the permutations below."""
+    for name, given in problem.machine.instruction.operands.items():
+        for mistake, detail, forward, backward in (*_permutations(given), *(() if name == "d" else _repeated(given))):
+            advice = f"compare with instruction.operands[{name!r}].layout: where an element of {name} belongs"
+            change = backward if name == "d" else forward
+            both = name if name in ("a", "b") else ""
+            made = partial(_permuted, problem, given, change)
+            yield Attempt(f"{name} {mistake}", detail, advice, made, both, (mistake, detail))
+
+
+_Change = Callable[[Registers], Registers]
+
+
+def _permutations(given: Fragment) -> Iterator[tuple[str, str, _Change, _Change]]:
+    """(mistake, detail, the change that makes it, the change that undoes it)."""
+    if given.layout.element_bits <= 16:
+        turn = partial(_rotated, bits=16)
+        yield "register halves swapped", "bits 15:0 of each register with bits 31:16", turn, turn
+    if given.layout.element_bits <= 8:
+        yield "register bytes reversed", "byte 0 with 3, 1 with 2", _reversed_bytes, _reversed_bytes
+    if given.layout.element_bits == 4:
+        yield "register nibbles swapped", "in each byte", _swapped_nibbles, _swapped_nibbles
+    words = 2 if given.layout.element_bits == 64 else 1
+    for detail, order in distinct(register_orders(given.registers // words)):
+        whole = (order[:, None] * words + np.arange(words)).reshape(-1)
+        forward, backward = (partial(np.take, indices=x, axis=-1) for x in (whole, np.argsort(whole)))
+        yield "registers permuted", detail, forward, backward
+    for detail, order in distinct(lane_orders(given.lanes)):
+        forward, backward = (partial(np.take, indices=x, axis=-2) for x in (order, np.argsort(order)))
+        yield "lanes permuted", detail, forward, backward
+
+
+def _repeated(given: Fragment) -> Iterator[tuple[str, str, _Change, _Change]]:
+    """One register in the place of another: what the other holds is read nowhere."""
+    words = 2 if given.layout.element_bits == 64 else 1
+    count = given.registers // words
+    for place, taken in permutations(range(count), 2) if count <= 8 else ():
+        order = np.arange(count)
+        order[place] = taken
+        whole = (order[:, None] * words + np.arange(words)).reshape(-1)
+        change = partial(np.take, indices=whole, axis=-1)
+        yield "register used twice", f"register {taken} where {place} belongs", change, change
+
+
+def distinct(orders: Iterator[tuple[str, Permutation]]) -> Iterator[tuple[str, Permutation]]:
+    """Each permutation once, under its first description; never the identity."""
+    seen: set[tuple[int, ...]] = set()
+    for detail, order in orders:
+        key = tuple(order.tolist())
+        if key not in seen and key != tuple(range(len(order))):
+            seen.add(key)
+            yield detail, order
+
+
+def register_orders(count: int, most: int = 8) -> Iterator[tuple[str, Permutation]]:
+    """Orders of registers. most: so many of which each two are exchanged."""
+    own = np.arange(count)
+    if count <= most:
+        for first, second in combinations(range(count), 2):
+            order = own.copy()
+            order[[first, second]] = second, first
+            yield f"register {first} with {second}", order
+    for bit in range(count.bit_length()):
+        if count % (2 << bit) == 0 and count > 2:
+            yield f"register i with i ^ {1 << bit}", own ^ (1 << bit)
+    if count > 2:
+        yield "register i with the i-th from the end", own[::-1]
+        if count % 2 == 0:
+            yield "even ones first, then the odd ones", np.concatenate([own[::2], own[1::2]])
+            yield "the two halves interleaved", own.reshape(2, -1).T.reshape(-1)
+
+
+def lane_orders(count: int) -> Iterator[tuple[str, Permutation]]:
+    """Orders of the lanes of a warp or of a warpgroup."""
+    own = np.arange(count)
+    bit = 1
+    while bit < count:
+        yield f"lane i with i ^ {bit}", own ^ bit
+        bit *= 2
+    warp, lane = own // 32 * 32, own % 32
+    yield "lane / 4 exchanged with lane % 4: column of quads first", warp + lane % 4 * 8 + lane // 4
+    yield "lane % 8 exchanged with lane / 8: row of quads first", warp + lane % 8 * 4 + lane // 8
+    yield "lane i with 31 - i", own ^ 31
+
+
+def _rotated(registers: Registers, bits: int) -> Registers:
+    return registers << np.uint32(bits) | registers >> np.uint32(32 - bits)
+
+
+def _reversed_bytes(registers: Registers) -> Registers:
+    return registers.byteswap()
+
+
+def _swapped_nibbles(registers: Registers) -> Registers:
+    low = np.uint32(0x0F0F0F0F)
+    return (registers & low) << np.uint32(4) | (registers >> np.uint32(4)) & low
+
+
+def _permuted(problem: Problem, given: Fragment, change: _Change) -> Problem | None:
+    name = given.name
+    codes = _moved(problem, given, operand(problem, name), change)
+    if codes is None or name != "d" or problem.size is None:
+        return None if codes is None else changed(problem, name, codes)
+    return stored(problem, codes, _moved(problem, given, problem.inside().astype(codes.dtype), change))
+
+
+def _moved(problem: Problem, given: Fragment, codes: Codes, change: _Change) -> Codes | None:
+    """Codes with the registers that hold them changed."""
+    multiply = problem.machine.instruction
+    rows, columns = given.shape
+    batch, tall, wide = codes.shape
+    tiles = codes.reshape(batch, tall // rows, rows, wide // columns, columns).swapaxes(2, 3)
+    flat = tiles.reshape(-1, rows, columns)
+    matrices = given.layout.matrices
+    if len(flat) % matrices:
+        return None  # the matrices of a warp are not all known
+    grouped = flat.reshape(-1, matrices, rows, columns) if matrices > 1 else flat
+    registers = multiply.registers(given.name, grouped)
+    moved = multiply.matrix(given.name, change(registers)).reshape(tiles.shape)
+    result: Codes = moved.swapaxes(2, 3).reshape(codes.shape)
+    return result
+
+
+_SIDES: tuple[Side, ...] = ("a", "b")
+
+
+def of_selectors(problem: Problem) -> Iterator[Attempt]:
+    """Every other selector of what came in registers."""
+    sparsity = problem.machine.sparsity
+    if problem.metadata is not None and sparsity is not None:
+        for selector in sparsity.selectors:
+            if selector != problem.selector:
+                said = "look at the last immediate of the instruction: which lanes' metadata it reads"
+                yield Attempt("metadata selector wrong", f"{selector}", said, partial(_metadata, problem, selector))
+    words = problem.scale_words or {}
+    for side, byte, thread in product(_SIDES if words else (), range(4), range(4)):
+        if (byte, thread) != words[side][1:]:
+            detail = f"byte_id_{side} {byte}, thread_id_{side} {thread}"
+            advice = f"look at the selectors of scale_{side}: which bytes of which lanes are read"
+            made = partial(_scale, problem, side, byte, thread)
+            yield Attempt(f"scale_{side} selector wrong", detail, advice, made)
+
+
+def _metadata(problem: Problem, selector: int) -> Problem | None:
+    if problem.metadata is None:
+        return None
+    try:
+        multiply = problem.machine.instruction
+        return replace(problem, positions=multiply.decode_metadata(problem.metadata, selector))
+    except TcsimError:
+        return None  # what those lanes hold is not metadata
+
+
+def _scale(problem: Problem, side: Side, byte: int, thread: int) -> Problem | None:
+    if problem.scale_words is None or problem.scales is None:
+        return None
+    try:
+        own = problem.machine.instruction.scale_matrix(side, problem.scale_words[side][0], byte, thread)
+    except TcsimError:
+        return None  # no such selector
+    return replace(problem, scales=(own, problem.scales[1]) if side == "a" else (problem.scales[0], own))
+
+
+Source = Callable[[Problem], Iterator[Attempt]]
+
+
+def in_both(source: Source, problem: Problem) -> Iterator[Attempt]:
+    """Of what a source tries in one operand alone, what it can try in both."""
+    waiting: dict[tuple[str, ...], Attempt] = {}
+    for own in source(problem):
+        if own.operand == "a":
+            waiting[own.form] = own
+        elif own.operand and (other := waiting.pop(own.form, None)) is not None:
+            detail = f"{other.mistake}: {other.detail}; {own.mistake}: the same" if own.detail else ""
+            made = partial(_made, problem, other, own)
+            yield Attempt(f"{other.mistake} + {own.mistake}", detail, f"in both operands: {other.advice}", made)
+
+
+def _made(problem: Problem, a: Attempt, b: Attempt) -> Problem | None:
+    one, other = a.change(), b.change()
+    if one is None or other is None:
+        return None
+    known = [own.known for own in (one, other) if own.known is not None]
+    both = replace(problem, a=one.a, b=other.b)
+    return replace(both, known=known[0] & known[-1]) if known else both

@@ -46,7 +46,7 @@ def reproducing(problem: Problem, end: Callable[[Codes], Codes], random: np.rand
     inside = problem.inside()
     sample = Part(
         int(random.integers(shape[0])),
-        *(np.sort(random.permutation(size)[:_SIDE]) for size in problem.size or shape[1:]),
+        *(np.sort(random.permutation(size)[:_SIDE]) for size in problem.sizes),
     )
     best: tuple[int, Order] | None = None
     for order in orders(problem):

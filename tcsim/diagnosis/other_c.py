@@ -9,8 +9,8 @@ from functools import partial
 import numpy as np
 
 from tcsim.diagnosis.maps import SAME, Ints, Rule, flat_place, line_rules, memory_rules
-from tcsim.diagnosis.parts import first_rules
 from tcsim.diagnosis.reals import Numbers
+from tcsim.diagnosis.rules import first_rules
 
 _LEAST = 6  # outputs that tell an address of C
 _SHARE = 0.7  # of the outputs that it must give

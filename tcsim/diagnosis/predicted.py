@@ -13,13 +13,14 @@ import numpy.typing as npt
 from tcsim.diagnosis.candidate import Candidate, taken
 from tcsim.diagnosis.maps import SAME, Rule
 from tcsim.diagnosis.orders import ASCENDING, OVERLAPPING, Order, chained, from_c, orders
-from tcsim.diagnosis.problem import Codes, Part, Problem
+from tcsim.diagnosis.problem import Codes, Part, Problem, clamped
 from tcsim.diagnosis.reals import Ints
 from tcsim.diagnosis.recoded import recoded
 from tcsim.numbers.codec import decode, encode
 
 End = Callable[[Codes], Codes]  # what the epilogue makes of the codes of d
 _SIDE = 8  # rows and columns of the outputs that every way is tried on first
+_KEPT = 4  # predictions of all outputs that are kept
 _TOLD = 8  # ways that give every bit of some outputs and not of others: then the order is left open
 
 
@@ -85,18 +86,8 @@ def _alike(lines: Ints, rule: Rule, count: int) -> Iterator[Ints]:
     yield from (np.array(places) for places in maps.values())
 
 
-def after_clamp(problem: Problem, part: Part, codes: Codes) -> Codes:
-    """Codes of a part clamped at zero, and then the C that is added after it; the codes, if there is none."""
-    if problem.after is None:
-        return codes
-    formats = problem.machine.formats
-    c = problem.after[part.matrix][np.ix_(part.rows, part.columns)]
-    total = decode(_clamped(codes), formats["d"]).astype(np.float64) + decode(c, formats["c"]).astype(np.float64)
-    return encode(total, formats["d"])
-
-
 def _ended(problem: Problem, way: Way, part: Part, codes: Codes) -> Codes:
-    return after_clamp(problem, part, _scaled(problem, way, part, codes))
+    return problem.after_clamp(_scaled(problem, way, part, codes), (part.matrix, *np.ix_(part.rows, part.columns)))
 
 
 def _scaled(problem: Problem, way: Way, part: Part, codes: Codes) -> Codes:
@@ -195,9 +186,17 @@ def way_of(
 
 
 def whole(problem: Problem, item: Candidate, way: Way) -> Codes | None:
-    """The codes of all outputs, (batch, M, N)."""
-    found = [codes_of(problem, item, way, part) for part in problem.parts()]
-    return None if any(codes is None for codes in found) else np.stack([codes for codes in found if codes is not None])
+    """The codes of all outputs, (batch, M, N); the last ones are kept with the problem."""
+    kept = problem.computed
+    if (id(item), way) not in kept:
+        found = [codes_of(problem, item, way, part) for part in problem.parts()]
+        known = (
+            None if any(codes is None for codes in found) else np.stack([codes for codes in found if codes is not None])
+        )
+        if len(kept) == _KEPT:
+            del kept[next(iter(kept))]
+        kept[id(item), way] = item, known
+    return kept[id(item), way][1]
 
 
 def _reread(
@@ -284,14 +283,9 @@ def _other_part(
     return _with_factors(one, name, read(factors, encode(1.0, one.machine.formats["scale"])))
 
 
-def _clamped(codes: Codes) -> Codes:
-    """Negative codes as zeros."""
-    return np.where(codes >> (codes.dtype.itemsize * 8 - 1) == 1, codes.dtype.type(0), codes)
-
-
-def ends_of(clamped: bool, formats: tuple[End, ...]) -> tuple[End, ...]:
+def ends_of(with_clamp: bool, formats: tuple[End, ...]) -> tuple[End, ...]:
     """What an epilogue may do at the end: a clamp at zero, then one of some roundings."""
-    first: tuple[End, ...] = (_clamped,) if clamped else ()
+    first: tuple[End, ...] = (clamped,) if with_clamp else ()
     return tuple(partial(_through, (*first, last)) for last in formats) or (partial(_through, first),)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy.typing as npt
 from tcsim.arithmetic.steps import NO_SCALES, Scales
 from tcsim.core import chunks
 from tcsim.multiplication import Machine
+from tcsim.numbers.codec import decode, encode
 
 Codes = npt.NDArray[Any]
 
@@ -80,6 +82,21 @@ class Problem:
         return self.a.shape[2] // self.kept
 
     @property
+    def sizes(self) -> tuple[int, int]:
+        """M and N that were given."""
+        return self.size or (self.observed.shape[1], self.observed.shape[2])
+
+    @property
+    def length(self) -> int:
+        """K that was given."""
+        return self.depth or self.b.shape[1]
+
+    @cached_property
+    def bare(self) -> Problem:
+        """Without what the epilogue does."""
+        return self if self.finish is None else replace(self, finish=None)
+
+    @property
     def note(self) -> str:
         """What is to be said of a right result."""
         return f"rounded to nearest even {self.output}" if self.output else ""
@@ -143,6 +160,26 @@ class Problem:
                 out[top : top + 64, left : left + width] = self._accumulate(part, a, b, c, rows, columns)
         return out if self.finish is None else self.finish(self, part, out)
 
+    @cached_property
+    def computed(self) -> dict[Any, Any]:
+        """What was computed of all outputs last, by what it was computed from."""
+        return {}
+
+    @cached_property
+    def outputs(self) -> Codes:
+        """What the model gives for all outputs: (batch, M, N)."""
+        found = np.stack([self.predict(part) for part in self.parts()])
+        found.setflags(write=False)
+        return found
+
+    def after_clamp(self, codes: Codes, place: Any = ...) -> Codes:
+        """Codes of outputs, all or those at a place, clamped at zero, and then the C that is added after it; the codes, if there is none."""
+        if self.after is None:
+            return codes
+        d, c = self.machine.formats["d"], self.machine.formats["c"]
+        total = decode(clamped(codes), d).astype(np.float64) + decode(self.after[place], c).astype(np.float64)
+        return encode(total, d)
+
     def _scales(self, part: Part, rows: Codes, columns: Codes, block: int) -> Scales:
         """The scale factors of one step: (1, rows, blocks) and (1, blocks, columns)."""
         if self.scales is None:
@@ -174,6 +211,11 @@ class Problem:
                     scales = {"scale_a": (mine.swapaxes(0, 1), format), "scale_b": (per_row, format)}
                 total = machine.lowering.run(own[:, None], chosen, total[:, None], formats, scales)[:, 0]
         return total
+
+
+def clamped(codes: Codes) -> Codes:
+    """Negative codes as zeros."""
+    return np.where(codes >> (codes.dtype.itemsize * 8 - 1) == 1, codes.dtype.type(0), codes)
 
 
 @dataclass(frozen=True)

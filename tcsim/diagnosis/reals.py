@@ -57,6 +57,11 @@ class Reals:
         """a b + c."""
         return self.product + self.c
 
+    @property
+    def usable(self) -> Mask:
+        """Outputs whose numbers say what they were computed from: not those that a clamp made zero."""
+        return self.finite & (self.observed > 0) if self.floor else self.finite
+
     def absolute(self) -> Reals:
         """The same with absolute values."""
         pairs = [None if pair is None else (np.abs(pair[0]), np.abs(pair[1])) for pair in (self.factors, self.bare)]

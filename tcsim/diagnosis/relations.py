@@ -42,7 +42,7 @@ def narrow_format(problem: Problem, model: Codes) -> str | None:
     if seen.size < 8 or not seen.any():
         return None
     for name in _FORMATS:
-        if _fits(seen, name).all() and _fits(model[inside], name).mean() < 0.5:
+        if _fits(seen[:64], name).all() and _fits(seen, name).all() and _fits(model[inside], name).mean() < 0.5:
             return name
     return None
 
@@ -222,11 +222,11 @@ def _near_with(reals: Reals, factor: Any, base: Numbers, rest: Any) -> bool:
 
 def fitted_codes(problem: Problem, line: Line, narrow: str | None, ends: tuple[Any, ...]) -> Codes:
     """The codes with the numbers of a line that fit all its outputs, before the epilogue's end."""
-    formats, bare = problem.machine.formats, replace(problem, finish=None)
+    formats, bare = problem.machine.formats, problem.bare
     c = decode(problem.c, formats["c"]).astype(np.float64)
     if not line.with_c:
         bare = replace(bare, c=np.zeros_like(problem.c))
-    codes = np.stack([bare.predict(part) for part in bare.parts()])
+    codes = bare.outputs
     base = decode(codes, formats["d"]).astype(np.float64)
     low, high = _interval(problem.observed, formats["d"], narrow)
     clamped = any((end(codes) != codes).any() for end in ends) and (decode(problem.observed, formats["d"]) >= 0).all()

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from tcsim.core.samples import repeatable
 from tcsim.diagnosis.arithmetic import OTHER_ARCH, narrowed
-from tcsim.diagnosis.equivalence import right_of
 from tcsim.diagnosis.kept import kept_sums
 from tcsim.diagnosis.orders import reproducing
 from tcsim.diagnosis.problem import Codes, Problem
@@ -26,7 +24,7 @@ def within_rounding(
     """Correct, with the order of summation if it is known; a catalogued mistake that gives every bit has priority."""
     outputs = int(problem.inside().sum())
     right = outputs - int(((model != problem.observed) & problem.inside()).sum())
-    bare = replace(problem, finish=None)
+    bare = problem.bare
     orders: list[Explanation] = []
     mistakes = exact
     nearest: tuple[str, int] | None = None
@@ -47,7 +45,7 @@ def within_rounding(
         format = FORMATS[problem.output]
     off = ulps(problem, model, format)
     note = f"equal within rounding: at most {off:,} ulp of {format.name}"
-    if problem.output and (truncated(right_of(bare), problem.output) == problem.observed)[problem.inside()].all():
+    if problem.output and (truncated(bare.outputs, problem.output) == problem.observed)[problem.inside()].all():
         advice = "cvt.rn rounds to nearest even; a shift or a mask cuts"
         cut = Explanation(TRUNCATED, problem.output, advice, outputs)
         return Diagnosis("explained", outputs, right, (cut,), (), tried, where)

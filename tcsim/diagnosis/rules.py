@@ -1,18 +1,113 @@
-"""Every known rule of a problem: how each operand may be read, and how often each k may be taken."""
+"""Every known rule of a problem: how each operand, its metadata and its scale factors may be read, and how often each k may be taken."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache, partial
+from typing import Any
 
-from tcsim.diagnosis.counts import Count, counts
-from tcsim.diagnosis.maps import Rule, depth_rules, line_rules, memory_rules, within
-from tcsim.diagnosis.parts import data_rules, part_rules
-from tcsim.diagnosis.pipelines import sequence_rules
+import numpy as np
+
+from tcsim.diagnosis.maps import ADVANCE, Ints, Rule, depth_rules, line_rules, memory_rules, within
+from tcsim.diagnosis.pipelines import Count, counts, sequence_rules
 from tcsim.diagnosis.problem import Problem
-from tcsim.diagnosis.shared_maps import shared_rules
-from tcsim.diagnosis.tile_maps import tile_rules
+from tcsim.diagnosis.shared_maps import shared_rules, tile_rules
 from tcsim.numbers.formats import Format
+
+_SIZES = (2, 4, 8, 16, 32, 64, 128, 256)
+_SHIFTS = (1, 2, 4, -1, -2, -4)
+
+
+def part_rules(part: str, count: int, others: int, depth: int, step: int) -> Iterator[Rule]:
+    """Metadata or scale factors of other lines or of other blocks of K; depth and step count elements of theirs."""
+    name = "scale_{x}" if part == "scale" else part
+    line = "{line}" if part == "scale" else "row"
+    block = "block" if part == "scale" else "K block"
+    advice = f"look at the addresses that the {'scale factors' if part == 'scale' else part} of {{x}} come from"
+    for rule in (*line_rules(count, others), *first_rules(count), *_interleaved(count)):
+        if rule.rank < 3:
+            yield replace(rule, mistake=f"{name} of another {line}", advice=advice, part=part)
+    k = np.arange(depth)
+    for rule in (*depth_rules(depth, step), *sequence_rules(depth, step), *_shifted(depth), *_halves(step)):
+        at = rule.where(k * 0, k, k * 0)[1]
+        beyond = (at < 0) & ("none at" not in rule.detail)
+        first, kind, detail = int(beyond.argmax()), f"of another {block}", rule.detail
+        if (
+            beyond.any() and beyond[first:].all() and (at == k)[~beyond].all()
+        ):  # where the others would be does not show
+            kind = "missing in a part of K"
+            detail = f"{block}s {first}-{depth - 1} of {depth}, the last, are not read: behind the end, as with {rule.detail}"
+        elif beyond.any():
+            detail = f"{rule.detail}; from {first} on it is not read: behind the end"
+        yield replace(rule, mistake=f"{name} {kind}", detail=detail, advice=advice, part=part)
+    for rule in memory_rules(count, depth, others, 4, step):
+        if "coordinates" not in rule.mistake:
+            yield replace(rule, mistake=rule.mistake.replace("{x}", name), advice=advice, part=part)
+
+
+def data_rules(count: int, depth: int, others: int, chunk: int, step: int) -> Iterator[Rule]:
+    """Elements from other places, whose scale factors or metadata lie in memory of their own and are right."""
+    advances = (rule for rule in depth_rules(depth, step) if rule.mistake == ADVANCE)
+    listed = (*advances, *memory_rules(count, depth, others, chunk, step), *shared_rules(count, depth, chunk, step))
+    yield from (replace(rule, part="data") for rule in listed)
+    for rule in line_rules(count, others):
+        yield replace(rule, detail=f"{rule.detail}; metadata or scale factors are right", part="data", lines_only=False)
+
+
+def first_rules(count: int) -> Iterator[Rule]:
+    """One line for a whole group of them."""
+    for size in (*(size for size in _SIZES if size < count), count):
+        said = f"always the first of every {size}" if size < count else "always the first, as of a stride of 0"
+        yield Rule("", said, "", partial(_first, size), 2, lines_only=True)
+
+
+def _first(size: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    return r // size * size, k
+
+
+def _exchanged(size: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    return r, k ^ size
+
+
+def _interleaved(count: int) -> Iterator[Rule]:
+    """Tables of p x q that are read as q x p."""
+    for size in _SIZES:
+        for part in _SIZES:
+            if part < size <= count and size > 4:
+                number = size // part
+                said = f"in every block of {size} in another order: i is taken from {number} (i % {part}) + i / {part}, interleaved or not"
+                where = partial(_turned, size, part)
+                yield Rule("", said, "", where, 2, lines_only=True)
+
+
+def _turned(size: int, part: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    inner = r % size
+    return r - inner + inner % part * (size // part) + inner // part, k
+
+
+def _shifted(depth: int) -> Iterator[Rule]:
+    """The next blocks, and nothing behind the end."""
+    for by in _SHIFTS:
+        if abs(by) < depth:
+            way = "early" if by > 0 else "late"
+            said = f"off by {abs(by)} ({way}), and none at the {'end' if by > 0 else 'start'}"
+            yield Rule("", said, "", partial(_moved, depth, by), 2)
+
+
+def _moved(depth: int, by: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    inside = (k + by >= 0) & (k + by < depth)
+    return r, (k + by) * inside - 1 * ~inside
+
+
+def _halves(step: int) -> Iterator[Rule]:
+    """Parts of what one instruction takes in each other's place."""
+    size = step // 2
+    while size > 0:
+        said = f"in each {2 * size} along K the two halves are exchanged: look at the selector"
+        yield Rule("", said, "", partial(_exchanged, size), 2)
+        size //= 2
+
 
 _PACKED = "{x}: elements packed in another order"
 _PACKING = "look at what packs elements into words: the first belongs into the low bits"
@@ -32,17 +127,43 @@ def _in_tiles(count: int, depth: int, chunk: int, described: bool) -> Iterator[R
     yield from ROWS
 
 
+def nibble_rules(count: int, depth: int) -> Iterator[Rule]:
+    """Two elements of 4 bits in a byte that are neighbours along K, taken for neighbours along M or N, or the other way round."""
+    advice = "look at which two elements of {x} share a byte: neighbours along K, or along M or N"
+    for k_first in (True, False):
+        how = "lines of K one after another" if k_first else "lines along M or N one after another"
+        for held, read, along in (("K", "M or N", True), ("M or N", "K", False)):
+            said = (
+                f"a byte holds two neighbours along {held} and is read as if they were neighbours along {read} ({how})"
+            )
+            where = partial(_other_nibble, count, depth, k_first, along)
+            yield Rule(_PACKED, said, advice, where, 4)
+
+
+def _other_nibble(count: int, depth: int, k_first: bool, along: bool, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    """The element of the byte and nibble that are read. along: two neighbours along K are held, two along the lines read."""
+    row, at = (r // 2, k) if along else (r, k // 2)  # of the bytes as they are read
+    nibble, (rows, wide) = (r % 2, (count // 2, depth)) if along else (k % 2, (count, depth // 2))
+    place = row * wide + at if k_first else at * rows + row
+    rows, wide = (count, depth // 2) if along else (count // 2, depth)  # as they are held
+    row, at = (place // wide, place % wide) if k_first else (place % rows, place // rows)
+    return (row, 2 * at + nibble) if along else (2 * row + nibble, at)
+
+
 def rules_of(problem: Problem) -> dict[str, tuple[Rule, ...]]:
     """Of operand a and of b, the commonest first."""
-    machine = problem.machine
+    machine, sizes, depth = problem.machine, problem.sizes, problem.length
     step, padded = machine.shape[2], problem.b.shape[1]
-    depth = problem.depth or padded
-    sizes = problem.size or problem.c.shape[1:]
+    instruction = machine.instruction.mnemonic, machine.instruction.arch.name, str(machine.descriptor)
+    key = (ROWS, instruction, sizes, depth, padded, problem.scales is None, problem.positions is None)
+    if key in _MADE:
+        return _MADE[key]
     described = machine.descriptor is not None or hasattr(machine.instruction, "fetch")
     found = {}
     for name, count, others in (("a", *sizes), ("b", *sizes[::-1])):
         chunk = 128 // stored_bits(machine.formats[name], step)
         more: list[Rule] = []
+        nibbles = [*nibble_rules(count, depth)] if stored_bits(machine.formats[name], step) == 4 else []
         parts = []  # (what lies in memory of its own, elements of it along K, of a step)
         if problem.scales is not None:
             parts.append(("scale", -(-depth // machine.block), machine.blocks, depth, step))
@@ -52,7 +173,8 @@ def rules_of(problem: Problem) -> dict[str, tuple[Rule, ...]]:
         for part, along, each, width, own_step in parts:
             more += part_rules(part, count, others, along, each)
             more += data_rules(count, width, others, chunk, own_step)
-            more += [replace(rule, part="data") for rule in _in_tiles(count, width, chunk, described)]
+            tiles = (*_in_tiles(count, width, chunk, described), *nibbles)
+            more += [replace(rule, part="data") for rule in tiles]
             more += sequence_rules(width, own_step, "data")
         if sparse:
             chunk *= step // machine.kept
@@ -63,15 +185,27 @@ def rules_of(problem: Problem) -> dict[str, tuple[Rule, ...]]:
             *more,
             *(within(rule, depth, padded) for rule in memory_rules(count, depth, others, chunk, step)),
             *shared_rules(count, depth, chunk, step),
-            *(() if problem.scales is not None else _in_tiles(count, depth, chunk, described)),
+            *(() if problem.scales is not None else (*_in_tiles(count, depth, chunk, described), *nibbles)),
         )
+    if len(_MADE) == _KEPT:
+        del _MADE[next(iter(_MADE))]
+    _MADE[key] = found
     return found
+
+
+_KEPT = 8
+_MADE: dict[Any, dict[str, tuple[Rule, ...]]] = {}
+"""The rules of the last problems, which every pass of the search asks for."""
 
 
 def counts_of(problem: Problem) -> tuple[Count, ...]:
     """How K may be miscounted."""
-    padded = problem.b.shape[1]
-    return tuple(counts(padded, problem.machine.shape[2], problem.depth or padded))
+    return _counts(problem.b.shape[1], problem.machine.shape[2], problem.length)
+
+
+@lru_cache(_KEPT)
+def _counts(padded: int, step: int, depth: int) -> tuple[Count, ...]:
+    return tuple(counts(padded, step, depth))
 
 
 def stored_bits(format: Format, step: int) -> int:

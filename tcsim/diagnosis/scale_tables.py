@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from tcsim.core.samples import some_of
+from tcsim.diagnosis.hypothesis import Hypothesis
 from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
-from tcsim.diagnosis.whole import Whole
 from tcsim.numbers.codec import decode, encode
 from tcsim.numbers.formats import FORMATS, Format
 
@@ -51,7 +51,7 @@ OWN = Reading("", "", "", lambda own, other: own, 0)
 
 
 @dataclass(frozen=True, eq=False)
-class ScaleTables(Whole):
+class ScaleTables(Hypothesis):
     """A table of factors for A and one for B."""
 
     a: Reading
@@ -60,7 +60,7 @@ class ScaleTables(Whole):
     blocks: int
 
     @property
-    def rank(self) -> int:  # type: ignore[override]
+    def rank(self) -> int:
         """Smaller is simpler."""
         alike = self.a.mistake == self.b.mistake and self.a.detail == self.b.detail
         return max(self.a.rank, self.b.rank) if alike else self.a.rank + self.b.rank
@@ -125,8 +125,8 @@ class ScaleTables(Whole):
         format = problem.machine.formats["scale"]
         own, other = (decode(x, format).astype(np.float64) for x in problem.scales)
         tables = [self.tables((a, b.T)) for a, b in zip(own, other, strict=True)]
-        if any(np.isinf(table).any() for pair in tables for table in pair):
-            return None
+        if not all(np.array_equal(table, _in_format(table, format)) for pair in tables for table in pair):
+            return None  # infinite, or between the format's numbers
         scales = tuple(
             np.stack([encode(pair[place] if place == 0 else pair[1].T, format, saturate=True) for pair in tables])
             for place in (0, 1)
@@ -138,15 +138,15 @@ class ScaleTables(Whole):
             a[place][np.repeat(pair[0] == 0, a.shape[2] // pair[0].shape[1], axis=1)] = 0
             b[place][np.repeat(pair[1].T == 0, b.shape[1] // pair[1].shape[1], axis=0)] = 0
         changed = replace(problem, finish=None, a=a, b=b, scales=(scales[0], scales[1]))
-        return np.stack([changed.predict(part) for part in changed.parts()])
+        return changed.outputs
 
 
 def scale_tables(problem: Problem, reals: Reals, open_: Mask) -> Iterator[ScaleTables]:
     """Tables of A and of B that give some outputs, simplest first."""
     if reals.factors is None or reals.bare is None:
         return
-    lines = problem.size or (reals.c.shape[1], reals.c.shape[2])
-    blocks = -(-(problem.depth or reals.a.shape[2]) // problem.machine.block)
+    lines = problem.sizes
+    blocks = -(-(problem.length) // problem.machine.block)
     places = np.argwhere(open_ & reals.finite)
     places = some_of(places, _SAMPLES)
     format = problem.machine.formats["scale"]
@@ -263,6 +263,10 @@ def _grouped(width: int, line: Ints, block: Ints, lines: int, blocks: int) -> In
     return block // width * lines * width + line * width + block % width
 
 
+def _by_padded_block(unit: int, line: Ints, block: Ints, lines: int, blocks: int) -> Ints:
+    return block * (-(-lines // unit) * unit) + line
+
+
 _MAJORS: tuple[tuple[str, Address, Address], ...] = (
     ("they lie block by block along K and are read line by line", _by_block, _by_line),
     ("they lie line by line and are read block by block along K", _by_line, _by_block),
@@ -278,6 +282,15 @@ def _layouts(blocks: int) -> Iterator[tuple[str, Address, Address]]:
         yield f"their rows are {long}, and are read with a pitch of {blocks}", _padded, _by_line
         yield f"they lie block by block along K, and are read as if in rows {long}", _by_block, _padded
         yield f"their rows are {long}, and are read block by block along K", _padded, _by_block
+    for unit in (4, 16, 128):
+        long = f"block by block along K, each padded to a multiple of {unit} lines"
+        padded_to = partial(_by_padded_block, unit)
+        yield f"they lie {long}, and are read without the padding: the pitch is wrong", padded_to, _by_block
+        yield (
+            f"they lie block by block along K, and are read as if padded to a multiple of {unit} lines: the pitch is wrong",
+            _by_block,
+            padded_to,
+        )
     named: list[tuple[str, Address]] = [("interleaved in blocks of 128 x 4", _interleaved)]
     named += [
         (f"tile by tile of {height} x {width}", partial(_tiled, height, width))
@@ -305,6 +318,18 @@ def _values(format: Format) -> Iterator[Reading]:
     if not format.zero:
         said = "code 0 counts as 0, code 255 as infinity: codes are shifted to where f32 has its exponent"
         yield reading(SHIFTED, said, partial(_as_exponents, format), 1)
+    else:
+        least = 2.0**format.minimum_exponent
+        said = "subnormal codes get the hidden one that only normal ones have"
+        yield reading(
+            "subnormals decoded as normal", said, lambda x: np.where((x > 0) & (x < least), (x + least) / 2, x)
+        )
+        said = "subnormal codes count as zero"
+        yield reading("subnormals flushed", said, lambda x: np.where(x < least, 0.0, x))
+    for name, turned, packed in product(("f32", "bf16"), (False, True), (False, True)):
+        order = ("block by block along K" if turned else "line by line") + ", one after another" * packed
+        said = f"they lie there as {name}, {order}, and their bytes are read as {format.name} codes"
+        yield reading(f"bytes of {name}", said, partial(_bytes_of, name, format, turned, packed), 3)
     for name in ("ue8m0", "ue4m3", "e4m3", "e5m2"):
         if name != format.name:
             read = partial(_as, format=format, other=FORMATS[name])
@@ -326,10 +351,25 @@ def _as(values: Numbers, format: Format, other: Format) -> Numbers:
     return found
 
 
+def _bytes_of(name: str, format: Format, turned: bool, packed: bool, own: Numbers) -> Numbers:
+    """What the bytes of wider numbers are as codes, as many as there are factors: of each line, or of all one after another."""
+    given = np.ascontiguousarray(own.T if turned else own)
+    codes = encode(given, name).view(np.uint8)
+    codes = codes.reshape(-1)[: own.size].reshape(given.shape) if packed else codes[:, : given.shape[1]]
+    found: Numbers = decode((codes & format.code_mask).astype(format.dtype), format).astype(np.float64)
+    return found.T if turned else found
+
+
 def _as_exponents(format: Format, own: Numbers) -> Numbers:
     """Factors as f32 has them whose exponent is the code: the lowest is zero there, NaN infinity."""
     found: Numbers = np.where(own == 2.0**-format.bias, 0.0, np.where(np.isnan(own), np.inf, own))
     return found
+
+
+def _in_format(table: Numbers, format: Format) -> Numbers:
+    """The nearest factors that a format has; zeros stay, as elements that are zero do the same."""
+    found: Numbers = decode(encode(table, format, saturate=True), format).astype(np.float64)
+    return np.where(table == 0, 0.0, found)
 
 
 def _both(own: Numbers, other: Numbers) -> Numbers:

@@ -11,21 +11,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.diagnosis import arithmetic, memory, operands, registers, selectors
+from tcsim.diagnosis import arithmetic, memory, operands
+from tcsim.diagnosis.at_sight import NAN, NAN_ADVICE, nan_code, nan_source, reread
 from tcsim.diagnosis.bitwise import by_bits, off, reach
-from tcsim.diagnosis.both import in_both
 from tcsim.diagnosis.candidate import Candidate
 from tcsim.diagnosis.enough import enough
-from tcsim.diagnosis.equivalence import Fresh, alike, right_of
+from tcsim.diagnosis.equivalence import Fresh, alike
 from tcsim.diagnosis.error_map import ErrorMap, error_map
 from tcsim.diagnosis.moves import diagnose_move
-from tcsim.diagnosis.nans import NAN, NAN_ADVICE, nan_code, nan_source
 from tcsim.diagnosis.problem import Attempt, Codes, Part, Problem
 from tcsim.diagnosis.question import named, problem_of
 from tcsim.diagnosis.reals import Mask, Numbers
 from tcsim.diagnosis.relations import Relation, precision
 from tcsim.diagnosis.report import Diagnosis, Explanation, described
-from tcsim.diagnosis.reread import reread
 from tcsim.diagnosis.rounded import within_rounding
 from tcsim.diagnosis.solution import UNWRITTEN, Solved, shows
 from tcsim.diagnosis.solved import not_loaded, solved
@@ -35,14 +33,14 @@ from tcsim.numbers.codec import decode
 CATALOGUE: dict[Callable[[Problem], Iterator[Attempt]], int] = {
     operands.attempts: 2,
     memory.attempts: 4,
-    selectors.attempts: 6,
-    registers.attempts: 7,
+    operands.of_selectors: 6,
+    operands.of_registers: 7,
     arithmetic.attempts: 8,
 }
 """Where mistakes come from that are no rules of an operand, with how simple they are: smaller is simpler."""
 
 BOTH: tuple[Callable[[Problem], Iterator[Attempt]], ...] = tuple(
-    partial(in_both, source) for source in (operands.attempts, memory.attempts, registers.attempts)
+    partial(operands.in_both, source) for source in (operands.attempts, memory.attempts, operands.of_registers)
 )
 """The same mistake in both operands, where none in one explains everything."""
 
@@ -107,7 +105,7 @@ def diagnose(instruction: Any, *, observed: Any, arch: str = "sm_90", **operands
     if not hasattr(found_instruction, "matmul"):
         return diagnose_move(found_instruction, call, observed, operands)
     problem = problem_of(found_instruction, call, observed, operands)
-    model = right_of(problem)
+    model = problem.outputs
     inside = problem.inside()
     wrong = (model != problem.observed) & inside
     outputs = int(inside.sum())
@@ -166,7 +164,7 @@ def _of_solver(own: Solved, outputs: int) -> list[_Found]:
         if own.unwritten.any():  # those that are right by chance too
             values[own.problem.observed == own.problem.observed[own.unwritten][0]] = np.nan
         for piece in own.pieces:
-            found = fresh.of_candidate(piece.candidate)
+            found = piece.candidate.all_values(fresh.reals)
             region = piece.gives | (piece.near & (own.model != own.problem.observed))  # some are nearly right by chance
             values = found if own.candidate is not None else np.where(region, found, values)
         return values
@@ -186,7 +184,7 @@ def _of_rule(item: Candidate, outputs: int) -> _Found:
     """A rule that gives every bit."""
     (mistake, detail, advice), *_ = item.names()
     explanation = Explanation(mistake, detail, advice, outputs)
-    return _Found(explanation, item.rank, True, lambda fresh: fresh.of_candidate(item))
+    return _Found(explanation, item.rank, True, lambda fresh: item.all_values(fresh.reals))
 
 
 def _catalogued(problem: Problem, wrong: Mask, outputs: int) -> tuple[int, list[_Found], list[Explanation]]:
@@ -199,7 +197,7 @@ def _catalogued(problem: Problem, wrong: Mask, outputs: int) -> tuple[int, list[
     single = all(size <= unit for size, unit in zip(wrong.shape[1:], problem.machine.shape, strict=False))
     for number, source in enumerate((*CATALOGUE, *BOTH)):
         one = source.args[0] if isinstance(source, partial) else source
-        rank = 2 if single and one is registers.attempts else CATALOGUE[one]
+        rank = 2 if single and one is operands.of_registers else CATALOGUE[one]
         for attempt in source(problem) if number < len(CATALOGUE) or not exact else ():
             changed = attempt.change()
             if changed is None:
@@ -372,7 +370,7 @@ def _constant(problem: Problem) -> list[Explanation]:
             unwritten,
             Explanation("zeros stored over the output", said, "look at who else stores to these outputs", seen.size),
         ]
-        rows, columns = problem.size or problem.observed.shape[1:]
+        rows, columns = problem.sizes
         if min(rows, columns) <= _PART_OF_A_TILE:
             said = f"rows or columns of a tile behind the end of M = {rows} or N = {columns} are stored, which are zero"
             look = "look at which rows (lanes of Tensor Memory, warps) and columns of the accumulators the epilogue reads: exchanged, rotated, or with an offset"

@@ -1,4 +1,4 @@
-"""Where a wrong kernel may read a tile in shared memory whose rows and K are known: swizzles and their phases, pitches, boxes, matrices of ldmatrix."""
+"""Where a wrong kernel may read a tile of an operand in shared memory: swizzles, pitches, boxes, chunks of 16 bytes, core matrices."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from itertools import permutations
 
 import numpy as np
 
-from tcsim.diagnosis.maps import START, Ints, Rule
-from tcsim.diagnosis.sizes import TILES
+from tcsim.diagnosis.maps import START, TILES, Ints, Rule
 
 MODES = {2: ((2, 1),), 4: ((1, 3), (1, 1)), 8: ((0, 7), (0, 3), (0, 1))}
 """Chunks in a row of a tile -> (row bits that are skipped, those that are used) of the hardware's swizzles, that of the row's own width first."""
@@ -149,3 +148,159 @@ def _over_the_first(deep: int, width: int, r: Ints, k: Ints, o: Ints) -> tuple[I
 def _quad(chunk: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
     high, right = r // 8 % 2, k // chunk % 2
     return r + 8 * (right - high), k + chunk * (high - right)
+
+
+_WIDE = 128  # lines of a tile that may be more than there are
+_DEEP = (2, 4, 8, 16)  # chunks of 16 bytes in a row of it
+_STEP = 2  # chunks in an instruction's K
+
+
+def tile_rules(count: int, depth: int, chunk: int, described: bool) -> Iterator[Rule]:
+    """count: lines; depth: K; chunk: elements of 16 bytes; described: descriptors say where a tile lies."""
+    yield from _chunk_rules(chunk)
+    for span in (16, 32):
+        if span * chunk <= depth:
+            yield from _address_swizzles(chunk, span)
+    for rows in TILES:
+        for deep in (chunk * chunks for chunks in _DEEP if chunk * chunks < 2 * depth and rows <= max(count, _WIDE)):
+            yield from _pitch_rules(rows, deep, chunk)
+        if rows < 2 * count:
+            for deep in (chunk * chunks for chunks in _DEEP):
+                if deep < 2 * depth:
+                    yield from _order_rules(rows, deep)
+                    if described:
+                        yield from _core_rules(rows, deep, chunk)
+            if described:
+                yield from _group_rules(rows)
+
+
+def _chunk_rules(chunk: int) -> Iterator[Rule]:
+    name, advice = "bytes missing in shared memory", "cp.async copies 4, 8 or 16 bytes: look at its size"
+    for first, last in ((chunk // 2, chunk), (0, chunk // 2), (chunk // 4, chunk)):
+        if first < last:
+            size = 16 * (last - first) // chunk
+            said = f"the {'first' if first == 0 else 'last'} {size} of every 16 bytes along K are zero, of a, of b or of both"
+            yield Rule(name, said, advice, partial(_zeros, chunk, first, last), 3)
+    name, advice = (
+        "{x}: 8 x 8 matrices repeated",
+        "look at the address that each lane passes to ldmatrix: which 16 bytes along K",
+    )
+    for kept in (0, 1):
+        said = f"the {('second', 'first')[kept]} 16 bytes of each 32 along K are the {('first', 'second')[kept]} again"
+        yield Rule(name, said, advice, partial(_one_of_two, chunk, kept), 3)
+
+
+def _zeros(chunk: int, first: int, last: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    inside = (k % chunk >= first) & (k % chunk < last)
+    return r, k - (k + 1) * inside
+
+
+def _one_of_two(chunk: int, kept: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    return r, k // (2 * chunk) * 2 * chunk + kept * chunk + k % chunk
+
+
+def _address_swizzles(chunk: int, span: int) -> Iterator[Rule]:
+    """Swizzles of addresses where a row has more bytes than a swizzle's pattern."""
+    look = "writer and reader of the tile of {x} must use one swizzle"
+    width = f"rows of {16 * span} bytes"
+    modes = {"128B": 7, "64B": 3, "32B": 1}
+    for one, mask in modes.items():
+        said = f"{width}: swizzle {one} on one side only"
+        yield Rule("{x}: swizzle wrong", said, look, partial(_by_address, chunk, span, mask, 0, 0), 4)
+        for phase in range(1, mask + 1):
+            said = f"{width}: swizzle {one}, counted from an address that is {128 * phase} bytes off its period"
+            yield Rule("{x}: swizzle wrong", said, START, partial(_by_address, chunk, span, mask, mask, phase), 4)
+        for two, other in modes.items():
+            if other < mask:
+                said = f"{width}: swizzle {one} on one side, {two} on the other"
+                yield Rule("{x}: swizzle wrong", said, look, partial(_by_address, chunk, span, mask, other, 0), 5)
+
+
+def _by_address(
+    chunk: int, span: int, mask: int, other: int, phase: int, r: Ints, k: Ints, o: Ints
+) -> tuple[Ints, Ints]:
+    block = k // chunk
+    line = (r * span + block % span) >> 3
+    return r, (block ^ (line & mask) ^ (line + phase & other)) * chunk + k % chunk
+
+
+def _order_rules(rows: int, deep: int) -> Iterator[Rule]:
+    advice = "the major of {x} in its descriptor, or .trans of ldmatrix, must be that of the tile in shared memory"
+    written = "{x}: tile transposed"
+    if rows != deep:
+        said = f"tiles of {rows} x {deep} lie MN-major in shared memory and are read as K-major"
+        yield Rule(written, said, advice, partial(_along, rows, deep, rows, True), 4)
+        said = f"tiles of {rows} x {deep} lie K-major in shared memory and are read as MN-major"
+        yield Rule(written, said, advice, partial(_along, rows, deep, deep, False), 4)
+
+
+def _pitch_rules(rows: int, deep: int, chunk: int) -> Iterator[Rule]:
+    """Pitches of a tile in which lines lie side by side, K after K: padded on one side only, that of another tile, or K's extent."""
+    advice = "one constant for the pitch of the tile of {x}, from one k to the next"
+    padded = [rows + pad for pad in (chunk // 2, chunk)]
+    for written, read in (
+        *((rows, pitch) for pitch in (*padded, *sorted({deep, 2 * rows, rows // 2} - {rows}))),
+        *((pitch, rows) for pitch in padded),
+    ):
+        said = (
+            f"tiles of {rows} x {deep} that lie MN-major, written with {written} elements from k to k, read with {read}"
+        )
+        where = partial(_across, rows, deep, written, read)
+        yield Rule("{x}: pitch in shared memory wrong", said, advice, where, 4)
+
+
+def _across(rows: int, deep: int, written: int, read: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    place = k % deep * read + r % rows
+    row, at = place % written, place // written
+    inside = (row < rows) & (at < deep)
+    return np.where(inside, r // rows * rows + row, -1), k // deep * deep + np.minimum(at, deep - 1)
+
+
+def _along(rows: int, deep: int, width: int, k_read: bool, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    """Read one way round, of a tile whose lines of `width` lie the other way round."""
+    row, at = r % rows, k % deep
+    place = row * deep + at if k_read else at * rows + row
+    row, at = (place % width, place // width) if k_read else (place // width, place % width)
+    return r // rows * rows + row, k // deep * deep + at
+
+
+def _core_rules(rows: int, deep: int, chunk: int) -> Iterator[Rule]:
+    """Tiles without a swizzle, whose core matrices of 8 rows x 16 bytes lie one after the other along K or along M or N."""
+    across, along = rows // 8, deep // chunk
+    for said, width, k_first in (("along K", along, True), ("along M or N", across, False)):
+        lbo, sbo = (128, 128 * along) if k_first else (128 * across, 128)
+        for each in sorted({_STEP, along}):
+            those = "in each instruction of " * (each < along)
+            yield Rule(
+                "{x}: LBO and SBO swapped",
+                f"{those}tiles of {rows} x {deep}, K-major, swizzle NONE, core matrices one after another {said}",
+                f"the descriptor of {{x}} should have LBO {lbo} and SBO {sbo} bytes",
+                partial(_cores, rows, deep, chunk, width, k_first, each),
+                4,
+            )
+
+
+def _cores(
+    rows: int, deep: int, chunk: int, width: int, k_first: bool, each: int, r: Ints, k: Ints, o: Ints
+) -> tuple[Ints, Ints]:
+    """Core matrices with the strides exchanged, of `each` of them along K."""
+    group, block = r % rows // 8, k % deep // chunk
+    start, block = block // each * each, block % each
+    place = start + group + block * width if k_first else (group + start) * width + block
+    group, block = (place // width, place % width) if k_first else (place % width, place // width)
+    inside = (group < rows // 8) & (block < deep // chunk)
+    line = r // rows * rows + group * 8 + r % 8
+    return line - (line + 1) * ~inside, k // deep * deep + block * chunk + k % chunk
+
+
+def _group_rules(rows: int) -> Iterator[Rule]:
+    advice = "the SBO of {x}'s descriptor is the stride from 8 lines to the next 8: 1024 bytes with swizzle 128B"
+    for start, much in ((4, "half"), (16, "twice"), (2, "a quarter"), (32, "four times")):
+        said = f"in every tile of {rows} the groups of 8 start every {start}: {much} of the right stride"
+        where = partial(_groups, rows, start)
+        yield Rule("{x}: SBO wrong", said, advice, where, 1, lines_only=True)
+
+
+def _groups(rows: int, start: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    line = r % rows // 8 * start + r % 8
+    return r // rows * rows + line - (r // rows * rows + line + 1) * (line >= rows), k

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
+from tcsim.diagnosis.at_sight import NAN, NAN_ADVICE, nan_code, nan_source, unwritten_of
 from tcsim.diagnosis.candidate import Candidate
 from tcsim.diagnosis.enough import enough
+from tcsim.diagnosis.hypothesis import Hypothesis
 from tcsim.diagnosis.kept import Kept
+from tcsim.diagnosis.misread import PAST_END, over_next_row
 from tcsim.diagnosis.moved import Moved
-from tcsim.diagnosis.nans import NAN, NAN_ADVICE, nan_code, nan_source
-from tcsim.diagnosis.past_end import PAST_END, over_next_row
 from tcsim.diagnosis.predicted import End, Way, whole
 from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.reals import Mask, Reals
@@ -20,7 +21,6 @@ from tcsim.diagnosis.relations import NARROW, TRUNCATED, Relation
 from tcsim.diagnosis.report import Explanation
 from tcsim.diagnosis.solve import Scored
 from tcsim.diagnosis.where import beyond_diagonal, tiles_text, where_text
-from tcsim.diagnosis.whole import Whole
 from tcsim.numbers.codec import decode, encode
 
 UNWRITTEN = "part of the output never written"
@@ -33,7 +33,7 @@ _BESIDE = 3  # the rank of outputs that nothing is stored to, beside an operand'
 class Piece:
     """A candidate and the outputs that it explains."""
 
-    candidate: Candidate | Moved | Whole
+    candidate: Hypothesis
     gives: Mask  # those that were wrong and are given
     near: Mask  # all that are given
     clean: bool = True  # they are whole blocks, or whole rows and columns
@@ -83,7 +83,7 @@ class Solved:
         tells = self.unwritten | (self.wrong & ~self.reals.finite)
         with np.errstate(all="ignore"):
             for piece in self.pieces:
-                own = np.stack([piece.candidate.values(self.reals, t) for t in range(len(off))])
+                own = piece.candidate.all_values(self.reals)
                 tells |= piece.gives & (_BETTER * np.abs(own - self.reals.observed) <= off)
         tells &= self.wrong
         return enough(int(tells.sum())) or bool(tells[self.wrong].all())
@@ -96,17 +96,17 @@ class Solved:
         return sum(piece.candidate.rank for piece in self.pieces) + 2 * len(self.relations) + nothing
 
     @property
-    def candidate(self) -> Candidate | Moved | Whole | None:
+    def candidate(self) -> Hypothesis | None:
         """The only candidate, if it is all there is and holds for every output."""
         if len(self.pieces) != 1 or self.relations or self.unwritten.any():
             return None
-        near = np.stack([self.pieces[0].candidate.near(self.reals, t) for t in range(len(self.wrong))])
-        return self.pieces[0].candidate if near[self.reals.finite].all() else None
+        item = self.pieces[0].candidate
+        return item if item.everywhere(self.reals) else None
 
-    @property
-    def picture(self) -> Mask:
-        """The outputs that differ beyond rounding."""
-        return self.wrong
+    @cached_property
+    def blank(self) -> Mask:
+        """Wrong outputs that look as if they had never been written."""
+        return unwritten_of(self.problem, self.reals, self.wrong, self.model)
 
     def explanation(self, outputs: int) -> Explanation:
         """All pieces in one."""
@@ -123,9 +123,7 @@ class Solved:
         if self.unwritten.any():
             names.append(self._nothing())
         bits = self.same == outputs
-        by_chance = sum(int(piece.gives.sum()) for piece in self.pieces if not piece.clean)
         matched = self.same if bits or self.stray else outputs - int(self.left.sum())
-        matched -= by_chance
         mistakes = list(dict.fromkeys(mistake for mistake, _, _ in names))
         details = [
             f"{detail}" if len(names) == 1 else f"{mistake}: {detail}" if detail else "" for mistake, detail, _ in names
@@ -163,7 +161,13 @@ class Solved:
 
     def explanations(self, outputs: int) -> list[Explanation]:
         """What is explained in part, if anything is."""
+        tidy = tuple(piece for piece in self.pieces if piece.clean)
+        if len(tidy) < len(self.pieces):  # scattered outputs are given by chance
+            chance = np.any([piece.gives for piece in self.pieces if not piece.clean], axis=0)
+            return replace(self, pieces=tidy, left=self.left | chance).explanations(outputs)
         if not (self.relations or self.pieces or self.unwritten.any()) or self.complete:
+            return []
+        if self.pieces and not self._tells:
             return []
         if not self.unwritten.any() and not shows(self.problem, self.model != self.problem.observed, ~self.left):
             return []
@@ -201,14 +205,12 @@ class Solved:
 
     def _codes_of(self, piece: Piece, base: Codes) -> Codes | None:
         item = piece.candidate
-        if isinstance(item, Whole):
-            return item.codes(self.problem)
         if isinstance(item, Moved) and not item.alone:
-            return item.codes(base, self.problem.observed)
-        if isinstance(item, Moved):
-            lines = item.as_lines(True)
-            return None if lines is None or piece.way is None else whole(self.problem, lines, piece.way)
-        return None if piece.way is None else whole(self.problem, item, piece.way)
+            return item.stored(base, self.problem.observed)
+        lines = item.as_lines(True) if isinstance(item, Moved) else item
+        if isinstance(lines, Candidate):
+            return None if piece.way is None else whole(self.problem, lines, piece.way)
+        return None if lines is None else lines.codes(self.problem)
 
     @cached_property
     def same(self) -> int:
@@ -232,7 +234,7 @@ class Solved:
         item, format = self.candidate, self.problem.machine.formats["d"]
         if item is None or self.codes is None or format.kind != "float":
             return False
-        exact = np.stack([item.values(self.reals, t) for t in range(len(self.wrong))])
+        exact = item.all_values(self.reals)
         known = self.problem.inside() & self.reals.finite
         rounded = decode(encode(np.where(known, exact, 0.0), format), format).astype(np.float64)
         return bool((rounded == self.reals.observed)[known].all())

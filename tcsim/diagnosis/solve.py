@@ -10,19 +10,18 @@ from typing import Any
 import numpy as np
 
 from tcsim.core.samples import some_of
-from tcsim.diagnosis.candidate import Candidate, asked
-from tcsim.diagnosis.counts import Count
+from tcsim.diagnosis.candidate import Candidate, asked, of_operand
 from tcsim.diagnosis.enough import enough, runs
+from tcsim.diagnosis.hypothesis import Hypothesis
 from tcsim.diagnosis.maps import SAME, Rule, depth_rules
-from tcsim.diagnosis.moved import Moved
 from tcsim.diagnosis.other_c import c_addresses, other_c
+from tcsim.diagnosis.pipelines import Count
 from tcsim.diagnosis.predicted import End, Way, way_of
 from tcsim.diagnosis.problem import Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
 from tcsim.diagnosis.recoded import recoding_rules
 from tcsim.diagnosis.rules import counts_of, rules_of
 from tcsim.diagnosis.where import beyond_diagonal
-from tcsim.diagnosis.whole import Whole
 
 _SAMPLES = 48  # outputs that every candidate is tried on
 _PAIRED = 16  # outputs that pairs of rules are tried on first
@@ -38,7 +37,7 @@ _FIRST = 60  # candidates that are tried on right outputs too
 class Scored:
     """A candidate and the outputs that it explains."""
 
-    item: Candidate | Moved | Whole
+    item: Hypothesis
     gives: Mask
     clean: int  # WHOLE: they are whole blocks, or whole rows and columns; 1: the same places of all 16 x 8; 0: neither
     given: int  # of the outputs that are to be explained
@@ -107,13 +106,20 @@ class Solver:
                 break
         return found
 
-    def reckoned(self, item: Candidate, open_: Mask) -> Scored | None:
-        """What a candidate gives; None if it is next to nothing."""
-        gives = np.stack([item.near(self.reals, t) for t in range(len(self.reals.a))])
+    def of_c(self, open_: Mask) -> list[Scored]:
+        """What is done to C alone that gives all outputs, simplest first: left out, added twice, another's."""
+        chosen = some_of(np.argwhere(open_), _SAMPLES)
+        product = (self.read("a", chosen, (SAME,))[0] * self.read("b", chosen, (SAME,))[0]).sum(axis=1)
+        listed = [*self._scored(chosen, product[None], lambda row: Candidate()), *self._other_c(chosen, product)]
+        return [one for one in foremost(self._verified(listed, open_)) if one.everywhere]
+
+    def reckoned(self, item: Hypothesis, open_: Mask) -> Scored | None:
+        """What a hypothesis gives; None if it is next to nothing."""
+        gives = item.gives(self.reals)
         own = gives & open_
         if own.sum() < min(8, int(open_.sum())):
             return None
-        way = way_of(self.problem, item, own, self.ends)
+        way = way_of(self.problem, item, own, self.ends) if isinstance(item, Candidate) else None
         everywhere = bool(gives[self.reals.finite].all())
         return Scored(item, gives, WHOLE if everywhere else clean(gives, open_), int(own.sum()), way, everywhere)
 
@@ -197,9 +203,10 @@ class Solver:
             if rule.part:
                 out[number] = self.reals.other_part(name, rule.part, t, own, *asked(self.reals, name, rule, own, other))
                 continue
-            row, at = rule.where(own[:, None], k, other[:, None])
-            inside = (row >= 0) & (row < count) & ((at >= 0) & (at < width))
-            out[number] = flat.take(np.where(inside, first + row * width + at, lines.size))
+            row, at = (x.astype(np.int64, copy=False) for x in rule.where(own[:, None], k, other[:, None]))
+            outside = (row.view(np.uint64) >= count) | (at.view(np.uint64) >= width)  # what is negative is large
+            place = np.where(outside, lines.size, first + row * width + at)
+            flat.take(place, out=out[number], mode="clip")  # faster than a check of each place
         return out
 
     def _seen(self, chosen: Ints) -> tuple[Numbers, Numbers, Numbers]:
@@ -249,8 +256,8 @@ class Solver:
             lost = float(np.sqrt((reach**2).sum()))  # by sums that are cut towards zero
             cut = lost / float(np.sqrt(pp[row])), lost / float(np.sqrt(cc)) if cc > 0 else 0.0
             one = (
-                _round(float(alpha[row]), self.reals.coarse, open_ / float(np.sqrt(size[0])), cut[0]),
-                _round(float(beta[row]), self.reals.coarse, open_ / float(np.sqrt(size[1])), cut[1]),
+                round_factor(float(alpha[row]), self.reals.coarse, open_ / float(np.sqrt(size[0])), cut[0]),
+                round_factor(float(beta[row]), self.reals.coarse, open_ / float(np.sqrt(size[1])), cut[1]),
             )
             if abs(one[0] - one[1]) < 1e-4 * abs(one[0]):
                 one = one[0], one[0]
@@ -270,27 +277,27 @@ class Solver:
             read = self.read(name, chosen, rules)
             self._few[name] = read[:, :_PAIRED].copy()
             products = np.einsum("nsk,sk->ns", read, plain[other])
-            yield from self._scored(
-                chosen, products, lambda row, name=name, rules=rules: Candidate(**{name: rules[row]})
-            )
+            yield from self._scored(chosen, products, lambda row, name=name, rules=rules: of_operand(name, rules[row]))
             size = np.linalg.norm(products, axis=1) * np.linalg.norm(seen - c) + 1e-300
             alike = products @ (seen - c) / size
             for row in np.argsort(-alike)[:4]:
-                likely.append((float(alike[row]), Candidate(**{name: rules[row]}), read[row] * plain[other]))
+                likely.append((float(alike[row]), of_operand(name, rules[row]), read[row] * plain[other]))
         for alike, item, terms in sorted(likely, key=lambda one: -one[0])[:6]:
             if alike > 0.3 and (item.a is not SAME or item.b is not SAME):
                 yield from self._counted(chosen, item, terms)
 
     def _recoded(self, chosen: Ints, plain: dict[str, Numbers]) -> Iterator[tuple[int, int, Candidate]]:
         """Codes of one operand that are changed on the way."""
-        t, seen = chosen[:, 0], self._seen(chosen)[0]
+        t, (seen, _, reach) = chosen[:, 0], self._seen(chosen)
         for name, line, other in (("a", chosen[:, 1], "b"), ("b", chosen[:, 2], "a")):
             for rule in recoding_rules():
                 lines = self.reals.recoded(name, rule.recode) if self.reals.recoded else None
                 if lines is not None:
                     terms = lines[t, line] * plain[other]
-                    item = Candidate(a=rule) if name == "a" else Candidate(b=rule)
-                    yield from self._counted(chosen, item, terms, self.reals.far(np.abs(terms).sum(axis=1), seen))
+                    size = np.abs(terms).sum(axis=1)
+                    if (size > reach).any():  # else: numbers that became next to nothing, which is any loss of them
+                        item = of_operand(name, rule)
+                        yield from self._counted(chosen, item, terms, self.reals.far(size, seen))
 
     def _other_c(self, chosen: Ints, product: Numbers) -> Iterator[tuple[int, int, Candidate]]:
         """The right product, and C of other places, perhaps times a factor."""
@@ -309,7 +316,7 @@ class Solver:
             matches = fits.sum(axis=1)
             holds = (read != 0).any(axis=1) & np.isfinite(factor)  # C that is zero has a simpler name
             for row in np.flatnonzero(holds & (matches > 0.7 * len(seen)) & (matches > 0)):
-                item = Candidate(c=rules[row], beta=_round(float(factor[row]), self.reals.coarse))
+                item = Candidate(c=rules[row], beta=round_factor(float(factor[row]), self.reals.coarse))
                 if item.beta != 0.0 and rules[row].detail:
                     yield int(matches[row]), item.rank, item
 
@@ -345,10 +352,11 @@ class Solver:
         plain = [np.array([np.array_equal(one, read[0]) for one in read]) for read in (a, b)]  # changes nothing here
         lines = np.array([option is None for option in options])[hits[:, 0]] & ((hits[:, 1] == 0) != (hits[:, 2] == 0))
         hits = hits[lines | (~plain[0][hits[:, 1]] & ~plain[1][hits[:, 2]])]
-        ranks = np.array([rules_a[one].rank + rules_b[two].rank for _, one, two in hits])
-        hits = hits[np.lexsort((ranks, -matches[tuple(hits.T)]))][: 5 * _RANKED]
-        ranks = np.array([rules_a[one].rank + rules_b[two].rank for _, one, two in hits])
-        hits = hits[np.lexsort((ranks, -self._right_given(rules_a, rules_b, hits), -matches[tuple(hits.T)]))][:_RANKED]
+        ranks = [np.array([rule.rank for rule in rules]) for rules in (rules_a, rules_b)]
+        hits = hits[np.lexsort((ranks[0][hits[:, 1]] + ranks[1][hits[:, 2]], -matches[tuple(hits.T)]))][: 5 * _RANKED]
+        given = self._right_given(rules_a, rules_b, hits)
+        rank = ranks[0][hits[:, 1]] + ranks[1][hits[:, 2]]
+        hits = hits[np.lexsort((rank, -given, -matches[tuple(hits.T)]))][:_RANKED]
         for option, one, two in hits:
             made = Candidate(rules_a[one], rules_b[two], stored=True)
             if options[option] is None and any(rule.lines_only and rule is not SAME for rule in (made.a, made.b)):
@@ -401,7 +409,7 @@ def _tiled(mask: Mask, height: int, fill: bool) -> Mask:
     return padded.reshape(padded.shape[0] // height, height, padded.shape[1] // 8, 8)
 
 
-def _round(value: float, coarse: float, unsure: float = 0.0, cut: float = 0.0) -> float:
+def round_factor(value: float, coarse: float, unsure: float = 0.0, cut: float = 0.0) -> float:
     """A factor as somebody would have written it, if it is one within rounding.
 
     unsure: how far the data leave it open; cut: by how much rounding towards zero may make a count of something too small.

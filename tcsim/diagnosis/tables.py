@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.diagnosis.hypothesis import Hypothesis
 from tcsim.diagnosis.least_squares import samples, weights
 from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.reals import Mask, Numbers, Reals
-from tcsim.diagnosis.whole import Whole
 from tcsim.numbers.codec import decode, encode
 from tcsim.numbers.formats import Format
 
@@ -27,7 +27,7 @@ _CLOSE = 0.02  # of the usual value: how exactly a value of a table is known
 
 
 @dataclass(frozen=True, eq=False)
-class Table(Whole):
+class Table(Hypothesis):
     """Each value of operand `name` ("a", "b", or the factors "scale_a", "scale_b", "scale_a and scale_b") is taken for another."""
 
     name: str
@@ -81,7 +81,7 @@ class Table(Whole):
     def codes(self, problem: Problem) -> Codes:
         """What it predicts of every output, bit for bit."""
         formats = problem.machine.formats
-        changed = replace(problem, finish=None)
+        changed = problem.bare
         if self.name == "a":
             changed = replace(changed, a=self._coded(problem.a, formats["a"]))
         elif self.name == "b":
@@ -92,7 +92,7 @@ class Table(Whole):
                 for name, x in zip("ab", problem.scales, strict=True)
             )
             changed = replace(changed, scales=(next(scales), next(scales)))
-        return np.stack([changed.predict(part) for part in changed.parts()])
+        return changed.outputs
 
 
 def tables(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Table]:

@@ -9,23 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import product
+from itertools import chain, islice, product
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tcsim.core.ranges import runs
-from tcsim.core.samples import repeatable
 from tcsim.diagnosis.candidate import STORED, STORED_ADVICE
-from tcsim.diagnosis.least_squares import whole_weights
-from tcsim.diagnosis.maps import LINES
-from tcsim.diagnosis.predicted import after_clamp
+from tcsim.diagnosis.hypothesis import Hypothesis
+from tcsim.diagnosis.least_squares import in_parts, in_tile, solved_at
+from tcsim.diagnosis.maps import LINES, TILES
 from tcsim.diagnosis.problem import Codes, Part, Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
-from tcsim.diagnosis.sizes import TILES
 from tcsim.diagnosis.where import where_text
-from tcsim.diagnosis.whole import Whole
 
 _TILES = 64  # at most
 _ACROSS = 8  # at most, along M and along N
@@ -80,7 +77,7 @@ class Tiles:
 
 
 @dataclass(frozen=True)
-class TileSums(Whole):
+class TileSums(Hypothesis):
     """Each output tile as a sum of tiles' products over parts of K."""
 
     tiles: Tiles
@@ -93,6 +90,12 @@ class TileSums(Whole):
     def in_place(self) -> bool:
         """Whether no tile holds another's product."""
         return not self.times[~np.eye(self.tiles.count, dtype=bool)].any()
+
+    @property
+    def full(self) -> bool:
+        """Whether each tile holds all of its own sum, and all or nothing of others'."""
+        own = np.eye(self.tiles.count, dtype=bool)
+        return bool((self.times[own] == 1).all() and (self.times == self.times[:, :, :1]).all())
 
     @cached_property
     def _moved(self) -> npt.NDArray[np.int64] | None:
@@ -150,12 +153,14 @@ class TileSums(Whole):
             return [(STORED, said, STORED_ADVICE)]
         if self.in_place:
             return [self._own_parts(block)]
-        full = bool((self.times[own] == 1).all() and (self.times == self.times[:, :, :1]).all())
-        if self._before is not None and (self.times[:, :, 0].sum(axis=1) > 2).any():
-            said = f"tiles of {block} go on from each other's sums, in this order: {self._chains(self._before)}"
-            return [(_NOT_CLEARED, said, _CARRIED)]
-        said = self._listed(lambda tile: self._said_sums(tile, full))
-        if full:
+        said = self._listed(lambda tile: self._said_sums(tile, self.full))
+        if self._before is not None:
+            shift = self._shift(np.where(self._before < 0, np.arange(self.tiles.count), self._before))
+            order = f"those of {_neighbour(-shift[0])}, {shift[1]}" if shift and not len(shift[2]) else ""
+            if order or (self.times[:, :, 0].sum(axis=1) > 2).any():
+                order = order or f"each other's, in this order: {self._chains(self._before)}"
+                return [(_NOT_CLEARED, f"the sums of tiles of {block} go on from {order}", _CARRIED)]
+        if self.full:
             before = f"in tiles of {block} the sums of others are left in the accumulators: {said}"
             return [(_NOT_CLEARED, before, _CARRIED)]
         return [(PARTIALS, f"tiles of {block}: {self._shifted_parts or said}", _PARTIALS)]
@@ -314,9 +319,8 @@ class TileSums(Whole):
 
     def codes(self, problem: Problem) -> Codes:
         """What it predicts of every output, bit for bit: one chain of sums, the others' first."""
-        bare = replace(problem, finish=None)
-        out = np.stack([bare.predict(part) for part in bare.parts()])
-        model = out[0].copy()
+        bare = problem.bare
+        out, model = bare.outputs.copy(), bare.outputs[0]
         own = np.arange(self.tiles.count)
         kept: dict[int, Codes] = {}
         for tile in np.argsort(self.times.sum(axis=(1, 2)), kind="stable"):  # those after which another goes on first
@@ -338,7 +342,7 @@ class TileSums(Whole):
             for other in (*others, tile):
                 held = self._added(bare, held, other, np.minimum(self.times[tile, other], 9))
             out[0][np.ix_(rows, columns)] = held
-        return np.stack([after_clamp(problem, part, out[part.matrix]) for part in problem.parts()])
+        return problem.after_clamp(out)
 
     def _added(self, bare: Problem, held: Codes, tile: int, times: Ints) -> Codes:
         """Sums to which a tile's product over some parts of K is added."""
@@ -395,70 +399,72 @@ def _padded(reals: Reals, matrix: int, tiles: Tiles) -> tuple[Numbers, Numbers, 
 
 def grids(problem: Problem, reals: Reals) -> list[Tiles]:
     """Tiles of every size, few first."""
-    size = problem.size or (reals.c.shape[1], reals.c.shape[2])
+    size = problem.sizes
     sizes = [[each for each in reversed(TILES) if each < extent <= each * _ACROSS] + [extent] for extent in size]
     every = sorted((Tiles(h, w, size) for h, w in product(*sizes)), key=lambda one: (one.count, -one.width))
     return [tiles for tiles in every if 1 < tiles.count <= _TILES]
 
 
-def tile_sums(problem: Problem, reals: Reals, open_: Mask, moves: bool = False) -> Iterator[TileSums]:
-    """Those of every size of tile that give the outputs, few tiles and whole K first. moves: whole tiles, or C of other ones, alone."""
-    if len(reals.a) > 1:
-        return
-    size = problem.size or (reals.c.shape[1], reals.c.shape[2])
+def tile_sums(problem: Problem, reals: Reals, open_: Mask) -> Iterator[TileSums]:
+    """Those of every size of tile that give the outputs, few tiles and whole K first."""
     depth = reals.a.shape[2]
-    every = grids(problem, reals)
-    units = [depth, *(each * problem.step for each in (1, 2, 4, 8) if each * problem.step < depth)]
-    for unit in units[: 1 if moves else len(units)]:
-        for tiles in every:
-            terms = tiles.count * -(-depth // unit)
-            if terms > _TERMS or terms * _EACH > min(tiles.height, size[0]) * min(tiles.width, size[1]):
-                continue
+    units = (depth, *(each * problem.step for each in (1, 2, 4, 8) if each * problem.step < depth))
+    yield from islice(chain.from_iterable(_of_parts(problem, reals, open_, unit) for unit in units), 1)
+
+
+def moved_tiles(problem: Problem, reals: Reals, open_: Mask) -> Iterator[TileSums]:
+    """Whole tiles, or C of other ones, in a tile's place."""
+    for found in _of_parts(problem, reals, open_, reals.a.shape[2]):
+        if not found.in_place or found.of_c[~np.eye(found.tiles.count, dtype=bool)].any():
+            yield found
+            return
+
+
+def _of_parts(problem: Problem, reals: Reals, open_: Mask, unit: int) -> Iterator[TileSums]:
+    """Of one length of the parts of K."""
+    for tiles in grids(problem, reals) if len(reals.a) == 1 else ():
+        terms = tiles.count * -(-reals.a.shape[2] // unit)
+        if terms <= _TERMS and terms * _EACH <= min(tiles.height, problem.sizes[0]) * min(
+            tiles.width, problem.sizes[1]
+        ):
             found = _solved(reals, open_, tiles, unit)
-            if found is not None and not (
-                moves and found.in_place and not found.of_c[~np.eye(tiles.count, dtype=bool)].any()
-            ):
+            if found is not None:
                 yield found
-                return
+
+
+def not_cleared(problem: Problem, reals: Reals, open_: Mask) -> Iterator[TileSums]:
+    """Tiles that go on from others' sums, all of K; nothing is before the first tile."""
+    if not open_[:, :8, :8].all():
+        yield from (item for item in moved_tiles(problem, reals, open_) if item.full and not item.in_place)
 
 
 def _solved(reals: Reals, open_: Mask, tiles: Tiles, unit: int) -> TileSums | None:
     """The weights of every tile; None if one has none."""
     a, b, c = _padded(reals, 0, tiles)
-    parts = -(-a.shape[1] // unit)
-    ends = ((0, 0), (0, parts * unit - a.shape[1]))
-    a, b = (np.pad(x, ends).reshape(tiles.grid[axis], -1, parts, unit) for axis, x in enumerate((a, b)))
+    a, b = (
+        in_parts(x, unit).reshape(tiles.grid[axis], -1, -(-x.shape[1] // unit), unit) for axis, x in enumerate((a, b))
+    )
     c = c.reshape(tiles.grid[0], tiles.height, tiles.grid[1], tiles.width)
-    usable = reals.finite[0] & ((reals.observed[0] > 0) if reals.floor else True)
-    number = np.arange(tiles.count)
+    parts, with_c = a.shape[2], bool(c.any())
     times = np.zeros((tiles.count, tiles.count, parts), np.int64)
-    times[number, number] = 1
-    of_c = np.zeros((tiles.count, tiles.count), np.int64)
-    of_c[number, number] = 1
-    with_c = bool(c.any())
-    random = repeatable()
-    unknown = tiles.count * (parts + with_c)
+    times[range(tiles.count), range(tiles.count)] = 1
+    of_c = np.eye(tiles.count, dtype=np.int64)
     for tile in sorted(range(tiles.count), key=lambda one: -int(open_[0][np.ix_(*tiles.inside(one))].sum())):
-        place = np.ix_(*tiles.inside(tile))
-        if not open_[0][place].any():
+        rows, columns = tiles.inside(tile)
+        if not open_[0][np.ix_(rows, columns)].any():
             continue
-        known = np.argwhere(usable[place])
-        if len(known) < 1.2 * unknown + 8:
+        chosen = in_tile(reals, rows, columns, tiles.count * (parts + with_c))
+        if chosen is None:
             return None
-        i, j = known[random.permutation(len(known))[: 4 * unknown + 64]].T
-        terms = np.einsum("yspu,xspu->syxp", a[:, i], b[:, j], optimize=True).reshape(len(i), -1)
+        i, j = chosen[:, 1] - rows[0], chosen[:, 2] - columns[0]
+        terms = np.einsum("yspu,xspu->syxp", a[:, i], b[:, j], optimize=True).reshape(len(i), -1, parts)
         if with_c:
-            terms = np.concatenate([terms, c[:, i, :, j].reshape(len(i), -1)], axis=1)
-        found = _few(terms, reals.observed[0][place][i, j], reals.reach[0][place][i, j], parts)
+            terms = np.concatenate([terms, c[:, i, :, j].reshape(len(i), -1, 1)], axis=2)
+        found = solved_at(reals, chosen, terms, usual=parts)
         if found is None:
             return None
-        times[tile] = found[: tiles.count * parts].reshape(tiles.count, parts)
-        if with_c:
-            of_c[tile] = found[tiles.count * parts :]
+        times[tile] = found[:, :parts]
+        of_c[tile] += found[:, parts:].sum(axis=1)
+        if min(times[tile].min(), of_c[tile].min()) < 0 or max(times[tile].max(), of_c[tile].max()) > 9:
+            return None
     return TileSums(tiles, unit, times, of_c, with_c)
-
-
-def _few(terms: Numbers, wanted: Numbers, reach: Numbers, usual: int) -> Ints | None:
-    """Whole weights that give the wanted sums; None if there are none, or one is negative."""
-    found = whole_weights(terms, wanted, reach, usual=usual)
-    return None if found is None or (found < 0).any() or found.max(initial=0) > 9 else found

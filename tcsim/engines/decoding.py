@@ -80,18 +80,25 @@ def pack_a(
     exponent is out of reach.
     """
     mask, up, down, bias, sign, start, infinity, _ = format
+    own = np.empty(len(order), codes.dtype)
     for row in range(first, last):
         for j in range(len(order)):
-            v, e, o = decoded(codes[row, order[j]], mask, up, down, bias, sign, start, infinity)
-            x = av.dtype.type(v)
-            if length:
+            own[j] = codes[row, order[j]]
+        values, exponents = av[row], ae[row]
+        for i in range(len(order) // kept):
+            count = 0
+            for j in range(i * kept, (i + 1) * kept):
+                v, e, o = decoded(own[j], mask, up, down, bias, sign, start, infinity)
+                values[j], exponents[j] = v, e
+                count += o
+            odd[row, i] |= count > 0
+        if length:
+            for j in range(len(order)):
                 s = scale_v[row, order[j] // length]
-                x *= s
-                e = max(np.int16(e + scale_e[row, order[j] // length]), NONE)
-                o = o or s != s
-            av[row, j], ae[row, j] = x, e
-            odd[row, j // kept] |= o
-        if any_far(ae[row]):
+                values[j] *= s
+                exponents[j] = max(np.int16(exponents[j] + scale_e[row, order[j] // length]), NONE)
+                odd[row, j // kept] |= s != s
+        if any_far(exponents):
             far[0] = True
 
 

@@ -10,7 +10,7 @@ from tcsim.ptx import HAZARDS, Hazard
 from tcsim.ptx.hazards.rules import GRID, RACES
 
 LONGEST = 240
-"""Letters of a cause."""
+"""Letters of a cause; of a deadlock, which says who waits for what, twice as many."""
 _WIDE = 70
 """Letters of a line that are quoted."""
 _LABEL = re.compile(r"^\s*(?:[{]\s*)?(?:\w+:\s*)?(?:@!?%?\w+\s+)?")
@@ -46,8 +46,9 @@ def cause(own: Hazard) -> str:
         return f"{found['open']}{found['source'] or 'line ' + found['line']}{found['close']}"
 
     text = short(_LINE.sub(said, own.detail.get("found", own.message)))
-    if len(text) > LONGEST:
-        text = text[: max(text.rfind("; ", 0, LONGEST), text.rfind(", ", 0, LONGEST), LONGEST // 2)] + " ..."
+    most = LONGEST * (1 + (own.name == "DEADLOCK"))
+    if len(text) > most:
+        text = text[: max(text.rfind("; ", 0, most), text.rfind(", ", 0, most), most // 2)] + " ..."
     return f"{own.name}{' (ptxas repairs it)' if own.severity == 'repaired' else ''}: {text}"
 
 

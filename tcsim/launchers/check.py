@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tcsim.core.errors import OperandError, listing, shortened
 from tcsim.inspection.timeline_page import timeline_page
+from tcsim.launchers.hangs import Hang, Mended, hangs
 from tcsim.launchers.job import Execution, Job, execute, prepared
 from tcsim.launchers.launched import Launched, extents, watched
 from tcsim.launchers.witnesses import ORDERS, SCHEDULES, Key, Search, Tried, Witness, compared, key_of
@@ -101,6 +102,8 @@ class Check:
     shown: Shown | None = None  # of a session that keeps one (`timeline=True`)
     tried: Mapping[Key, Tried] = field(default_factory=dict)  # of errors
     races: bool = False  # whether races in global memory were looked for
+    mended: Mended | None = None  # of a launch that hangs
+    unmended: int = 0  # changes of it that were tried
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
@@ -167,6 +170,20 @@ class Check:
         """How many blocks were watched, where not all were; else empty."""
         return sampled_of(run for _, run, _ in self.launches)
 
+    @cached_property
+    def hang(self) -> Finding | None:
+        """The error that the mend of a hang is for; of one without, the deadlock."""
+        errors = [own for own in self.findings if own.hazard.severity == "error"]
+        names = "" if self.mended is None else self.mended.hazard.name, "DEADLOCK"
+        return next((own for name in names for own in errors if own.hazard.name == name), None)
+
+    def is_gone(self, own: Finding) -> bool:
+        """Whether it is a consequence of a hang, which the mend takes away with it."""
+        return self.mended is not None and own is not self.hang and self.mended.takes_away(own.hazard)
+
+    def _tried(self, own: Finding) -> dict[str, str]:
+        return {"fix": self.mended.said} if self.mended is not None and own is self.hang else {}
+
     def failures(self, severity: str = "error", allow: Iterable[str] = ()) -> tuple[Finding, ...]:
         """The findings that are at least so severe, but for those of rules that are allowed.
 
@@ -188,7 +205,7 @@ class Check:
         ]  # fmt: skip
         return {
             "schema": SCHEMA, "file": self.file, "passed": self.passed, "schedules": list(self.schedules), "counts": self.counts,
-            "findings": [own.as_dict() for own in self.findings], "witnesses": [own.as_dict() for own in self.witnesses],
+            "findings": [own.as_dict() | self._tried(own) for own in self.findings], "witnesses": [own.as_dict() for own in self.witnesses],
             "launches": launches,
         }  # fmt: skip
 
@@ -251,7 +268,11 @@ def check(
     Raises what `tcsim.launchers.job.execute` raises.
     """
     ran = [execute(replace(job, schedule=own, origins=True), progress) for own in schedules]
-    return checked(job, file, ran, orders)
+    found = checked(job, file, ran, orders)
+    if not any(hangs(own.run.hazards) for own in ran):
+        return found
+    hang = Hang(ran, progress)
+    return replace(found, mended=hang.mended(), unmended=len(hang.tried))
 
 
 def checked(job: Job, file: str, ran: Sequence[Execution], orders: int = 0) -> Check:

@@ -25,13 +25,15 @@ def report(found: Check, every: bool = False, verbose: bool = False) -> Report:
     """What is shown of a check: one finding of each cause, or every one. verbose: with the rule, its section, where and how often it was seen."""
     parts: list[Any] = [Facts(tuple(_facts(found)))]
     for severity, meaning in SEVERITIES.items():
-        own = [item for item in found.causes if item[0].hazard.severity == severity]
+        causes = [item for item in found.causes if item[0].hazard.severity == severity]
+        own = [left for item in causes if (left := [one for one in item if every or not found.is_gone(one)])]
+        own.sort(key=lambda item: found.hang not in item)
         if own:
             style: Any = "bad" if severity == "error" else ""
-            head = f"{severity} ({found.counts[severity]}{_of(len(own), found.counts[severity])})"
+            head = f"{severity} ({found.counts[severity]}{_of(len(causes), found.counts[severity])})"
             parts.append(Lines((f"{head}: {meaning}",), "", style))
         for cause in own:
-            parts += findings(cause, every, verbose)
+            parts += findings(cause, every, verbose, found)
     for witness in found.witnesses:
         late, early = witness.schedules
         lines = [
@@ -50,17 +52,34 @@ def report(found: Check, every: bool = False, verbose: bool = False) -> Report:
     )
 
 
-def findings(cause: Sequence[Finding], every: bool = False, verbose: bool = False) -> list[Facts | Lines]:
-    """What is shown of the findings of one cause."""
+def findings(
+    cause: Sequence[Finding], every: bool = False, verbose: bool = False, check: Check | None = None
+) -> list[Facts | Lines]:
+    """What is shown of the findings of one cause. check: that they are of."""
     shown = cause if every else cause[:1]
+    rest = len(cause) - len(shown)
+    more = f" (and {rest} more of this cause: --all shows them)" if rest else ""
+    if check is not None and cause[0] is check.hang and not every:
+        gone = sum(map(check.is_gone, check.findings))
+        more = f" (and {gone} more that go with it: --all shows them)" if gone else ""
     if not verbose:
-        rest = len(cause) - len(shown)
-        more = f" (and {rest} more of this cause: --all shows them)" if rest else ""
         lines = (
-            three_lines(said(item.hazard), place(item.hazard, *item.quoted) + more, mend(item.hazard)) for item in shown
+            three_lines(said(item.hazard), place(item.hazard, *item.quoted) + more, _mend(item, check))
+            for item in shown
         )
         return [Lines(own) for own in lines]
-    return [Facts(tuple(_finding(item) + _rest(cause[len(shown) :])), item.hazard.name) for item in shown]
+    return [Facts(tuple(_finding(item, check) + _rest(cause[len(shown) :])), item.hazard.name) for item in shown]
+
+
+def _mend(own: Finding, check: Check | None) -> str:
+    """The mend that was tried, else what the rule advises."""
+    hang = check.hang if check is not None else None
+    if check is None or hang is None or (own is not hang and not check.is_gone(own)):
+        return mend(own.hazard)
+    if check.mended is not None:
+        return check.mended.said if own is hang else f"None of its own: that of {hang.hazard.name} takes it away."
+    tried = f"{check.unmended} other counts, bytes or parities tried, none is right. " if check.unmended else ""
+    return tried + mend(own.hazard)
 
 
 def verdict(found: Check) -> str:
@@ -112,7 +131,7 @@ def _facts(found: Check) -> list[tuple[str, str]]:
     return facts
 
 
-def _finding(own: Finding) -> list[tuple[str, str]]:
+def _finding(own: Finding, check: Check | None) -> list[tuple[str, str]]:
     hazard, rule = own.hazard, HAZARDS[own.hazard.name]
     facts = [("found", hazard.message), *_place(own.here)]
     if own.other is not None:
@@ -122,7 +141,7 @@ def _finding(own: Finding) -> list[tuple[str, str]]:
     facts += [
         ("rule", rule.sentence),
         ("section", f"{rule.section} ({rule.source})"),
-        ("fix", rule.fix),
+        ("fix", rule.fix if _mend(own, check) == mend(hazard) else _mend(own, check)),
     ]
     facts.append(("seen", f"{seen}; schedule {', '.join(map(str, own.schedules))}"))
     return facts if own.tried is None else [*facts, ("witness", own.tried.said)]

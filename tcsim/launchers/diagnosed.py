@@ -16,10 +16,11 @@ from tcsim.core.display import Shown
 from tcsim.core.errors import OperandError, TcsimError, listing, shortened
 from tcsim.core.targets import arch_named
 from tcsim.diagnosis import Diagnosis
-from tcsim.inspection.three_lines import at, cause, place, three_lines
+from tcsim.inspection.three_lines import LONGEST, at, cause, place, three_lines
 from tcsim.launchers import cuda_source, launch_file, recording
 from tcsim.launchers.check import Check, Finding, checked
 from tcsim.launchers.elements import Bytes
+from tcsim.launchers.hangs import Hang, ended_right, hangs
 from tcsim.launchers.job import Execution, Job, execute
 from tcsim.launchers.mends import Mend, Misread, mends, of_registers
 from tcsim.launchers.product import Made, Product, made_of, product_of
@@ -27,7 +28,7 @@ from tcsim.launchers.stepped import session
 from tcsim.launchers.witnesses import SCHEDULES
 from tcsim.ptx import HAZARDS, Limits, Session, parse
 from tcsim.ptx.launch.grid import Progress
-from tcsim.ptx.text.syntax import Instruction, place_of, statement
+from tcsim.ptx.text.syntax import Instruction, line_in_words, place_of, statement
 
 Verdict = Literal["correct", "mended", "named", "not explained", "not compared"]
 MOST = 16
@@ -221,16 +222,18 @@ class _Launch:
                     if finding is not None and len(ran[-1].run.errors) < len(self.ran[0].run.errors):
                         self.helpful.setdefault((finding.hazard.line, finding.hazard.other_line), mend)
                     return False
-                if not self._right(ran[0], self.product, ran[0].after):
-                    return False
-            if not _ended_alike(ran):
-                return False
-            if self.product is None and ran[0].equal is None:
-                own = session(job)
-                own.run()
-                self.mended, _ = product_of(own, job)
+            return self._all_right(ran)
         except TcsimError:
             return False  # no PTX, or no launch
+
+    def _all_right(self, ran: Sequence[Execution]) -> bool:
+        """Whether what a launch with a mend leaves is right, under each schedule alike."""
+        if not ended_right(ran) or not self._right(ran[0], self.product, ran[0].after) or not _ended_alike(ran):
+            return False
+        if self.product is None and ran[0].equal is None:
+            own = session(ran[0].job)
+            own.run()
+            self.mended, _ = product_of(own, ran[0].job)
         return self._right(ran[0], self.mended, ran[0].after)
 
     # --- the answer
@@ -246,6 +249,12 @@ class _Launch:
         if self.right and not found:
             return self._said("correct", f"nothing is wrong: the launch ends, check finds no error, and {self._by()}")
         element, tried = None if self.right else self._element(), list[str]()
+        if any(hangs(own.run.hazards) for own in self.ran):
+            hang = Hang(self.ran, self.progress, self._all_right)
+            self.check, tried = replace(self.check, mended=hang.mended()), hang.tried
+            if self.check.mended is not None and self.check.hang is not None:
+                shown, error = f"{self.check.mended.mend.said}: tried, and {self._proof()}", self.check.hang
+                return self._said("mended", self._cause(error, None), self._place(error, None), shown, tried[:-1])
         for finding, mend in self._mends(found, element):
             if self.rights(mend, finding):
                 shown = f"{mend.said}: tried, and {self._proof()}"
@@ -351,12 +360,26 @@ class _Launch:
         if self._explained and self.numbers is not None:
             more = len({own.mistake for own in self.numbers.explanations}) - 1
             said = str(self.numbers.explanations[0])
+            if len(said) > LONGEST:
+                said = self._pitch or self.numbers.explanations[0].mistake
             return f"{self.product}: {said}" + (f", or {more} more that give the same" if more else "")
         if element is not None and element.read:
             return f"{self.product}: {element.read}"
         return f"{self.product or 'the result'} is wrong, and nothing that is known gives it"
 
+    @cached_property
+    def _pitch(self) -> str:
+        """Of rows that are read too near to each other, or too far, what addresses say."""
+        return "" if self.product is None or self.session is None else self.product.pitch(self.session, self.job)
+
     def _advice(self) -> str:
+        if (
+            self._explained
+            and self.numbers is not None
+            and len(str(self.numbers.explanations[0])) > LONGEST
+            and self._pitch
+        ):
+            return "Look at the leading dimension in that address."
         if self.numbers is not None and self.numbers.explanations:
             return self.numbers.explanations[0].said()[0]
         return "-v shows where it is wrong, and why."
@@ -394,7 +417,14 @@ class _Launch:
         """The first element of A or B that is not the one that the product needs."""
         assert self.product is not None
         last = made.last.last
-        stored = None if last is None else last.site.item
+        stored, depth = None if last is None else last.site.item, self.product.depth(self.job)
+        needed = {self.product.wanted(name, index, k) for name in "ab" for k in range(depth)}
+        if len(made.read["a"]) < depth and {place for name in "ab" for place in made.read[name]} <= needed:
+            first = made.read["a"][0]
+            said = f"{len(made.read['a'])} of {depth} along K are multiplied" + (
+                f", from {_named(first)} on" if first else ""
+            )
+            return Element("", said, made.records[-1].site.item)
         for name in "ab":
             places, each = made.read[name], max(1, len(made.read[name]) // len(made.records))
             wanted = [self.product.wanted(name, index, k) for k in range(len(places))]
@@ -406,12 +436,18 @@ class _Launch:
                     made.records[min(one // each, len(made.records) - 1)].site.item.line for one in wrong
                 )
                 where, registers = self.product.registers(name, index, places, wrong)
-                misread = Misread(where, tuple(items), tuple(made.nodes[name].lines), registers)
+                lines = {line for own in (made.nodes[name], *made.nodes[name].children) for line in own.lines}
+                misread = Misread(where, tuple(items), tuple(sorted(lines)), registers)
                 record = made.records[min(k // each, len(made.records) - 1)]
-                return Element("", said, stored if where == "d" else record.site.item, misread)
-        depth = self.product.depth(self.job)
-        if len(made.read["a"]) < depth:
-            return Element("", f"{len(made.read['a'])} of {depth} along K are multiplied", made.records[-1].site.item)
+                item = stored if where == "d" else record.site.item
+                loads = [own for own in self.body if own.line in misread.loads]
+                if loads and (
+                    registers is None or loads[0].opcode.startswith("wmma")
+                ):  # the address is wrong, of the load or of the store
+                    item = loads[0]
+                    if where == "d" and stored is not None:
+                        said += f" (or it is stored to another place, {line_in_words(stored)})"
+                return Element("", said, item, misread)
         return Element("", item=stored)
 
     def _first_wrong(self) -> tuple[str, tuple[int, ...], str] | None:
@@ -419,7 +455,7 @@ class _Launch:
             if own.differing and own.first is not None:
                 got, want = (own.elements.value_text(code) for code in (own.first.got, own.first.want))
                 return own.name, own.first.index, f"{_named((own.name, own.first.index))} is {got}, not {want}"
-        if self.product is None or self.numbers is None or self.numbers.verdict == "correct":
+        if self.product is None or self.product.is_right(self.job, self.after):
             return None
         place, value, right, _ = self.product.furthest(self.job, self.after)
         return self.product.d.name, place, f"{_named((self.product.d.name, place))} is {value:.6g}, not {right:.6g}"

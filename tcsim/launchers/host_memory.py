@@ -41,6 +41,9 @@ class HostMemory(Memory):
         self._lent: list[tuple[Extent, bool]] = []  # whether it is a copy
         self._taken: list[int] = []  # scratch
         self._open = False
+        self._live: list[Extent] | None = (
+            None  # where the host's tensors lie, once a launch asks for more than it was lent
+        )
         self._before: dict[int, Bytes] | None = None  # of what is lent, by address
 
     @contextmanager
@@ -66,7 +69,7 @@ class HostMemory(Memory):
                     own = self._at(first)
                     host(first, own.size)[:] = own.data
                 self.release(first)
-            self._lent, self._taken, self._before = [], [], None
+            self._lent, self._taken, self._before, self._live = [], [], None, None
 
     def keep(self) -> None:
         """Remember the bytes of what is lent and of scratch memory now, and of what will be reached then."""
@@ -78,15 +81,18 @@ class HostMemory(Memory):
 
         It has the name of the first of some parameters that points to it, and the elements of the tensor or host array that lives there.
         """
-        words = [int.from_bytes(own, "little") if len(own) == 8 else 0 for own in params]
         found = []
-        for number, (address, data) in enumerate((self._before or {}).items()):
-            own = next((at for at, word in enumerate(words) if address <= word < address + len(data)), None)
-            name = f"buf{number}" if own is None else f"param{own}"
-            kind, shape = elements_at(address, len(data))
+        every = ((address, len(data)) for address, data in (self._before or {}).items())
+        for name, address, size in _named(every, params):
+            data = (self._before or {})[address]
+            kind, shape = elements_at(address, size)
             after = self._at(address).data.copy()
             found.append(Buffer(name, address, data, after, kind, shape, scratch=address in self._taken))
         return tuple(found)
+
+    def arrays(self, params: Sequence[bytes] = ()) -> list[tuple[str, int, int]]:
+        """Names, as of `buffers`, addresses and sizes of what is lent."""
+        return _named(((first, end - first) for (first, end), _ in self._lent), params)
 
     def _at(self, address: int) -> Segment:
         segment = super().segment(address)
@@ -97,7 +103,9 @@ class HostMemory(Memory):
         """The segment that holds an address, or None; that of a live tensor is mapped."""
         found = super().segment(address)
         if found is None and self._open:
-            for first, end in live_extents():
+            if self._live is None:  # nobody makes or frees one as long as a launch runs
+                self._live = list(live_extents())
+            for first, end in self._live:
                 if first <= address < end and not self._blocking(first, end - first):
                     self.reached += 1
                     self._lend((first, end))
@@ -114,6 +122,16 @@ class HostMemory(Memory):
         self._lent.append((extent, copied))
         if self._before is not None:
             self._before[first] = data.copy()
+
+
+def _named(places: Iterable[tuple[int, int]], params: Sequence[bytes]) -> list[tuple[str, int, int]]:
+    """Addresses and sizes, each behind the first parameter that points there."""
+    words = [int.from_bytes(own, "little") if len(own) == 8 else 0 for own in params]
+    found = []
+    for number, (address, size) in enumerate(places):
+        own = next((at for at, word in enumerate(words) if address <= word < address + size), None)
+        found.append((f"buf{number}" if own is None else f"param{own}", address, size))
+    return found
 
 
 _LIVE: WeakSet[HostArray] = WeakSet()

@@ -181,7 +181,8 @@ def execute(job: Job, progress: Progress | None = None) -> Execution:
             memory, own.params, **own.options, progress=progress, check=job.check, origins=job.origins, races=job.races,
             counters=job.counters,
         )  # fmt: skip
-    run.hazards[:] = [_with_array(hazard, job.regions, addresses) for hazard in run.hazards]
+    arrays = [(own.name, addresses[own.name], len(own.before)) for own in job.regions]
+    run.hazards[:] = [with_array(hazard, arrays) for hazard in run.hazards]
     after = {own.name: memory.read(addresses[own.name], len(own.before)) for own in job.regions}
     compared = tuple(
         compare(own.name, own.elements, own.shape, after[own.name], own.expected, own.ulp)
@@ -193,23 +194,21 @@ def execute(job: Job, progress: Progress | None = None) -> Execution:
     )
 
 
-def _with_array(own: Hazard, regions: Sequence[Region], addresses: Mapping[str, int]) -> Hazard:
-    """A hazard that says which array an address is in, or, of an access to nothing, which one lies before it."""
+def with_array(own: Hazard, arrays: Sequence[tuple[str, int, int]]) -> Hazard:
+    """A hazard that says which array an address is in, or, of an access to nothing, which one lies before it; arrays: names, addresses, sizes.
+
+    >>> with_array(Hazard("GMEM_UNMAPPED", "4 bytes at 0x210: nothing is mapped there"), [("x", 0x200, 16)]).message
+    '4 bytes at 0x210 (x + 16; x has 16 bytes): nothing is mapped there'
+    """
 
     def said(found: re.Match[str]) -> str:
         address = int(found[0], 16)
-        before = [one for one in regions if addresses[one.name] <= address]
-        array = max(before, key=lambda one: addresses[one.name], default=None)
-        if array is None:
+        before = [one for one in arrays if one[1] <= address]
+        name, start, size = max(before, key=lambda one: one[1], default=("", 0, 0))
+        if not name or (address - start >= size and own.name != "GMEM_UNMAPPED"):
             return found[0]
-        offset, size = address - addresses[array.name], len(array.before)
-        if offset < size:
-            return f"{found[0]} ({array.name} + {offset})"
-        return (
-            f"{found[0]} ({array.name} + {offset}; {array.name} has {size} bytes)"
-            if own.name == "GMEM_UNMAPPED"
-            else found[0]
-        )
+        beyond = f"; {name} has {size} bytes" if own.name == "GMEM_UNMAPPED" else ""
+        return f"{found[0]} ({name} + {address - start}{beyond})"
 
     return replace(own, message=_ADDRESS.sub(said, own.message, count=1)) if own.name.startswith("GMEM_") else own
 

@@ -78,6 +78,7 @@ def _job(table: Table, folder: Path, ptx: bytes) -> Job:
     expected.only(arrays.values)
     names = [own.name for own in regions]
     sizes = {own.name: len(own.before) for own in regions}
+    _are_tables(table)
     params = tuple(_param(own, names, sizes) for own in table.tables("params"))
     schedule = table.values.get("schedule", "late")
     if schedule not in ("late", "early") and (
@@ -137,6 +138,17 @@ def _region(table: Table, expected: Table | None, name: str, folder: Path) -> Re
 
 
 # --- parameters
+
+
+def _are_tables(table: Table) -> None:
+    """A number or a name by itself is told how it is written as a parameter."""
+    given = table.values.get("params", [])
+    for number, own in enumerate(given if isinstance(given, list) else ()):
+        if isinstance(own, int | float | str):
+            key, said = ("pointer", f'"{own}"') if isinstance(own, str) else ("value", str(own).lower())
+            raise table.wrong(
+                f"params[{number}]", f"{{ {key} = {shortened(said).strip(chr(39))} }}", f" is {shortened(own)}"
+            )
 
 
 def _param(table: Table, arrays: list[str], sizes: dict[str, int]) -> Any:

@@ -112,25 +112,28 @@ def _field_changes(descriptor: int, change: Mapping[str, Any], arch: str) -> Seq
     return operations + ([f"add.s64 {{}}, {{}}, {moved}; "] if moved else [])
 
 
-def _with(item: Instruction, at: int, operand: Any) -> str:
+def with_operand(item: Instruction, at: int, operand: Any) -> str:
     """A statement with another operand."""
     return statement(item._replace(operands=(*item.operands[:at], operand, *item.operands[at + 1 :])))
 
 
-def _instead(item: Instruction, new: str) -> Change:
+def instead(item: Instruction, new: str) -> Change:
+    """Another statement in its place."""
     return item.line, item.column, new
 
 
 def _other_load(item: Instruction, change: Mapping[str, Any]) -> Iterator[Change]:
     if "trans" in change:
-        yield _instead(item, statement(item._replace(opcode=_turned(item.opcode))))
+        yield instead(item, statement(item._replace(opcode=_turned(item.opcode))))
     for name, operation in (("add", "add.s32"), ("xor", "xor.b32")):
         if name in change:
             base: Any = item.operands[1]
             copied = (
                 f"add.s32 %mended, {written(base.base)}, {base.offset}; {operation} %mended, %mended, {change[name]};"
             )
-            yield _instead(item, f"{{ .reg .b32 %mended; {copied} {_with(item, 1, Address(Register('%mended')))} }}")
+            yield instead(
+                item, f"{{ .reg .b32 %mended; {copied} {with_operand(item, 1, Address(Register('%mended')))} }}"
+            )
 
 
 def _turned(opcode: str) -> str:
@@ -202,22 +205,27 @@ _WAITS = ("cp.async.wait_group", "cp.async.bulk.wait_group", "wgmma.wait_group")
 _RING = ("CP_ASYNC_WAIT_MISSING", "TMA_STORE_SRC_REUSED", "TMA_STORE_NOT_VISIBLE", "WGMMA_WAIT_DEPTH")
 
 
-def _of_rule(own: Hazard, body: Sequence[Instruction], by_line: Mapping[int, Sequence[Instruction]]) -> Iterator[Mend]:
-    """What an error needs."""
+def boxes(own: Hazard, by_line: Mapping[int, Sequence[Instruction]]) -> Iterator[Mend]:
+    """The bytes of the boxes that are copied are expected."""
     if "boxes" in own.detail:
         for item in by_line.get(own.other_line or 0, ()):
             if "expect_tx" in item.opcode:
                 bytes = own.detail["boxes"]
                 yield Mend(
                     f"expect {bytes} bytes instead of {own.detail['expected']}",
-                    (_instead(item, _with(item, len(item.operands) - 1, Immediate(bytes))),),
+                    (instead(item, with_operand(item, len(item.operands) - 1, Immediate(bytes))),),
                 )
+
+
+def _of_rule(own: Hazard, body: Sequence[Instruction], by_line: Mapping[int, Sequence[Instruction]]) -> Iterator[Mend]:
+    """What an error needs."""
+    yield from boxes(own, by_line)
     if own.name in _RING:
         for item in body:
             if item.opcode.startswith(_WAITS) and item.operands and isinstance(item.operands[0], Immediate):
                 for count in range(item.operands[0].value - 1, -1, -1):
-                    new = _with(item, 0, Immediate(count))
-                    yield Mend(f"`{new}` instead of `{statement(item)}`", (_instead(item, new),))
+                    new = with_operand(item, 0, Immediate(count))
+                    yield Mend(f"`{new}` instead of `{statement(item)}`", (instead(item, new),))
     for row in ROWS:
         for place in row.places if own.name in row.rules else ():
             line = own.other_line if place == "behind" else own.line
@@ -225,10 +233,8 @@ def _of_rule(own: Hazard, body: Sequence[Instruction], by_line: Mapping[int, Seq
                 new = f"{row.statements}\n{{}}" if place == "before" else f"{{}}\n{row.statements}"
                 yield Mend(
                     _put_in(row.statements, "before" if place == "before" else "after", item),
-                    (_instead(item, new),),
+                    (instead(item, new),),
                 )
-    if own.name in ("DEADLOCK", "MBAR_ARRIVE_MISSING"):
-        yield from _other_counts(own, body)
 
 
 def _put_in(statements: str, where: str, item: Instruction) -> str:
@@ -240,16 +246,6 @@ def _put_in(statements: str, where: str, item: Instruction) -> str:
     if statements in _CUDA:
         return f"`{_CUDA[statements]}` {where} {at} (`{statements}` {where} PTX line {item.line})"
     return f"`{statements}` {where} {at} (PTX line {item.line})"
-
-
-def _other_counts(own: Hazard, body: Sequence[Instruction]) -> Iterator[Mend]:
-    """mbarriers that expect the arrivals of one thread, of one of each warp, or of all."""
-    for item in body:
-        if item.opcode.startswith("mbarrier.init"):
-            for count in (1, 2, 4, 8, 32, 64, 128, 256):
-                new = _with(item, 1, Immediate(count))
-                if new != statement(item):
-                    yield Mend(f"`{new}` instead of `{statement(item)}`", (_instead(item, new),))
 
 
 # --- registers and .trans: what an element that is wrong was read from
@@ -276,12 +272,33 @@ def of_registers(body: Sequence[Instruction], opcode: str, misread: Misread) -> 
         yield from _other_stores(body, products, needed, taken)
     for group in groups if misread.name in ("a", "b") and misread.registers else ():
         yield from _other_registers(body, group, misread.name, needed, taken)
+    yield from _other_majors(body, products, misread)
     loads = [own for own in body if own.opcode.startswith("ldmatrix") and own.line in misread.loads]
     same = [own for own in body if own.opcode in {one.opcode for one in loads}]
     for chosen in (same, loads) if loads else ():
         said = f"`{_turned(loads[0].opcode)}` instead of `{loads[0].opcode}`"
-        changes = tuple(_instead(own, statement(own._replace(opcode=_turned(own.opcode)))) for own in chosen)
+        changes = tuple(instead(own, statement(own._replace(opcode=_turned(own.opcode)))) for own in chosen)
         yield Mend(said, changes, f"ldmatrix {'has' if '.trans' in loads[0].opcode else 'lacks'} .trans")
+
+
+def _other_majors(body: Sequence[Instruction], products: Sequence[Instruction], misread: Misread) -> Iterator[Mend]:
+    """The fragments of an operand of wmma by the other order of rows and columns."""
+    stem, at = f"wmma.load.{misread.name}.sync.aligned", {"a": 4, "b": 5}.get(misread.name, 0)
+    loads = [own for own in body if own.opcode.startswith(stem)]
+    if not at or not any(own.line in misread.loads for own in loads):
+        return
+    before, new = (".row", ".col") if f"{stem}.row" in loads[0].opcode else (".col", ".row")
+    changes = [
+        instead(own, statement(own._replace(opcode=own.opcode.replace(stem + before, stem + new)))) for own in loads
+    ]
+    for own in products:
+        words = own.opcode.split(".")
+        words[at] = new[1:]
+        changes.append(instead(own, statement(own._replace(opcode=".".join(words)))))
+    said = f"`wmma::{new[1:]}_major` instead of `wmma::{before[1:]}_major` for matrix_{misread.name}"
+    yield Mend(
+        said, tuple(changes), f"the fragments of {misread.name} are loaded by the wrong order of rows and columns"
+    )
 
 
 def _vectors(items: Iterable[Instruction], at: int) -> Iterator[tuple[Instruction, tuple[Any, ...]]]:
@@ -301,10 +318,10 @@ def _other_registers(
             return
         order = list(vector)
         order[needed], order[taken] = vector[taken], vector[needed]
-        exchanged.append(_instead(own, _with(own, at, Vector(tuple(order)))))
+        exchanged.append(instead(own, with_operand(own, at, Vector(tuple(order)))))
         free = _beside(body, vector[taken], vector)
         if free is not None:
-            others.append(_instead(own, _with(own, at, Vector((*vector[:needed], free, *vector[needed + 1 :])))))
+            others.append(instead(own, with_operand(own, at, Vector((*vector[:needed], free, *vector[needed + 1 :])))))
     if others:
         cause = f"registers {needed} and {taken} of {name} are one register"
         yield Mend(f"the register that was loaded with it as register {needed} of {name}", tuple(others), cause)
@@ -339,7 +356,7 @@ def _other_stores(
         if own.opcode.startswith(("st.global", "st.shared", "cvt.")):
             operands = rebuilt(own.operands, lambda leaf: other.get(leaf, leaf))
             if operands != own.operands:
-                changes.append(_instead(own, statement(own._replace(operands=operands))))
+                changes.append(instead(own, statement(own._replace(operands=operands))))
     if changes:
         first, last = sorted((needed, taken))
         cause = f"registers {first} and {last} of d are exchanged where they are stored, and others alike"

@@ -26,6 +26,8 @@ _WALK = 400
 """Nodes of a tree in which the product of an element is looked for."""
 _NARROW = {"f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16), "e4m3": np.dtype(ml_dtypes.float8_e4m3fn), "e5m2": np.dtype(ml_dtypes.float8_e5m2)}  # fmt: skip
 """Formats of a result that instructions give in f32, by what `tcsim.diagnose` knows them by."""
+_LINES = 16
+"""Rows of an operand whose addresses are compared."""
 _FAR = 2.0**-6
 """What no order of summation and no format of 16 bits takes an element away from its sum, as a part of the sum of sizes."""
 Place = tuple[str, tuple[int, ...]]
@@ -108,6 +110,26 @@ class Product:
     def depth(self, job: Job) -> int:
         """K."""
         return _shape(next(own for own in job.regions if own.name == self.a.name))[0 if self.a.turned else 1]
+
+    def pitch(self, session: Session, job: Job) -> str:
+        """How far apart most of the first rows of A or B are read, by their addresses; empty where they are read as they lie."""
+        named = {own.name: own for own in job.regions}
+        d = named[self.d.name]
+        for name, own in (("a", self.a), ("b", self.b)):
+            shape, read, right = named[own.name].shape, list[int](), list[int]()
+            for line in range(min(*_shape(d), _LINES)):
+                across = (name == "b") != self.d.turned  # whether lines of the operand are columns of D as it lies
+                index = _index(d, (0, line) if across else (line, 0))
+                made = made_of(session, d.name, index)
+                place = made.read[name][0] if made is not None and made.read[name] else None
+                if place is not None and place[0] == own.name:
+                    read.append(int(np.ravel_multi_index(place[1], shape)))
+                    right.append(int(np.ravel_multi_index(self.wanted(name, index[-2:], 0)[1], shape[-2:])))
+            (step, often), *_ = Counter(np.diff(read).tolist()).most_common(1) or [(0, 0)]
+            lie = right[1] - right[0] if often else 0
+            if 2 * often > _LINES // 2 and step != lie > 1:
+                return f"{own.name} is read as if its rows lay {step} elements apart; they lie {lie} apart"
+        return ""
 
     def registers(
         self, name: str, index: Sequence[int], places: Sequence[Place | None], wrong: Sequence[int]

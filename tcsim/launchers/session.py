@@ -14,6 +14,7 @@ from tcsim.core.targets import accepting, nearest_known
 from tcsim.inspection.three_lines import lines_of
 from tcsim.launchers import recording
 from tcsim.launchers.host_memory import HostMemory
+from tcsim.launchers.job import with_array
 from tcsim.launchers.launched import Dim3, Launched, LaunchFailed, summary
 from tcsim.launchers.progress import bar
 from tcsim.launchers.recording import Recording
@@ -89,6 +90,7 @@ class Session:
                 after=self._last if dependent else None, progress=told, cooperative=cooperative,
                 races=self.races, counters=self.counters,
             )  # fmt: skip
+            run.hazards[:] = [with_array(own, memory.arrays(given)) for own in run.hazards]
             if memory.reached:
                 notes += (f"{memory.reached} tensors reached through pointers in memory",)
             if recorded or (self.witnesses and run.errors):

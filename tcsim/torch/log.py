@@ -14,10 +14,12 @@ from tcsim.core.texts import markup
 Status = Literal["exact", "assumed", "not modelled"]
 MEANING: dict[Status, str] = {
     "exact": "its rule gave every bit that the GPU returned",
-    "assumed": "a stated rule that was not compared with this GPU here",
+    "assumed": "a stated rule that was not compared with this GPU here: its own bits may differ",
     "not modelled": "computed by torch's own kernel",
 }
 """What each status promises."""
+_NAMED = 4
+"""Operations of a status that are named."""
 
 
 @dataclass
@@ -90,11 +92,6 @@ class Run:
         """Whether something was computed, and everything is exact."""
         return bool(self._entries) and all(own.status == "exact" for own in self._entries.values())
 
-    @property
-    def inexact(self) -> int:
-        """How many calls are not exact."""
-        return sum(own.calls for own in self._entries.values() if own.status != "exact")
-
     def as_dict(self) -> dict[str, Any]:
         """What JSON holds."""
         return {"gpu": self.gpu, "arch": self.arch, "exact": self.exact, "ops": self.ops()}
@@ -106,7 +103,15 @@ class Run:
         said = ", ".join(f"{count} {status}" for status, count in counts.items() if count) or "nothing computed"
         lines = [f"{self.gpu} ({self.arch}): {said}"]
         lines += [f"  {own['op']:36} {own['calls']:7} {own['seconds']:9.3f} s  {own['status']}" for own in self.ops()]
-        return "\n".join(lines)
+        return "\n".join([*lines, *self.not_exact()])
+
+    def not_exact(self) -> list[str]:
+        """What is not exact, and what that means: a line for each such status."""
+        found: dict[Status, list[str]] = {}
+        for own in self._entries.values():
+            found.setdefault(own.status, []).append(own.op)
+        order = (status for status in MEANING if status != "exact" and status in found)
+        return [f"  {status} on {self.gpu} ({_some(found[status])}): {MEANING[status]}" for status in order]
 
     def _repr_html_(self) -> str:
         rows = "".join(
@@ -117,14 +122,23 @@ class Run:
         return f"<table><caption>{markup(self.gpu)}</caption><tr>{head}</tr>{rows}</table>"
 
 
+def _some(names: list[str]) -> str:
+    """The first names, and how many more there are."""
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
 def first_difference(one: Run, other: Run) -> str:
-    """The first operation of which two runs with steps=True have different bits: its inputs were equal, so it is the cause of all that follow.
+    """The first operation of which two runs with steps=True have different bits, from 1 on: its inputs were equal, so it is the cause of all that follow.
+
+    Then how either summed, of a product, and what is not exact in the runs.
 
     Raises OperandError for runs without steps, or of other operations.
     """
     if one.steps is None or other.steps is None:
         raise OperandError("first_difference of runs without steps; valid: runs of emulate(..., steps=True)")
-    for place, (own, its) in enumerate(zip(one.steps, other.steps, strict=False)):
+    unknown = list(dict.fromkeys(one.not_exact() + other.not_exact()))
+    for place, (own, its) in enumerate(zip(one.steps, other.steps, strict=False), 1):
         if (own.op, own.shape) != (its.op, its.shape):
             raise OperandError(
                 f"step {place} is {own} on {one.gpu} and {its} on {other.gpu}; valid: two runs of one model"
@@ -132,9 +146,8 @@ def first_difference(one: Run, other: Run) -> str:
         if own.digest != its.digest:
             said = [f"step {place} of {len(one.steps)}: {own} has different bits on {one.gpu} and {other.gpu}"]
             said += [f"  {step.plan}" for step in (own, its) if step.plan]
-            return "\n".join(said)
+            return "\n".join(said + unknown)
     if len(one.steps) != len(other.steps):
         raise OperandError(f"{len(one.steps)} steps and {len(other.steps)}; valid: two runs of one model")
-    assumed = [f"{own.gpu}: {count} calls are not exact" for own in (one, other) if (count := own.inexact)]
     same = f"all {len(one.steps)} steps have the same bits on {one.gpu} and {other.gpu}"
-    return f"{same}, as modelled ({'; '.join(assumed)})" if assumed else same
+    return "\n".join([same + ", as modelled" * bool(unknown), *unknown])

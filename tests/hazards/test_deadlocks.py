@@ -105,7 +105,7 @@ CASES = (
         {wait("W", "%r2", "0")}
         L: add.u32 %r1, %r0, 1;
         """,
-        ("1 of 1 arrivals missing", "phase 0: 0 arrived", "; block (1, 0, 0) ended before"),
+        ("1 of 1 arrivals missing; block (1, 0, 0) ended before",),
         blocks=2,
     ),
     Stuck(

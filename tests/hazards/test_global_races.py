@@ -240,7 +240,9 @@ def test_what_orders_blocks_in_global_memory_is_missed(case: Shared, schedule: s
 
 
 def test_every_rule_between_blocks_has_a_planted_defect() -> None:
-    assert {name for case in CASES for *_, name in case.defects} == {own.name for own in GRID} | {RACE, STORED, PROXY}
+    planted = {name for case in CASES for *_, name in case.defects}
+    within = {"GMEM_RACE_UNUSED"}  # a block: test_planted.py
+    assert planted | within == {own.name for own in GRID} | {RACE, STORED, PROXY} and not planted & within
 
 
 def test_a_barrier_of_the_cluster_orders_its_blocks() -> None:

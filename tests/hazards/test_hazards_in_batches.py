@@ -236,6 +236,18 @@ def test_where_copies_for_a_product_come_from(defect: str, which: str) -> None:
     compare(kernel, source.replace(said, f"{said} @%only mov.b64 %rd5, %rd1;"), ("late",))
 
 
+@pytest.mark.parametrize("defect", ["DESC_LBO_SBO", None])
+def test_copies_of_no_bytes_from_behind_all_arrays(defect: str | None) -> None:
+    """As loops make that fetch ahead: the address of a copy with a source size of 0 means nothing."""
+    kernel = kernels_tiles.TILES
+    source = blended(kernel.source, kernel.source if defect is None else kernel.without(defect), WHICH["one"])
+    copy = "@%p5 cp.async.cg.shared.global [%r7], "
+    nothing = f"add.u64 %rd11, %rd5, 0x1000000; {copy}[%rd11], 16, 0; cp.async.wait_all;"
+    assert copy in source
+    run = compare(kernel, source.replace(copy, f"{nothing} {copy}"), ("late",))
+    assert bool(run.hazards) == (defect is not None)
+
+
 # --- the digest
 
 

@@ -202,13 +202,17 @@ SHARED_BY_TWO = f"""
     mov.u16 %h1, 5; st.global.u16 [%rd3], %h1;
     bar.sync 0;
     ld.global.u16 %h2, [%rd4];
+    TAKES st.global.u16 [%rd3+2048], %h2;
 """
 
 
 @pytest.mark.parametrize(("body", "asked", "names"), [
-    (SHARED_BY_TWO, True, []),
-    (SHARED_BY_TWO.replace("bar.sync 0;", ""), True, ["GMEM_RACE"]),
-    (SHARED_BY_TWO.replace("bar.sync 0;", ""), False, []),
+    (SHARED_BY_TWO.replace("TAKES", ""), True, []),
+    (SHARED_BY_TWO.replace("TAKES", "").replace("bar.sync 0;", ""), True, ["GMEM_RACE"]),
+    (SHARED_BY_TWO.replace("TAKES", "").replace("bar.sync 0;", ""), False, []),
+    (SHARED_BY_TWO.replace("TAKES", "setp.gt.u32 %p3, %r0, 99; @%p3").replace("bar.sync 0;", ""), True, ["GMEM_RACE_UNUSED"]),
+    (SHARED_BY_TWO.replace("TAKES", "setp.gt.u32 %p3, %r0, 40; @%p3").replace("bar.sync 0;", ""), True, ["GMEM_RACE"]),
+    (SHARED_BY_TWO.replace("TAKES", "setp.gt.u16 %p3, %h2, 99; @%p3").replace("bar.sync 0;", ""), True, ["GMEM_RACE"]),
 ])  # fmt: skip
 def test_races_in_global_memory_are_looked_for_where_asked(body: str, asked: bool, names: list[str]) -> None:
     """Byte by byte: neighbours in one word are not mistaken for each other."""

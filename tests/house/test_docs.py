@@ -22,7 +22,8 @@ import tcsim
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
-FENCE = re.compile(r"^```(?P<language>[\w-]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^```(?P<language>[\w-]*)(?P<file> file=\S+)?\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
+"""A block; one of `LANGUAGE file=NAME` is a file that commands of the page find."""
 PROMPT = re.compile(r"^\s*>>> ", re.MULTILINE)
 
 
@@ -46,7 +47,7 @@ def examples(text: str) -> Iterator[Example]:
     """The examples of a page in order."""
     fences = list(FENCE.finditer(text))
     for fence, following in zip(fences, [*fences, None][1:], strict=True):
-        if fence["language"] == "python":
+        if fence["language"] == "python" and not fence["file"]:
             adjacent = following is not None and not text[fence.end() : following.start()].strip()
             printed = following["body"] if following and adjacent and following["language"] == "text" else None
             yield Example(fence["body"], text.count("\n", 0, fence.start("body")) + 1, printed)
@@ -76,6 +77,15 @@ def test_examples_are_found_with_what_they_print() -> None:
     """The convention itself: a text block belongs to the python block right before it, and to no other."""
     page = "```python\nprint(1)\n```\n\n```text\n1\n```\n\n```python\nx = 2\n```\nSo:\n```text\nnot output\n```\n"
     assert list(examples(page)) == [Example("print(1)\n", 2, "1\n"), Example("x = 2\n", 10, None)]
+    files = "```ptx file=k.ptx\nret;\n```\n```python file=k.py\nx\n```\n```python\nprint(2)\n```\n```text\n2\n```\n"
+    assert list(examples(files)) == [Example("print(2)\n", 8, "2\n")]
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name_of)
+def test_every_fence_is_of_a_block(path: Path) -> None:
+    """One that is not recognised would be paired with that of the next block."""
+    text = path.read_text(encoding="utf-8")
+    assert len(re.findall(r"^```", text, re.MULTILINE)) == 2 * len(FENCE.findall(text))
 
 
 # --- docstrings

@@ -11,6 +11,7 @@ from conformance.stimuli.classes import LEVEL_2
 from conformance.suite import recordings
 from conformance.suite.cases import VERDICTS
 from tcsim import catalog
+from tcsim.ptx import HAZARDS
 from tests.house.test_docs import PAGES, ROOT, name_of
 
 
@@ -73,3 +74,8 @@ def test_every_verdict_is_explained() -> None:
     """The table of verdicts has a line for each."""
     text = (ROOT / "docs/evidence.md").read_text(encoding="utf-8")
     assert [verdict for verdict in VERDICTS if f"| {verdict} |" not in text] == []
+
+
+def test_every_rule_of_the_check_has_its_row() -> None:
+    text = (ROOT / "docs/reference/tables/hazards.md").read_text(encoding="utf-8")
+    assert [name for name in HAZARDS if f"| `{name}` |" not in text] == []

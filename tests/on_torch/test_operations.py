@@ -7,6 +7,7 @@ import torch
 
 import tcsim.torch
 from tcsim.core.errors import NotModelledError
+from tcsim.torch.operations import CHOICES
 
 
 def statuses(run: tcsim.torch.Run) -> dict[str, str]:
@@ -71,3 +72,22 @@ def test_doubles_are_left_to_the_host() -> None:
             x @ x.T,
         )
     assert all(own.dtype == torch.float64 for own in found) and not run.exact
+
+
+@pytest.mark.parametrize("gpu", ["b200", "a100"])
+def test_what_cannot_round_is_exact_on_every_gpu(gpu: str) -> None:
+    """Choices, copies, signs and comparisons; a product beside them is assumed. A result of a choice is an operand or an integer."""
+    x = torch.arange(1 << 16, dtype=torch.int32).to(torch.int16).view(torch.float16)
+    with torch.inference_mode(), tcsim.torch.emulate(gpu) as run:
+        found = [
+            torch.relu(x),
+            torch.clamp(x, -1.5, 2),
+            *(own(x) for own in (torch.floor, torch.ceil, torch.trunc, torch.abs, torch.neg)),
+        ]
+        torch.where(x > 0, x, torch.maximum(x, -x))
+        assert run.exact, str(run)
+        torch.exp(x)
+    assert not run.exact and "assumed on" in str(run) and {own["op"] for own in run.ops()} >= CHOICES
+    for own in found[:5]:
+        kept = (own == x) | (own == 0) | (own == -1.5) | (own == 2) | (own == own.double().round()) | own.isnan()
+        assert kept.all()

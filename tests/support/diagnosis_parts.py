@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 import tcsim
-from tcsim.diagnosis.equivalence import right_of
 from tcsim.diagnosis.maps import Rule
 from tcsim.diagnosis.problem import Problem
 from tcsim.diagnosis.question import problem_of
@@ -30,12 +29,12 @@ def problem(
         "c": tcsim.encode(added if c else 0 * abs(added), "f32"),
     }
     found = problem_of(tcsim.instruction(mnemonic, arch=arch), "diagnose", np.zeros((m, n), np.uint32), given)
-    return replace(replace(found, observed=right_of(found)), **changes)
+    return replace(replace(found, observed=found.outputs), **changes)
 
 
 def numbers(own: Problem) -> Reals:
     """Of a problem."""
-    return reals_of(own, right_of(replace(own, finish=None)))
+    return reals_of(own, replace(own, finish=None).outputs)
 
 
 def read(rule: Rule, rows: int, columns: int) -> tuple[np.ndarray, np.ndarray]:

@@ -10,6 +10,7 @@ import numpy as np
 from tcsim.isa.copies import MAP_BOUNDARY
 from tcsim.memory.windows import SHARED_WINDOW
 from tcsim.model.effects import Access, Outcome, Pending, Resource, Signal
+from tcsim.numbers.formats import Format
 from tcsim.ptx.check.lanes import as_bits
 from tcsim.ptx.check.rules.global_memory import reaches_global
 from tcsim.ptx.compile.ordinary import reads_tiles
@@ -66,9 +67,21 @@ def halves(value: int) -> tuple[int, int]:
     return value >> 32, value & 0xFFFF_FFFF
 
 
+def _words(value: Any) -> tuple[Any, ...]:
+    """A number or a name for `code_of`; nothing for another value."""
+    if isinstance(value, (int, np.integer, np.bool_)):
+        return halves(int(value))
+    return (value,) if isinstance(value, str) or value is None else (value.name,) if isinstance(value, Format) else ()
+
+
 def _each(of: Any) -> Any:
     """Clusters, each once: one number is one."""
     return distinct(of) if np.ndim(of) else of
+
+
+def _mask_of(at: Access) -> Array:
+    """Which bytes of each access are moved."""
+    return np.broadcast_to(np.asarray(at.mask), (*at.address.shape, at.size)).reshape(-1, at.size)
 
 
 class Digest:
@@ -84,6 +97,7 @@ class Digest:
         program = self.blocks[0].program
         self.reaches_global = reaches_global(program)
         self.places_work = self.reaches_global or any(map(reads_tiles, program.opcodes))
+        self._known: dict[Any, np.uint64] = {}  # of values of one cluster: what `rows` makes of them
         self._first: dict[int, Array] = {}  # by segment: where each cluster has accessed it first
 
     def note(self, code: np.uint64, which: Any, values: Any = _NOTHING) -> None:
@@ -101,13 +115,25 @@ class Digest:
         """Something with values, each of one cluster, or all of one."""
         if not len(values):
             return
-        each = mixed(values)
         if not np.ndim(of):
-            self.note(code, of, each.dot(_WEIGHTS.first(len(values))) + np.uint64(len(values)))
+            key = values.dtype, values.tobytes()
+            if key not in self._known:
+                self._known[key] = mixed(values).dot(_WEIGHTS.first(len(values))) + np.uint64(len(values))
+            self.note(code, of, self._known[key])
             return
+        each = mixed(values)
         if (of[1:] < of[:-1]).any():
             order = np.argsort(of, kind="stable")
             of, each = of[order], each[order]
+        size = int(np.searchsorted(of, of[0], "right"))  # of the first cluster
+        if (
+            len(of) % size == 0
+            and ((parts := of.reshape(-1, size))[:, 0] == parts[:, -1]).all()
+            and (np.diff(parts[:, 0]) > 0).all()
+        ):
+            sums = each.reshape(-1, size) @ _WEIGHTS.first(size)
+            self.note(code, parts[:, 0], sums + np.uint64(size))
+            return
         starts = np.concatenate([[0], np.flatnonzero(of[1:] != of[:-1]) + 1])
         counts = np.diff(np.append(starts, len(of)))
         place = np.arange(len(of)) - np.repeat(starts, counts)
@@ -124,16 +150,20 @@ class Digest:
         """Of which clusters threads are: one number, or one for each."""
         return block.threads.block_of(threads) if len(threads) else 0
 
-    def in_global(self, block: Block, addresses: Array, of: Any) -> Array:
-        """Addresses in global memory, from the first that each cluster has accessed in the segment on."""
+    def in_global(self, block: Block, addresses: Array, of: Any, moved: Any = np.True_) -> Array:
+        """Addresses in global memory, from the first that each cluster has accessed in the segment on.
+
+        moved: where bytes are accessed; elsewhere an address may lie behind its segment.
+        """
         found, memory = np.zeros(len(addresses), np.int64), block.spaces.memory
         left, of = np.ones(len(addresses), bool), np.broadcast_to(of, addresses.shape)
         while left.any():
             at = int(np.argmax(left))
-            segment = memory.segment(int(addresses[at]))
+            segment, behind = memory.before(int(addresses[at]))
             if segment is None:
                 raise Stuck("an access where nothing is mapped")
-            inside = left & (addresses >= np.uint64(segment.address)) & (addresses < np.uint64(segment.end))
+            inside = left & (addresses >= np.uint64(segment.address))
+            inside &= (addresses < np.uint64(segment.end)) | (~moved & (addresses <= np.uint64(behind - 1)))
             if not inside[at]:
                 raise Stuck("an access where nothing is mapped")
             first = self._first.setdefault(segment.address, np.full(self.count, _NOWHERE))
@@ -159,12 +189,13 @@ class Digest:
                 outside = address.astype(np.uint64) < np.uint64(SHARED_WINDOW)
             if outside.any() and self.places_work:
                 own = of[outside] if np.ndim(of) else of
-                values[outside] = self.in_global(block, address[outside].astype(np.uint64), own)
+                moved = np.True_ if at.mask is None else np.resize(_mask_of(at).any(1), len(values))[outside]
+                values[outside] = self.in_global(block, address[outside].astype(np.uint64), own, moved)
             elif outside.any():
                 values[outside] = address[outside] & 15
         found: Array = values
         if at.mask is not None:
-            mask = np.broadcast_to(at.mask, (*at.address.shape, at.size)).reshape(-1, at.size)
+            mask = _mask_of(at)
             bits = np.packbits(np.resize(mask, (len(found), at.size)), axis=1)
             found = mixed(found) + bits.astype(np.uint64) @ _WEIGHTS.first(bits.shape[1])
         if cta is not None:
@@ -213,26 +244,33 @@ class Digest:
     def plain(self, code: np.uint64, block: Block, value: Any, threads: Array) -> None:
         """A value: numbers, and what is made of them; of several clusters arrays with an entry for each warp, warpgroup or thread."""
         of = self.of(block, threads)
+        self._plain(code, of, _each(of), value, len(threads))
+
+    def _plain(self, code: np.uint64, of: Any, which: Any, value: Any, lanes: int) -> None:
+        """which: the clusters of `of`, each once."""
         if isinstance(value, np.ndarray) and value.dtype.kind in "iub":
             code = code ^ code_of(value.shape[1:])
             if np.ndim(of) and value.ndim:
-                each = len(threads) // len(value) if len(value) else 0
-                if each not in (1, LANES, 4 * LANES) or each * len(value) != len(threads):
+                each = lanes // len(value) if len(value) else 0
+                if each not in (1, LANES, 4 * LANES) or each * len(value) != lanes:
                     raise Unbatchable("an operand of several blocks that does not say of which each part is")
                 rows = mixed(value.reshape(len(value), -1))
                 self.rows(code, of[::each], (rows * _WEIGHTS.first(rows.shape[1])).sum(1))
                 return
-            self.note(code, _each(of), (mixed(value.reshape(-1)) * _WEIGHTS.first(value.size)).sum())
+            self.note(code, which, (mixed(value.reshape(-1)) * _WEIGHTS.first(value.size)).sum())
         elif is_dataclass(value) and not isinstance(value, type):
-            for own in fields(value):
-                self.plain(code ^ code_of(own.name), block, getattr(value, own.name), threads)
+            parts = [(own.name, getattr(value, own.name)) for own in fields(value)]
+            self.note(
+                code ^ code_of(type(value).__name__, *(word for _, part in parts for word in _words(part))), which
+            )
+            for name, part in parts:
+                if not _words(part):
+                    self._plain(code ^ code_of(name), of, which, part, lanes)
         elif isinstance(value, (tuple, list)):
             for place, own in enumerate(value):
-                self.plain(code ^ code_of(place), block, own, threads)
-        elif isinstance(value, (int, np.integer, np.bool_)):
-            self.note(code ^ code_of(*halves(int(value))), _each(of))
+                self._plain(code ^ code_of(place), of, which, own, lanes)
         elif not callable(value):
-            self.note(code ^ code_of(type(value).__name__, str(value)), _each(of))
+            self.note(code ^ code_of(*(_words(value) or (type(value).__name__, str(value)))), which)
 
     def who(self, code: np.uint64, block: Block, threads: Array, mask: Array | None = None) -> None:
         """Some threads, and which of them a mask has."""

@@ -72,6 +72,12 @@ class Findings:
             detail={**own.detail, "mend": mend, "found": found} | ({"change": dict(change)} if change else {}),
         )
 
+    def rename(self, key: Key, name: str, missing: str) -> None:
+        """Another rule is what is broken; missing: what its message ends with."""
+        own = self._found.pop(key)
+        message = f"{own.message.rpartition(': ')[0]}: {missing}"
+        self._found[name, key[1], key[2]] = replace(own, name=name, message=message)
+
     def known(self, name: str, line: int, other: int) -> bool:
         """Whether a hazard was found before; then it is counted once more."""
         key = name, line, other

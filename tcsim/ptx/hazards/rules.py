@@ -61,11 +61,12 @@ RACES = (
 """Ordinary accesses."""
 
 GRID = (
+    Rule("GMEM_RACE_UNUSED", "strict", "As GMEM_RACE, between warps of one block, but nothing depends on the value that is read: no branch, no address, and nothing that its warp stores. Triton gives threads copies of an element where a block has fewer elements than threads: all load it, one stores.", "Conflict and Data-races", _PTX, "Nothing, if they are copies of an element. Triton: num_warps of at most BLOCK / 32 makes none."),
     Rule("GMEM_RELEASE_MISSING", "error", "A block accesses global memory that another one has accessed, and acquires; the other one does not release its access: no fence of .gpu scope, no .release, or no barrier before the warp that has them. Checked only on request.", "Release and Acquire Patterns", _PTX, "Put bar.sync and then fence.acq_rel.gpu (__syncthreads, __threadfence) between the accesses and the store or atomic that signals the other block, or give that .release.gpu."),
     Rule("GMEM_ACQUIRE_MISSING", "error", "A block accesses global memory that another one has accessed and released, and does not acquire that: no fence of .gpu scope, no .acquire, or no barrier after the warp that has them. Checked only on request.", "Release and Acquire Patterns", _PTX, "Put fence.acq_rel.gpu (__threadfence) and then bar.sync after the load or atomic that sees the other block's signal, or give that .acquire.gpu."),
     Rule("GMEM_SCOPE", "error", "Blocks access the same global memory, and a fence, release, acquire or atomic between them has a scope that does not include the other block: .cta, or .cluster between two clusters. Checked only on request.", "Scope", _PTX, "Give it the scope .gpu: __threadfence, not __threadfence_block; atomicAdd, not atomicAdd_block."),
 )  # fmt: skip
-"""Between blocks in global memory, where a launch asks for it."""
+"""Global memory, between blocks or warps, where a launch asks for it."""
 
 COPIES = (
     Rule("PROXY_FENCE_MISSING", "error", "What ordinary instructions wrote is read through the async proxy, by a bulk copy, wgmma or tcgen05, without a fence.proxy.async in between.", "Async Proxy", _PTX, "Let the threads that wrote execute fence.proxy.async.shared::cta after their last write and before the barrier that hands over to the issuer."),

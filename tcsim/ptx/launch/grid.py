@@ -43,6 +43,8 @@ MOST_THREADS = 16384
 """Of the blocks of one rank in a batch: with more of them registers leave the caches; with fewer, each instruction is begun more often."""
 LEAST = 4
 """Clusters of a grid that runs in batches: a batch costs something by itself."""
+LEAST_COMPARED = 8
+"""Clusters of a grid of which the check looks for those that do the same: among fewer most differ, and each has to be watched beside the batch."""
 FEWER = 4
 """How many times fewer clusters a batch has after one in which a block could not go on: the blocks before it need not run one by one."""
 MOST_DIFFERENT, ONE_IN = 8, 4
@@ -202,6 +204,8 @@ class Grid:
             except (Doubtful, Unproven, Unbatchable, Stop) as reason:
                 if proves or isinstance(reason, Doubtful):
                     self._way = Way.EVENTS if isinstance(reason, Unproven) else Way.PLACES
+                    if len(self._numbers()) < LEAST_COMPARED:
+                        self.alone = "too few blocks to be compared by the check"
                 elif isinstance(reason, (Stop, Stuck)) and count // FEWER > 1:
                     self._size = count // FEWER
                 else:

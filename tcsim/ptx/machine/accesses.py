@@ -126,7 +126,7 @@ class Accesses:
             for hear in self.events.accessed if alone else ():
                 hear(self.block, "write", segment, offset, size, threads[own], values[own])
             who, part = threads[own], values[own]
-            turns: Any = slice(None) if _rise(offset) else store_order(who, size)
+            turns: Any = slice(None) if not alone or _rise(offset) else store_order(who, size)
             for piece in range(0, size, unit):
                 if size > 16:
                     octets = np.ascontiguousarray(values[own]).view(np.uint8).reshape(-1, size)[:, piece : piece + 16]

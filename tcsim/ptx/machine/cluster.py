@@ -140,11 +140,10 @@ class Cluster:
         if self.queue.flights and (self._idle >= LONG_IDLE or any(own.threads.timed for own in self.blocks)):
             return True  # with the time in a register no state comes again
         self.fair = self._idle >= (IDLE if self.blocks[0].program.waits else LONG_IDLE)
-        places = [block.fibers.places() for block in self.blocks]
         if self._seen is not None:
-            former, registers, least = self._seen
+            places, registers, least = self._seen
             if (
-                places == former
+                all(block.fibers.are_at(own) for block, own in zip(self.blocks, places, strict=True))
                 and all(fiber.turns > turns for fiber, turns in zip(self._ready(), least, strict=True))
                 and all(
                     np.array_equal(now, then)
@@ -155,6 +154,7 @@ class Cluster:
                 return True
         if self._seen is None or self._idle & (self._idle - 1) == 0:
             copies = [[register.copy() for register in block.registers] for block in self.blocks]
+            places = [block.fibers.places() for block in self.blocks]
             self._seen = places, copies, [fiber.turns for fiber in self._ready()]
             self._note(Polled())
         return False

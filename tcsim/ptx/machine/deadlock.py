@@ -52,10 +52,8 @@ def described(blocks: Sequence[Block]) -> str:
             item = instruction_of(block, fiber)
             key = line_in_words(item) if item is not None else "line 0", waiting_for(block, fiber)
             together[key] = together.get(key, np.zeros_like(fiber.mask)) | fiber.mask
-        found += [
-            f"block {tuple(block.index)}, {threads_in_words(mask)}, {line}: {said}"
-            for (line, said), mask in together.items()
-        ]
+        each = [f"{threads_in_words(mask)}, {line}: {said}" for (line, said), mask in together.items()]
+        found += [f"block {tuple(block.index)}, {said}" for said in each[:1]] + each[1:]
     more = f"; and {len(found) - _MOST_LINES} more" if len(found) > _MOST_LINES else ""
     gone = [f"{tuple(block.index)}" for block in blocks if block.done]
     ended = f"; block{'s' * (len(gone) > 1)} {', '.join(gone)} ended before" if gone else ""

@@ -201,9 +201,19 @@ class Fibers:
         return Fiber(taken, fiber.block, None, np.where(own, rest, 0))
 
     def places(self) -> tuple[Any, ...]:
-        """Where everything is, as something that can be compared."""
-        ready = tuple((block, fiber.mask.tobytes()) for block, fiber in sorted(self.ready.items()))
+        """Where everything is, for `are_at`."""
+        ready = tuple((block, fiber.mask.tobytes()) for block, fiber in self.ready.items())
         return ready, tuple((fiber.block, fiber.mask.tobytes()) for fiber in self.waiting)
+
+    def are_at(self, places: tuple[Any, ...]) -> bool:
+        """Whether everything is where it was."""
+        ready, waiting = places
+        if self.ready.keys() != {block for block, _ in ready} or len(waiting) != len(self.waiting):
+            return False
+        return all(self.ready[block].mask.tobytes() == mask for block, mask in ready) and all(
+            own.block == block and own.mask.tobytes() == mask
+            for own, (block, mask) in zip(self.waiting, waiting, strict=True)
+        )
 
     def state(self) -> tuple[Array, Array]:
         """The same of each thread of a batch, as numbers: above 0 where it can run, with the turns of its fiber; below where it waits."""

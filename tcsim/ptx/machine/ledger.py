@@ -6,7 +6,6 @@ import math
 import struct
 from collections import Counter
 from dataclasses import dataclass, field
-from fractions import Fraction
 
 import numpy as np
 
@@ -15,7 +14,8 @@ from tcsim.memory.windows import SHARED_WINDOW
 from tcsim.ptx.machine.turns import Turns
 
 _PRECISION = {"f32": 24, "f64": 53, "f16": 11, "bf16": 8}
-_LEAST = {"f32": -149, "f64": -1074, "f16": -24, "bf16": -133}
+_LEAST = -1074
+"""The exponent of the lowest bit of any number of these types."""
 
 
 @dataclass
@@ -24,8 +24,8 @@ class Sum:
 
     instruction: str
     count: int = 0
-    magnitude: Fraction = Fraction(0)  # of all addends and what was there before
-    unit: int = 1 << 20  # exponent of the lowest bit of any of them
+    magnitude: int = 0  # of all addends and what was there before, in units of 2**_LEAST
+    unit: int = 1024  # exponent of the lowest bit of any of them
     started_at_zero: bool = False
     old: bool = False  # whether a thread took the value before
 
@@ -88,39 +88,31 @@ class Sums:
     @staticmethod
     def _count(own: Sum, type: str, code: int) -> None:
         number = _value(code, type)
-        if number is None:
-            own.magnitude, own.unit = Fraction(1 << 3000), -3000  # infinities and NaN: no claim
-            return
-        if number:
-            own.magnitude += abs(number)
-            own.unit = min(own.unit, _lowest_bit(number))
+        if not math.isfinite(number):
+            own.magnitude, own.unit = 1 << 3000, _LEAST  # infinities and NaN: no claim
+        elif number:
+            numerator, denominator = number.as_integer_ratio()
+            exponent = 1 - denominator.bit_length()
+            own.magnitude += abs(numerator) << (exponent - _LEAST)
+            own.unit = min(own.unit, exponent + (numerator & -numerator).bit_length() - 1)
 
     def inexact(self) -> Counter[str]:
         """By instruction, the additions to addresses whose sum depends on the order, and other atomics of which something does."""
         self._count_brought()
         found = self.turns.inexact()
         for own in self.sums.values():
-            limit = Fraction(2) ** (max(own.unit, -3000) + _PRECISION[self.type_of[own.instruction]])
-            exact = own.magnitude <= limit
+            exact = own.magnitude <= 1 << (own.unit - _LEAST + _PRECISION[self.type_of[own.instruction]])
             if own.count > 1 and (own.old or not (exact or (own.count == 2 and own.started_at_zero))):
                 found[own.instruction] += own.count
         return found
 
 
-def _value(code: int, type: str) -> Fraction | None:
-    """The number that a code stands for; None for infinity and NaN."""
+def _value(code: int, type: str) -> float:
+    """The number that a code stands for."""
     if type == "bf16":
-        number = struct.unpack("<f", struct.pack("<I", code << 16))[0]
-    else:
-        letter, width = {"f32": ("f", 4), "f64": ("d", 8), "f16": ("e", 2)}[type]
-        number = struct.unpack("<" + letter, code.to_bytes(width, "little"))[0]
-    return Fraction(number) if math.isfinite(number) else None
-
-
-def _lowest_bit(number: Fraction) -> int:
-    """The exponent of the lowest set bit of a number that is a multiple of a power of two."""
-    top = abs(number.numerator)
-    return ((top & -top).bit_length() - 1) - (number.denominator.bit_length() - 1)
+        type, code = "f32", code << 16
+    letter, width = {"f32": ("f", 4), "f64": ("d", 8), "f16": ("e", 2)}[type]
+    return float(struct.unpack("<" + letter, code.to_bytes(width, "little"))[0])
 
 
 def halves(codes: Array, type: str) -> list[tuple[Array, str]]:

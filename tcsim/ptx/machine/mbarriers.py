@@ -78,18 +78,18 @@ def described(value: int, arch: str) -> str:
     """What an object waits for, in words.
 
     >>> described(MBarrier(2).encode(arch="sm_90"), "sm_90")
-    'phase 0 under way, 2 of 2 arrivals missing, 0 bytes missing'
+    'phase 0 under way, 2 of 2 arrivals missing'
     >>> early = MBarrier(2)
     >>> early.complete_tx(16)
     >>> described(early.encode(arch="sm_90"), "sm_90")
     'phase 0 under way, 2 of 2 arrivals missing, 16 bytes too many'
     >>> described(MBarrier(3).encode(arch="sm_80"), "sm_80")
-    'phase 0 under way, 3 of 3 arrivals missing, 0 bytes missing'
+    'phase 0 under way, 3 of 3 arrivals missing'
     """
     fields = mbarrier_bits.counts(value, arch)
     left = fields.get("tx_count", 0)
-    bytes_ = f"{-left} bytes too many" if left < 0 else f"{left} bytes missing"
-    return f"phase {fields['phase']} under way, {fields['pending']} of {fields['expected']} arrivals missing, {bytes_}"
+    bytes_ = f", {-left} bytes too many" if left < 0 else f", {left} bytes missing" if left else ""
+    return f"phase {fields['phase']} under way, {fields['pending']} of {fields['expected']} arrivals missing{bytes_}"
 
 
 class Mbarriers:

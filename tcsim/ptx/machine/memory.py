@@ -210,6 +210,11 @@ class Memory:
             return None
         return self._segments[at]
 
+    def before(self, address: int) -> tuple[Segment | None, int]:
+        """The last segment that begins at an address or before it, and where the next one begins."""
+        at = bisect_right(self._starts, address)
+        return self._segments[at - 1] if at else None, self._starts[at] if at < len(self._starts) else 1 << 64
+
     def release(self, address: int) -> None:
         """Take away what `allocate`, `map` or `share` put there. Raises OperandError if nothing begins there."""
         at = bisect_right(self._starts, address) - 1

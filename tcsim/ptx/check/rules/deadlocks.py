@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +20,8 @@ _STUCK = {"registers": "SETMAXNREG_OVERSUBSCRIBED", "tmem": "TMEM_DEADLOCK"}
 """By what threads wait for: a rule of its own."""
 _APART = {LANES: "WARP_SYNC_MASK", 4 * LANES: "WGMMA_WARPGROUP_DIVERGED"}
 """By how many lanes have to come together."""
+Named = tuple[str, str, dict[str, Any]]
+"""A rule, what broke it, and the numbers that a mend needs."""
 
 
 class Deadlocks:
@@ -33,7 +36,12 @@ class Deadlocks:
         """What else there is to say of threads that wait; empty for nothing."""
         if waits.kind == "mbarrier":
             found = self.state.mbarriers.get(waits.address)
-            return f"; {self._object(found)}" if found is not None else "; no mbarrier.init made an object there"
+            if found is None:
+                return "; no mbarrier.init made an object there"
+            untouched = not (
+                found.now.expected or found.now.delivered or found.now.arrivals or found.last.arrivals or found.flying
+            )
+            return "" if untouched else f"; {self._object(found)}"
         if waits.kind == "resource":
             return self._resource(block, waits)
         return ""
@@ -96,19 +104,19 @@ class Deadlocks:
                     if found is not None:
                         self._report(block, fiber, *found)
 
-    def _report(self, block: Block, fiber: Fiber, rule: str, said: str) -> None:
+    def _report(self, block: Block, fiber: Fiber, rule: str, said: str, detail: Mapping[str, Any]) -> None:
         thread = int(np.argmax(fiber.mask))
         waits = fiber.waits.item if fiber.waits is not None else None
         line = waits or next((own for own in block.program.lines[fiber.block] if own is not None), None)
         message = f"warp {thread // LANES} waits forever: {said}"
-        self.state.report(rule, block, message, self.state.number(line), 0, thread)
+        self.state.report(rule, block, message, self.state.number(line), 0, thread, **detail)
 
-    def _named(self, block: Block, fiber: Fiber, waits: Wait) -> tuple[str, str] | None:
+    def _named(self, block: Block, fiber: Fiber, waits: Wait) -> Named | None:
         if waits.kind == "resource":
             rule = _STUCK.get(waits.resource)
-            return (rule, f"{waits.text}, which nobody gives back{self._resource(block, waits)}") if rule else None
+            return (rule, f"{waits.text}, which nobody gives back{self._resource(block, waits)}", {}) if rule else None
         if waits.kind in ("lanes", "warp", "collective"):
-            return _APART[waits.count or LANES], "the other lanes that have to execute the instruction never come"
+            return _APART[waits.count or LANES], "the other lanes that have to execute the instruction never come", {}
         if waits.kind == "bar":
             return self._barrier(block, waits)
         if waits.kind == "mbarrier":
@@ -116,33 +124,61 @@ class Deadlocks:
         return None
 
     @staticmethod
-    def _barrier(block: Block, waits: Wait) -> tuple[str, str] | None:
+    def _barrier(block: Block, waits: Wait) -> Named | None:
         """Of a named barrier: too few threads are left for its count, or the others are elsewhere."""
+        here = [own for own in block.fibers.waiting_for("bar") if own.waits and own.waits.number == waits.number]
+        arrived = block.barriers.arrived.get(waits.number, np.zeros(1)).sum() + sum(own.mask.sum() for own in here)
+        detail = {"barrier": waits.number, "count": waits.count, "arrived": int(arrived)}
         left = int(block.threads.alive.reshape(-1, LANES).any(1).sum()) * LANES
         if waits.count > left:
-            return "BARRIER_COUNT", f"barrier {waits.number} is for {waits.count} threads, and {left} are left"
+            return "BARRIER_COUNT", f"barrier {waits.number} is for {waits.count} threads, and {left} are left", detail
         others = {own.waits.number for own in block.fibers.waiting if own.waits is not None and own.waits.kind == "bar"}
         if len(others) > 1:
-            return "BARRIER_ROLE_DIVERGENCE", f"some threads are at barrier {waits.number}, others at another one"
+            return (
+                "BARRIER_ROLE_DIVERGENCE",
+                f"some threads are at barrier {waits.number}, others at another one",
+                detail,
+            )
         return None
 
-    def _mbarrier(self, block: Block, key: int, warps: Array) -> tuple[str, str] | None:
+    def _mbarrier(self, block: Block, key: int, warps: Array) -> Named | None:
         found = self.state.mbarriers.get(key)
         if found is None:
-            return "MBAR_USED_BEFORE_INIT", f"no mbarrier.init made an object at {key:#x}"
+            return "MBAR_USED_BEFORE_INIT", f"no mbarrier.init made an object at {key:#x}", {}
         last = max((own.ended for warp, own in found.passes.items() if warp in warps), default=0)
         if found.ended >= last + 2:
             said = f"phase {last} of {found} is complete, and so is phase {last + 1}: the parity is that of the phase under way"
-            return "MBAR_PHASE_ALIAS", said
+            return "MBAR_PHASE_ALIAS", said, {}
         if found.ended == last + 1:
-            return "MBAR_PARITY", f"it waits for phase {found.ended} of {found}, and has not seen phase {last} complete"
-        fields = mbarrier_bits.counts(block.mbarriers.word(key), block.arch)
+            return (
+                "MBAR_PARITY",
+                f"it waits for phase {found.ended} of {found}, and has not seen phase {last} complete",
+                {},
+            )
+        fields = self._fields(key)
         pending, left, state = fields["pending"], fields.get("tx_count", 0), self._object(found)
+        detail = self._facts(found, fields["expected"])
         if pending and (found.now.arrivals or found.now.delivered):
-            return "MBAR_ARRIVE_MISSING", f"{found} lacks {pending} arrival{'s' * (pending > 1)}; {state}"
+            return "MBAR_ARRIVE_MISSING", f"{found} lacks {pending} arrival{'s' * (pending > 1)}; {state}", detail
         if pending or not left:
             return None
         self.mbarriers.boxes(found, found.ended, found.now.expected, Site(self.state.blocks[key >> 24 & 0xFF]))
         if left > 0:
-            return "MBAR_TX_OVER", f"{found} lacks {left} bytes; {state}"
-        return "MBAR_TX_UNDER", f"{found} got {-left} bytes too many; {state}"
+            return "MBAR_TX_OVER", f"{found} lacks {left} bytes; {state}", detail
+        return "MBAR_TX_UNDER", f"{found} got {-left} bytes too many; {state}", detail
+
+    def _facts(self, found: Object, count: int) -> dict[str, Any]:
+        """What an object waits for: the lines that gave objects that count, and of what expects bytes (line, bytes, arrivals)."""
+        now, items = found.now, self.state.findings
+        alike = (key for key in self.state.mbarriers if self._fields(key)["expected"] == count)
+        init = {item.line for key in alike if (item := items.instruction(self.state.mbarriers[key].line))}
+        expected = [(items.instruction(own), bytes, now.arrivals[own]) for own, bytes in now.expected.items()]
+        return {
+            "init": sorted(init), "count": count, "arrived": now.arrivals.total(),
+            "expected": [[item.line, *counts] for item, *counts in expected if item], "delivered": now.delivered.total(),
+        }  # fmt: skip
+
+    def _fields(self, key: int) -> dict[str, int]:
+        """The counts of an object."""
+        block = self.state.blocks[key >> 24 & 0xFF]
+        return mbarrier_bits.counts(block.mbarriers.word(key), block.arch)

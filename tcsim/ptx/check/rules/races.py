@@ -25,10 +25,12 @@ from tcsim.ptx.check.clocks import GLOBALLY, ORDERED
 from tcsim.ptx.check.operations import Operation
 from tcsim.ptx.check.order import FENCES
 from tcsim.ptx.check.places import by_segment
+from tcsim.ptx.check.rules.unused import Unused
 from tcsim.ptx.check.state import State, Touch
 from tcsim.ptx.check.strength import order_of, scope_of
 from tcsim.ptx.machine.arrays import LANES, Array
 from tcsim.ptx.machine.block import Block
+from tcsim.ptx.machine.faults import Stop
 from tcsim.ptx.machine.memory import Segment
 from tcsim.ptx.text.syntax import Instruction
 
@@ -120,6 +122,7 @@ class Party:
         self.releasing: set[int] = set()  # warps that release to other clusters
         self.near: dict[int, tuple[int, Instruction]] = {}
         """By warp: its clock at its last fence, release or acquire for the block or cluster alone."""
+        self.unused = Unused(state)
         races.parties.append(self)
 
     # --- what orders
@@ -176,6 +179,8 @@ class Party:
 
     def accessed(self, touch: Touch) -> None:
         """Loads, stores and atomics, with what they acquire and release."""
+        if touch.kind != "read":
+            self.unused.stored.update((id(touch.item), warp) for warp in touch.some.tolist())
         if touch.rank >= 0:
             return
         kind, addresses, some = touch.kind, touch.offsets, touch.some
@@ -307,7 +312,16 @@ class Party:
             f"{does} by {state.opcode(other)}{whose}: {missing}"
         )
         thread = warp % state.per_block * LANES
-        state.report(name, block, said, line, other, thread, address=where, other_block=list(event.block))
+        key = state.report(name, block, said, line, other, thread, address=where, other_block=list(event.block))
+        if name == "GMEM_RACE":
+            read = (touch.item, warp) if touch.kind == "read" else (event.item, event.warp) if does == "read" else None
+            near = read is not None and event.by is self and event.block == block.index
+            self.unused.note(key, *(read if near and read is not None else (None, warp)))
+
+    def ended(self, stop: Stop | None) -> None:
+        """The cluster has ended."""
+        if stop is None:
+            self.unused.tell(self.state.findings)
 
     def _rank(self, warp: int) -> int:
         """The block of a warp, in the cluster."""

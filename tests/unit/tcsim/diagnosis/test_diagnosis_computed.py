@@ -11,15 +11,7 @@ import numpy as np
 import pytest
 
 import tcsim
-from tcsim.diagnosis import (
-    other_c,
-    reals,
-    recoded,
-    slice_functions,
-    tables,
-    tails,
-)
-from tcsim.diagnosis.equivalence import right_of
+from tcsim.diagnosis import functions, misread, other_c, reals, recoded, tables
 from tcsim.diagnosis.functions import _erf, casts, solved_functions
 from tcsim.diagnosis.least_squares import whole_weights
 from tcsim.diagnosis.reals import reals_of
@@ -64,7 +56,7 @@ def test_the_reach_of_rounding_is_bounded() -> None:
     own = problem(k=64)
     assert (numbers(own).reach <= reals._KNOWN * numbers(own).usual).all()
     huge = replace(own, c=np.full_like(own.c, 0x5F000000))
-    found = reals_of(huge, right_of(own))
+    found = reals_of(huge, own.outputs)
     assert (found.reach <= reals._KNOWN * found.usual).all()
 
 
@@ -85,10 +77,10 @@ def test_functions_of_slices_of_k() -> None:
     own: Any = SimpleNamespace(a=a, b=b, c=c)
     relu: Any = SimpleNamespace(run=lambda x: np.maximum(x, 0))
     halves = np.array([0, 1])
-    assert slice_functions.OfSlices(relu, halves, True).values(own, 0).tolist() == [[3.5]]
-    assert slice_functions.OfSlices(relu, halves[::-1], True).values(own, 0).tolist() == [[3.0]]
-    assert slice_functions.OfSlices(relu, halves, False).values(own, 0).tolist() == [[3.5]]
-    assert slice_functions.OfSlices(relu, halves[::-1], False).values(own, 0).tolist() == [[3.5]]
+    assert functions.OfSlices(relu, halves, True).values(own, 0).tolist() == [[3.5]]
+    assert functions.OfSlices(relu, halves[::-1], True).values(own, 0).tolist() == [[3.0]]
+    assert functions.OfSlices(relu, halves, False).values(own, 0).tolist() == [[3.5]]
+    assert functions.OfSlices(relu, halves[::-1], False).values(own, 0).tolist() == [[3.5]]
 
 
 @pytest.mark.parametrize("inside", [False, True])
@@ -102,7 +94,7 @@ def test_functions_of_slices_are_found(inside: bool) -> None:
     own = replace(own, observed=tcsim.encode(seen, "f32")[None])
     found = [
         item
-        for item in slice_functions.in_slices(own, numbers(own), np.ones((1, 32, 32), bool))
+        for item in functions.in_slices(own, numbers(own), np.ones((1, 32, 32), bool))
         if item.named.mistake == "ReLU applied"
     ]
     assert any(item.inside is inside and item.of_k.tolist() == [0] * 32 + [1] * 32 for item in found)
@@ -110,10 +102,13 @@ def test_functions_of_slices_are_found(inside: bool) -> None:
 
 def test_what_follows_the_last_k() -> None:
     """Of one line, too: behind it is nothing. Of several the next one's first."""
-    tail = tails.Tail(4, 2, tails.NEXT, tails.NEXT)
-    assert tail.read(np.array([[1, 2, 3, 4]]), tails.NEXT).tolist() == [[0, 0]]
-    assert tail.read(np.array([[1, 2, 3, 4], [5, 6, 7, 8]]), tails.NEXT).tolist() == [[5, 6], [0, 0]]
-    assert tail.read(np.array([[1, 2, 3, 4]]), tails.LAST).tolist() == [[4, 4]]
+    two = np.array([[[1, 2, 3, 4], [5, 6, 7, 8]]])
+    lines = np.arange(2)
+    assert misread.behind(two[:, :1], lines[:1], lines[:1], 4, 2, misread.NEXT).tolist() == [[0, 0]]
+    assert misread.behind(two, lines * 0, lines, 4, 2, misread.NEXT).tolist() == [[5, 6], [0, 0]]
+    assert misread.behind(two, lines * 0, lines, 4, 2, misread.LAST).tolist() == [[4, 4], [8, 8]]
+    assert misread.behind(two, lines * 0, lines, 4, 2, misread.FIRST).tolist() == [[1, 2], [5, 6]]
+    assert misread.behind(two, lines * 0, lines, 4, 2, 3).tolist() == [[2, 3], [6, 7]]
 
 
 def test_c_from_elsewhere() -> None:

@@ -11,41 +11,34 @@ import pytest
 
 import tcsim
 from tcsim.diagnosis import (
+    at_sight,
     bitwise,
     line_sums,
     maps,
+    misread,
     moved,
-    nans,
     operands,
-    past_end,
+    passes,
     predicted,
-    recovered,
     relations,
-    reread,
     resemblance,
-    restated,
     rounded,
-    selectors,
     solution,
     some_tiles,
     tables,
-    tails,
-    unwritten,
     where,
 )
-from tcsim.diagnosis import line_words as words
 from tcsim.diagnosis.arithmetic import narrowed
-from tcsim.diagnosis.batches import Batched
-from tcsim.diagnosis.beneath import Beneath
 from tcsim.diagnosis.candidate import Candidate
-from tcsim.diagnosis.carried import Carried
-from tcsim.diagnosis.counts import counts
-from tcsim.diagnosis.equivalence import right_of
+from tcsim.diagnosis.functions import Applied
+from tcsim.diagnosis.hypothesis import WrongKernel
 from tcsim.diagnosis.kept import Form
 from tcsim.diagnosis.line_sums import Constants
 from tcsim.diagnosis.maps import SAME, Rule
+from tcsim.diagnosis.pipelines import counts
 from tcsim.diagnosis.predicted import Way
 from tcsim.diagnosis.problem import Problem
+from tcsim.diagnosis.reals import Reals
 from tcsim.diagnosis.report import Explanation
 from tcsim.diagnosis.rules import counts_of, rules_of
 from tcsim.diagnosis.solve import _VERIFIED, Scored, Solver
@@ -58,20 +51,18 @@ from tests.support.diagnosis_parts import MMA, numbers, problem
 
 def test_what_is_near_is_within_reach() -> None:
     """The end of the reach belongs to it, of a batch as elsewhere."""
-    own: Any = SimpleNamespace(values=lambda reals, matrix: np.array([[1.0, 2.0, 3.0]]))
-    given: Any = SimpleNamespace(
-        reach=np.full((1, 1, 3), 0.5), observed=np.array([[[1.5, 2.25, 4.0]]]), finite=np.ones((1, 1, 3), bool)
-    )
-    assert Batched.near(own, given, 0).tolist() == [[True, True, False]]
+    one, seen = np.ones((1, 1, 1)), np.array([[[1.5, 2.25, 4.0]]])
+    given = Reals(one, one.repeat(3, 1), seen * 0, seen * 0 + 1, seen, np.full((1, 1, 3), 0.5), seen > 0, 0.0)
+    own = WrongKernel((), store=lambda computed, right: computed + np.arange(3))
+    assert own.near(given, 0).tolist() == [[True, True, False]] and own.everywhere(given) is False
 
 
 def test_which_names_are_simpler() -> None:
-    """One more where C is added outside of the function; one cause is as simple as one line that is added. Tiles that do not divide a matrix count whole."""
+    """One more where C is added outside of the function; one cause is as simple as one line that is added."""
     item, named = SimpleNamespace(rank=3), SimpleNamespace(rank=2)
-    ranks = [Beneath.rank.fget(SimpleNamespace(item=item, named=named, outside=own)) for own in (False, True)]  # type: ignore[attr-defined]
+    ranks = [Applied.rank.fget(SimpleNamespace(own=item, named=named, outside=own)) for own in (False, True)]  # type: ignore[attr-defined]
     assert ranks == [5, 6]
-    assert Carried.rank == tails.Tail.rank == Constants.rank.fget(SimpleNamespace(added={"a": 0.5}))  # type: ignore[attr-defined]
-    assert Carried.tiles.fget(SimpleNamespace(size=(100, 50), height=32, width=16)) == (4, 4)  # type: ignore[attr-defined]
+    assert WrongKernel(()).rank == Constants.rank.fget(SimpleNamespace(added={"a": 0.5}))  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(("zero", "found"), [([], None), ([3, 4], "rows 3-4 of a are zero"), (range(16), None)])
@@ -98,36 +89,39 @@ def test_outputs_that_are_stored_over_each_other(pitch: int) -> None:
 
 def test_where_a_nan_may_come_from() -> None:
     """What fills a last tile of K first, where there is such a tile."""
-    assert nans.nan_source(problem(k=64)).startswith("what fills a tile of K out of bounds, behind K = 64 or a tile")
-    assert nans.nan_source(problem(k=128)) == "a tile that was not written"
+    assert at_sight.nan_source(problem(k=64)).startswith(
+        "what fills a tile of K out of bounds, behind K = 64 or a tile"
+    )
+    assert at_sight.nan_source(problem(k=128)) == "a tile that was not written"
 
 
 def test_maps_of_lines_in_words() -> None:
     """Four runs are said, of more how many there are; groups of 16 by their order; what is transposed in pairs."""
     runs = np.concatenate([np.arange(4) + start for start in (100, 60, 140, 20, 180, 40, 80)])
     assert (
-        words.described(runs, "rows").endswith("and 3 more runs")
-        and words.described(runs, "rows").count(" are rows ") == 4
+        where.described(runs, "rows").endswith("and 3 more runs")
+        and where.described(runs, "rows").count(" are rows ") == 4
     )
     order = np.random.default_rng(0).permutation(16)
-    assert words.described((np.arange(0, 64, 16)[:, None] + order).reshape(-1), "rows").startswith(
+    assert where.described((np.arange(0, 64, 16)[:, None] + order).reshape(-1), "rows").startswith(
         "rows permuted in each 16"
     )
     pairs = np.arange(8).reshape(4, 2).T.reshape(-1)
-    assert "as an array of 4 x 2" in words._transposed(pairs, "rows") and words._transposed(np.arange(8), "rows") == ""
+    assert "as an array of 4 x 2" in where._transposed(pairs, "rows") and where._transposed(np.arange(8), "rows") == ""
 
 
 def test_a_store_past_the_end() -> None:
     """B has just the columns that it would take; a tile of two rows is none; a matrix with one wrong column has a width, too."""
     own = problem(m=16, n=8, k=16)
-    item = past_end.PastEnd(8, (16, 8), next(iter(past_end._LOADS)), False, np.ones((1, 16, 8), bool))
-    assert item.codes(own) is not None and replace(item, width=9).codes(own) is None
+    item = misread.stored_past(8, (16, 8), next(iter(misread._LOADS)), False, np.ones((1, 16, 8), bool))
+    right = own.outputs
+    assert np.array_equal(item.codes(own)[:, 1:], right[:, :-1]) and np.array_equal(item.codes(own)[:, 0], right[:, 0])
     empty = np.zeros((1, 2, 8), bool)
     empty[0, 1] = True
-    assert past_end.over_next_row(empty, None) == ("", False)
+    assert misread.over_next_row(empty, None) == ("", False)
     rows = np.zeros((1, 32, 8), bool)
     rows[0, np.arange(32) % 16 > 0] = True
-    assert past_end.over_next_row(rows, None)[1]
+    assert misread.over_next_row(rows, None)[1]
 
 
 def test_a_store_past_the_end_is_found_by_one_column() -> None:
@@ -157,7 +151,7 @@ def test_an_overflow_says_nothing_of_the_format() -> None:
     noise = np.random.default_rng(0).standard_normal(right.shape).astype(np.float32) * 100
     large = own.c.copy()
     large[0, 0, 0] = 0x5F000000
-    assert reread.reread(replace(own, c=large, output="bf16", observed=tcsim.encode(noise, "f32"))) is None
+    assert at_sight.reread(replace(own, c=large, output="bf16", observed=tcsim.encode(noise, "f32"))) is None
 
 
 def test_lines_that_look_like_others() -> None:
@@ -219,7 +213,7 @@ def test_outputs_that_were_never_written(scattered: bool) -> None:
         which = np.random.default_rng(0).random(codes.shape) < 0.02
     codes[which] = 0x7F7F7F7F
     codes[0, 2, 3:5] = 0x7F7F7F7F  # by chance: no line of it
-    found = unwritten.unwritten_of(replace(own, observed=codes), numbers(own), codes != model, model)
+    found = at_sight.unwritten_of(replace(own, observed=codes), numbers(own), codes != model, model)
     assert np.array_equal(found, which & (not scattered))
 
 
@@ -230,7 +224,7 @@ def test_vectors_of_four_that_were_never_written() -> None:
     for width in (4, 3):
         which = np.repeat(groups, 8, 2) & (np.arange(32) % 8 < width)
         codes = np.where(which, 0x7F7F7F7F, own.observed).astype(np.uint32)
-        found = unwritten.unwritten_of(replace(own, observed=codes), numbers(own), which, own.observed)
+        found = at_sight.unwritten_of(replace(own, observed=codes), numbers(own), which, own.observed)
         assert np.array_equal(found, which & (width == 4))
 
 
@@ -325,7 +319,7 @@ def test_hypotheses_of_whole_fragments_are_kept(clean: int, kept: bool) -> None:
     every = np.ones((1, 2, 2), bool)
     one = Scored(Candidate(), every, clean, 4, None, True)
     solver: Any = SimpleNamespace(problem=None, reals=SimpleNamespace(finite=every), reckoned=lambda item, wrong: one)
-    found = recovered.recovered(solver, every, (lambda problem, reals, wrong: iter([Candidate()]),))
+    found = passes.recovered(solver, every, lambda problem, reals, wrong: iter([Candidate()]))
     assert found == [one] * kept
 
 
@@ -339,7 +333,7 @@ def test_a_count_in_other_words() -> None:
     for restarts in (True, False):
         item = Candidate(count=next(own for own in counts(64, 16, 64) if own.restarted is restarts), beta=0.0)
         assert item.restarted is restarts
-        (again,) = restated.restated(solver, None, Scored(item, np.ones(1), 2, 1, None, True), None)  # type: ignore[arg-type]
+        (again,) = passes.restated(solver, None, Scored(item, np.ones(1), 2, 1, None, True), None)  # type: ignore[arg-type]
         assert again.item.apart if restarts else (again.a.mistake, again.b.mistake) == ("a", "b")  # type: ignore[attr-defined, union-attr]
     assert len(asked) == 1
 
@@ -377,7 +371,7 @@ def test_rules_that_give_every_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of those that give what is looked at first the ones that give all that was given, in the type that it was given in."""
     own = problem(m=16, n=8, k=16, output="bf16")
     own = replace(own, observed=narrowed(own.observed, "bf16"))
-    right = right_of(replace(own, output=None))
+    right = replace(own, output=None).outputs
     items = [Candidate(beta=beta) for beta in (1.0, 2.0, 3.0, 4.0)]
     given = dict(zip(items, (right, right + 0x10000, None, right), strict=True))
     monkeypatch.setattr(bitwise, "_items", lambda problem: iter(items))
@@ -450,7 +444,7 @@ def test_other_selectors() -> None:
         scale_words={"a": ("words", 1, 2), "b": ("others", 0, 0)},
         metadata="metadata",
     )  # type: ignore[arg-type, dict-item]
-    tried = [*selectors.attempts(own)]
+    tried = [*operands.of_selectors(own)]
     assert len(tried) == 1 + 15 + 15 and not any(
         item.detail in ("byte_id_a 1, thread_id_a 2", "byte_id_b 0, thread_id_b 0", "0") for item in tried
     )
@@ -458,7 +452,7 @@ def test_other_selectors() -> None:
     one, two, other = (changed[name] for name in ("byte_id_a 3, thread_id_a 1", "byte_id_b 3, thread_id_b 1", "1"))
     assert one and one.scales == (("a", "words", 3, 1), "b") and two and two.scales == ("a", ("b", "others", 3, 1))
     assert other and other.positions == ("metadata", 1)  # type: ignore[comparison-overlap]
-    assert selectors._metadata(replace(own, metadata=None), 1) is None
+    assert operands._metadata(replace(own, metadata=None), 1) is None
 
 
 def test_rules_whose_numbers_overflow_hold_in_no_tile():

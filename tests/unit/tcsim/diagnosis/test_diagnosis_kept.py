@@ -116,6 +116,6 @@ def test_a_tile_that_two_have_added() -> None:
 
 def test_a_count_of_c_that_cut_sums_make_too_small() -> None:
     """3.9997 is four where each of some slices may have lost so much of C, and stays where nothing is cut."""
-    assert solve._round(3.9997, 2.0**-24, 1e-5, 1e-3) == 4
-    assert solve._round(3.9997, 2.0**-24, 1e-5) != 4
-    assert solve._round(3.98, 2.0**-24, 1e-5, 1e-3) != 4
+    assert solve.round_factor(3.9997, 2.0**-24, 1e-5, 1e-3) == 4
+    assert solve.round_factor(3.9997, 2.0**-24, 1e-5) != 4
+    assert solve.round_factor(3.98, 2.0**-24, 1e-5, 1e-3) != 4

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tcsim
-from tcsim.diagnosis.parts import part_rules
+from tcsim.diagnosis.rules import part_rules
 
 MX = tcsim.instruction(
     "mma.sync.aligned.kind::mxf8f6f4.block_scale.scale_vec::1X.m16n8k32.row.col.f32.e4m3.e4m3.f32.ue8m0", arch="sm_120"

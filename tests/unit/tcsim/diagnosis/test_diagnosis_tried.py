@@ -14,25 +14,23 @@ import tcsim
 from tcsim.diagnosis import (
     arithmetic,
     maps,
+    misread,
     mixed,
     moved,
     moves,
+    operands,
     orders,
-    parts,
     pipelines,
-    registers,
+    rules,
     scale_tables,
     shared_maps,
-    sizes,
     some_tiles,
-    tails,
-    tile_maps,
+    where,
 )
-from tcsim.diagnosis import line_words as words
 from tcsim.diagnosis import memory as shared
 from tcsim.diagnosis.addresses import _affine
-from tcsim.diagnosis.counts import counts
-from tcsim.diagnosis.in_part import _where
+from tcsim.diagnosis.pipelines import counts
+from tcsim.diagnosis.some_tiles import _of_part
 from tcsim.explanation.filters import BLOCKS
 from tcsim.numbers.formats import FORMATS
 from tests.support.diagnosis_parts import problem, read
@@ -43,20 +41,20 @@ from tests.support.diagnosis_parts import problem, read
 def test_usual_sizes_double() -> None:
     """Tiles, steps, parts, blocks and groups are powers of two; shifts go both ways; stages are all of a range."""
     for table in (
-        sizes.TILES,
-        sizes.STEPS,
-        sizes.PARTS,
-        parts._SIZES,
-        words._GROUPS,
+        maps.TILES,
+        maps.STEPS,
+        maps.PARTS,
+        rules._SIZES,
+        where._GROUPS,
         mixed._LINE_BLOCKS[::-1],
         BLOCKS[::-1],
         moved._SHIFTS[::2],
     ):
         assert all(later == 2 * before for before, later in itertools.pairwise(table)), table
-    assert sorted(moved._SHIFTS) == sorted(-own for own in moved._SHIFTS) and sorted(parts._SHIFTS) == sorted(
-        -own for own in parts._SHIFTS
+    assert sorted(moved._SHIFTS) == sorted(-own for own in moved._SHIFTS) and sorted(rules._SHIFTS) == sorted(
+        -own for own in rules._SHIFTS
     )
-    assert tuple(range(1, 7)) == tails._STAGES and some_tiles._STAGES == pipelines._STAGES == tuple(range(2, 7))
+    assert tuple(range(1, 7)) == misread._STAGES and some_tiles._STAGES == pipelines._STAGES == tuple(range(2, 7))
     factors = [own.table.args for own in scale_tables._values(FORMATS["ue4m3"]) if own.mistake == "result scaled"]  # type: ignore[attr-defined]
     assert sorted(by for (by,) in factors) == sorted(1 / by for (by,) in factors) and len(factors) == 10
 
@@ -125,10 +123,10 @@ def test_majors_that_are_tried(major: str, other: str) -> None:
 def test_orders_of_registers_that_are_tried() -> None:
     """Each permutation once, and not the identity."""
     for count in (2, 4, 8, 16):
-        found = [tuple(order) for _, order in registers._distinct(registers._register_orders(count))]
+        found = [tuple(order) for _, order in operands.distinct(operands.register_orders(count))]
         assert found and len(set(found)) == len(found) and tuple(range(count)) not in found
         assert all(sorted(order) == list(range(count)) for order in found)
-    said = [own for own, _ in registers._register_orders(16)]
+    said = [own for own, _ in operands.register_orders(16)]
     assert said[:4] == [f"register i with i ^ {bit}" for bit in (1, 2, 4, 8)]
 
 
@@ -141,7 +139,7 @@ def test_blocks_that_are_transposed() -> None:
 
 
 def test_groups_of_lines_that_are_one_line() -> None:
-    said = {rule.detail: rule for rule in parts.first_rules(8)}
+    said = {rule.detail: rule for rule in rules.first_rules(8)}
     assert [*said] == [
         "always the first of every 2",
         "always the first of every 4",
@@ -182,7 +180,7 @@ def test_bytes_that_are_missing() -> None:
     """Halves and a last quarter... of every 16 bytes along K."""
     found = {
         rule.detail.split(" are ")[0]: read(rule, 1, 16)[1][0]
-        for rule in tile_maps._chunk_rules(8)
+        for rule in shared_maps._chunk_rules(8)
         if "missing" in rule.mistake
     }
     assert [*found] == [
@@ -230,7 +228,7 @@ def test_bytes_that_are_missing() -> None:
 
 def test_strides_that_a_descriptor_should_have() -> None:
     """Core matrices of 8 x 16 bytes: along K the next lies 128 bytes on, the next 8 lines behind all of them; or the other way round."""
-    advice = [rule.advice for rule in tile_maps._core_rules(64, 64, 8)]
+    advice = [rule.advice for rule in shared_maps._core_rules(64, 64, 8)]
     assert {own[own.index("LBO") :] for own in advice} == {"LBO 128 and SBO 1024 bytes", "LBO 1024 and SBO 128 bytes"}
 
 
@@ -238,7 +236,7 @@ def test_rules_in_a_part_of_k() -> None:
     """What a rule reads outside of the part, or of K, is nothing; elsewhere everything stays."""
     of_k = np.array([True, False, True, True])
     k = np.arange(4)
-    found = [_where(lambda r, k, o, by=by: (r, k + by), of_k, k * 0, k, k * 0)[1].tolist() for by in (1, -1, 9, -9)]
+    found = [_of_part(lambda r, k, o, by=by: (r, k + by), of_k, k * 0, k, k * 0)[1].tolist() for by in (1, -1, 9, -9)]
     assert found == [[-1, 1, 3, -1], [-1, 1, -1, 2], [-1, 1, -1, -1], [-1, 1, -1, -1]]
 
 

@@ -12,7 +12,7 @@ import pytest
 import tcsim
 from hwkernels.device.toolchain import assemble
 from tcsim.core.errors import OperandError, TargetError
-from tcsim.launchers import recording, script, triton_session
+from tcsim.launchers import host_memory, recording, script, triton_session
 from tcsim.launchers.cubin import resources
 from tcsim.launchers.host_memory import HostArray, HostMemory
 from tcsim.launchers.job import execute
@@ -77,6 +77,22 @@ def test_what_lies_behind_an_array_is_not_the_kernels() -> None:
         launched(session, x, y, 64)
     assert session.launches == [caught.value.launched] and not session.launches[0].clean
     assert session.memory.segments == [] and "1 with errors" in session.summary()
+
+
+@pytest.mark.parametrize("races", [False, True])
+def test_beyond_an_array_is_said_by_parameter_and_tensors_are_looked_for_once(
+    races: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    """The host is asked for its tensors at the first address that nobody lent, not at each."""
+    asked = list[int]()
+    monkeypatch.setattr(host_memory, "live_extents", lambda: asked.append(1) or iter(()))
+    x, y = (HostArray(np.zeros(32, np.uint32)) for _ in "xy")
+    session = Session("sm_90", races=races)
+    with pytest.raises(LaunchFailed):
+        launched(session, x, y, 128)
+    (fault,) = session.launches[0].run.errors
+    assert fault.name == "GMEM_UNMAPPED" and "(param0 + 128; param0 has 128 bytes)" in fault.message
+    assert asked == [1]
 
 
 def test_scratch_memory_is_for_one_launch() -> None:

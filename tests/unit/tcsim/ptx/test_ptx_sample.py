@@ -47,9 +47,10 @@ FAULT = "setp.eq.u32 %p0, %r1, {block}; st.global.u32 [%rd1], %r1; @%p0 ld.globa
 def ran(
     source: str, check: bool | str, grid: int = 64, block: int = 32, cluster: int = 1, **options: Any
 ) -> tuple[Run, bytes]:
-    """A launch over 4,096 words, the last 128 of which hold their numbers."""
+    """A launch over 4,096 words, the last 128 of which hold their numbers; in one process, if nothing else is asked, however long it takes."""
     memory = Memory()
     memory.map(OUT, np.where(np.arange(WORDS) < WORDS - 128, 0, np.arange(WORDS)).astype(np.uint32).view(np.uint8))
+    options.setdefault("limits", Limits(processes=1))
     run = parse(source).kernel().launch(
         memory, [OUT], (grid, 1, 1), (block, 1, 1), (cluster, 1, 1), check=check, **options
     )  # fmt: skip
@@ -107,8 +108,8 @@ ALIKE: dict[str, tuple[str, dict[str, Any], int]] = {
     "sums": (kernel(SUMS), {}, 1),
     "sums of all blocks": (kernel(SUMS.replace("%rd2", "%rd0")), {}, 1),
     "printf": (kernel(PRINTS, PRINTF), {}, 1),
-    "no room for a batch": (kernel(OWN), {"limits": Limits(batch=1)}, 1),
-    "batches of three": (kernel(OWN), {"limits": Limits(batch=3)}, 3),
+    "no room for a batch": (kernel(OWN), {"limits": Limits(batch=1, processes=1)}, 1),
+    "batches of three": (kernel(OWN), {"limits": Limits(batch=3, processes=1)}, 3),
     "two processes": (kernel(OWN), {"limits": Limits(processes=2)}, 8),
     "a watched block waits for one that is not": (kernel(FLAG), {"grid": 16}, 2),
 }  # fmt: skip

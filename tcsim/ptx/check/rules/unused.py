@@ -1,0 +1,74 @@
+"""Races of a load whose value nothing depends on: no branch, no address, and nothing that its warp stores.
+
+Triton gives threads copies of an element where a block has fewer elements than threads. All of them load it, and one stores: what a copy loads may
+be old or new, which is a race of the model of memory consistency, and no result depends on it. That is so if no value that is computed from the loaded one
+goes to a branch, a guard, an address or an instruction with another effect, and the warp executes none of the stores that take one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tcsim.isa.scalar.catalog import scalar
+from tcsim.model.statement import Register, leaves
+from tcsim.ptx.check.findings import Findings, Key
+from tcsim.ptx.check.state import State
+from tcsim.ptx.text.syntax import Instruction
+
+_MOVES = frozenset(("mov", "ld", "cvta", "shfl", "vote", "match", "redux"))
+"""What gives registers from registers or memory and does nothing else, beside scalar instructions."""
+_STORES = ("st.global.", "st.shared.", "st.shared::cta.")
+RULE = "GMEM_RACE_UNUSED"
+
+
+def stores_of(body: Sequence[Instruction], load: Instruction) -> frozenset[int] | None:
+    """The stores of what is computed from a loaded value, by `id`; None: something else depends on it, or may."""
+    if not load.opcode.startswith("ld.") or all(own is not load for own in body):
+        return None
+    reached, stores, before = set(leaves(load.operands[:1])), set[int](), -1
+    while before != len(reached):
+        before = len(reached)
+        for own in body:
+            guarded = own.predicate in reached
+            first, rest = leaves(own.operands[:1]), leaves(own.operands[1:])
+            computes = own.opcode.split(".", 1)[0] in _MOVES or scalar(own.opcode) is not None
+            if computes and (guarded or reached.intersection(rest)):
+                if own.opcode.startswith("ld"):
+                    return None
+                reached.update(leaf for leaf in first if isinstance(leaf, Register))
+            elif not computes and (guarded or reached.intersection(first) or reached.intersection(rest)):
+                if guarded or reached.intersection(first) or not own.opcode.startswith(_STORES):
+                    return None
+                stores.add(id(own))
+    return frozenset(stores)
+
+
+@dataclass
+class Unused:
+    """The races of one cluster of which a load may be for nothing."""
+
+    state: State
+    stored: set[tuple[int, int]] = field(default_factory=set)  # stores, by `id`, and the warps that executed them
+    _stores: dict[int, frozenset[int] | None] = field(default_factory=dict)
+    _loads: dict[Key, list[tuple[int, frozenset[int]]]] = field(default_factory=dict)
+    _used: set[Key] = field(default_factory=set)
+
+    def note(self, key: Key, load: Instruction | None, warp: int) -> None:
+        """A race was found; load: what reads in it, in a block in which the other access is, by a warp."""
+        if load is not None and key not in self._used:
+            if id(load) not in self._stores:
+                self._stores[id(load)] = stores_of(self.state.blocks[0].program.function.body, load)
+            stores = self._stores[id(load)]
+            if stores is not None:
+                self._loads.setdefault(key, []).append((warp, stores))
+                return
+        self._used.add(key)
+
+    def tell(self, findings: Findings) -> None:
+        """All threads have ended: name the races in which every load was for nothing."""
+        for key, loads in self._loads.items():
+            if key not in self._used and all(
+                (own, warp) not in self.stored for warp, stores in loads for own in stores
+            ):
+                findings.rename(key, RULE, "nothing orders them, and nothing depends on the value that is read")
