@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import NamedTuple
 
@@ -174,15 +174,20 @@ def _attention(case: Case) -> Iterator[Sweep]:
                 yield Sweep(first._replace(n=size), "mk", 1, most)
 
 
-def drawn(salt: str, count: int) -> list[Case]:
-    """Random products of each kind of f16, bf16 and FP8 in whole rows of 16 bytes, log-uniform: M up to 8,192, N and K from 64 to 32,768; of batches up to 4,096."""
+def drawn(salt: str, count: int, kinds: Sequence[tuple[str, str, str, str, int]] = KINDS) -> list[Case]:
+    """Random products of kinds in whole rows of 16 bytes, log-uniform: M up to 8,192, N and K from 64 to 32,768; of batches up to 4,096.
+
+    Those of f32 and tf32 are of the kinds that have sweeps, without batches; a third of them have rows of any length.
+    """
     found = []
-    for op, format, out, layout, fast in KINDS:
-        if format in ("f32", "tf32"):
+    for op, format, out, layout, fast in kinds:
+        own, batched = format in ("f32", "tf32"), op == "bmm"
+        if own and (batched or (layout[1] == "T" and (op, layout) != ("mm", "NT"))):
             continue
-        unit, batched = (16 if format == "e4m3" else 8), op == "bmm"
+        whole = 16 if format == "e4m3" else 4 if own else 8
         least, span = (3, 9) if batched else (6, 9)
         for i in range(count):
+            unit = 1 if own and i % 3 == 0 else whole
             a, b, c, d = (score((salt, op, format, out, layout, fast, i, axis)) for axis in "mnkb")
             m, n, k = (
                 int(2 ** ((12 if batched else 13) * a)),
@@ -194,7 +199,7 @@ def drawn(salt: str, count: int) -> list[Case]:
                     format,
                     out,
                     layout,
-                    -(-m // 8) * 8 if layout[1] == "T" else m,
+                    -(-m // unit) * unit if layout[1] == "T" else m,
                     n,
                     k,
                     int(2 ** (10 * d)) if batched else 1,

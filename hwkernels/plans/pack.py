@@ -17,6 +17,8 @@ from tcsim.plans.trees import Machine, Tree
 
 LEAVES = {"mm": 3000, "addmm": 6000, "scaled": 6000}
 """Of the tree of a call, at most."""
+OWN_LEAVES, MOST = {"mm": 1200, "addmm": 600}, 256
+"""Of the tree of a kind whose kernels have orders of their own; and decisions that it knows, the most frequent ones."""
 SHARED = (
     ("addmm bf16 NT", "addmm bf16 TT", "addmm f16 NT", "addmm f16 TT"), ("mm bf16 NT", "mm f16 NT"),
     *((f"scaled e4m3 {out}TN", f"scaled e4m3 {out}TN accurate") for out in ("", "f16 ", "f32 ")),
@@ -86,21 +88,23 @@ def rule(answers: Sequence[Answer], workspace: int) -> dict[str, Any] | None:
     return found
 
 
-def tree(answers: Sequence[Sequence[Answer]], processors: int, workspace: int) -> Tree:
-    """How K is cut where no rule speaks; answers: of each kind that shares the tree."""
+def tree(
+    answers: Sequence[Sequence[Answer]], numbers: Mapping[Decision, int], processors: int, workspace: int
+) -> tuple[Tree, list[int]]:
+    """How K is cut where no rule speaks, or which decision is likeliest, of kernels with orders of their own; answers: of each kind that shares the tree."""
     case = answers[0][0].case
-    columns = np.array(
-        [
-            (x.case.m, x.case.n, x.case.k, x.decision.split, number)
-            for number, each in enumerate(answers)
-            for x in each
-            if x.decision is not None
-        ],
-        np.int64,
-    )
-    return grown(
-        Shapes(*columns.T), Machine(processors, workspace, 128 if case.format == "e4m3" else 64), LEAVES[case.op]
-    )
+    own = case.format not in SHORT
+    seen = Counter(numbers[x.decision] for each in answers for x in each if x.decision is not None) if own else {}
+    places = {number: place for place, (number, _) in enumerate(Counter(seen).most_common(MOST))}
+    rows = [
+        (x.case.m, x.case.n, x.case.k, places.get(numbers[x.decision], MOST) if own else x.decision.split, number)
+        for number, each in enumerate(answers)
+        for x in each
+        if x.decision is not None
+    ]
+    columns = np.array([row for row in rows if not own or row[3] < MOST], np.int64)
+    machine = Machine(processors, workspace, 128 if case.format == "e4m3" else 64)
+    return grown(Shapes(*columns.T), machine, (OWN_LEAVES if own else LEAVES)[case.op]), list(places)
 
 
 def judged(table: Table, answers: Iterable[Answer]) -> dict[str, Counter[str]]:
@@ -125,29 +129,34 @@ def built(
 ) -> tuple[bytes, Table]:  # fmt: skip
     """The file from sweeps with the numbers of their decisions and from random answers, in an order drawn by a hash; and its table.
 
+    Decisions that only random answers have come after `decisions`.
+
     workspaces: bytes that each call of torch gives.
     """
-    parts = swept(recorded)
+    parts, drawn = swept(recorded), list(drawn)
+    decisions = list(dict.fromkeys([*decisions, *(x.decision for x in drawn if x.decision is not None)]))
+    numbers = {decision: i for i, decision in enumerate(decisions)}
     by_kind: dict[str, list[Answer]] = defaultdict(list)
     for answer in drawn:
         by_kind[key(answer.case)].append(answer)
     rules: dict[str, Any] = {}
     long: dict[str, list[Answer]] = {}
     for name, answers in sorted(by_kind.items()):
-        about = rule(answers, workspaces[answers[0].case.op])
-        if about is None:
+        about, some = rule(answers, workspaces[answers[0].case.op]), answers
+        if about is not None:
+            rules[name] = about
+            some = [
+                x
+                for x in answers
+                if x.case.k > about["most_k"] and x.case.m * x.case.n <= about.get("results", x.case.m * x.case.n)
+            ]
+        elif answers[0].case.format in SHORT:
             continue
-        rules[name] = about
-        some = [
-            x
-            for x in answers
-            if x.case.k > about["most_k"] and x.case.m * x.case.n <= about.get("results", x.case.m * x.case.n)
-        ]
         if len(some) >= ENOUGH and some[0].case.op in LEAVES:
             long[name] = some
     sets = {tuple(x for x in next((each for each in SHARED if name in each), (name,)) if x in long) for name in long}
     trees = {
-        names: tree([long[x] for x in names], processors, workspaces[long[names[0]][0].case.op])
+        names: tree([long[x] for x in names], numbers, processors, workspaces[long[names[0]][0].case.op])
         for names in sorted(sets)
     }
     fields = [[x.kernel, x.split, x.step, x.cuts, x.reduction] for x in decisions]

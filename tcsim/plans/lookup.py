@@ -127,7 +127,10 @@ def decided(recorded: Table, kind: Kind, m: int, n: int, k: int, batch: int) -> 
     decision = recorded.find(kind.key, m, n, k, batch)
     if decision is not None and (decision.split or kind.plain):
         return decision, "table", "recorded"
-    rule = recorded.rules.get(kind.key)
+    rule, grown = recorded.rules.get(kind.key), recorded.trees.get(kind.key)
+    if decision is None and rule is None and grown is not None and kind.plain and batch == 1:
+        likely = recorded.decisions[grown.answers[grown.tree().answer(m, n, k, grown.number)]]
+        return likely, "assumed", "not recorded: the kernel of most recorded shapes like it"
     if decision is not None or rule is None or not _aligned(kind, m, n, k):
         return (
             None,
@@ -140,11 +143,10 @@ def decided(recorded: Table, kind: Kind, m: int, n: int, k: int, batch: int) -> 
     within = zip((m, n, k), rule.get("extents", ()), strict=False)
     if batch == 1 and m * n > rule.get("results", m * n) and all(low <= x <= high for x, (low, high) in within):
         return plain, "rule", rule["fits"]
-    tree, number = recorded.trees.get(kind.key, (None, 0))
-    if tree is None or batch > 1 or k <= rule["most_k"]:
+    if grown is None or batch > 1 or k <= rule["most_k"]:
         return plain, "assumed", "not recorded: one plain chain"
     return (
-        replace(plain, split=tree().split(m, n, k, number)),
+        replace(plain, split=grown.tree().answer(m, n, k, grown.number)),
         "assumed",
         "not recorded: cut as most recorded shapes like it",
     )

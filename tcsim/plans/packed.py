@@ -1,7 +1,8 @@
 """The file format of recorded plans: a line of JSON, a header in JSON, then parts, each compressed apart; a digest tells damage.
 
 A part has sweeps of one kind: in a sweep one extent grows (or two that are equal), everything else stands still. Of a sweep the file holds where the decision
-changes. Decisions depend on how far an extent is aligned, so that each class of alignment has changes of its own. The last parts are decision trees.
+changes. Decisions depend on how far an extent is aligned, so that each class of alignment has changes of its own. What stands still in any sweep is listed once,
+with bits for each part that say which of it a part has. The last parts are decision trees.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import lzma
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ import numpy.typing as npt
 
 from tcsim.plans.trees import Machine, Tree, packed_size, unpacked
 
-VERSION = 3
+VERSION = 4
 AXES = {"m": (0,), "n": (1,), "k": (2,), "mn": (0, 1), "mk": (0, 2)}
 """Which of m, n, k grow in a sweep."""
 _FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "dict_size": 1 << 20, "lc": 1, "pb": 0}]
@@ -44,15 +45,17 @@ class Decision:
         return (steps + self.split - 1) // self.split * self.step
 
 
+Rows = list[tuple[int, int, int]]
+"""Of sweeps the extents that stand still, in the order m, n, k, zeros after them; the batch last."""
+
+
 class Sweeps(NamedTuple):
     """Sweeps before they are packed."""
 
     key: str
     axis: str  # of AXES
     step: int  # extents are multiples of it: the first is step
-    rows: list[
-        tuple[int, int, int]
-    ]  # the extents that stand still, in the order m, n, k, zeros after them; the batch last
+    rows: Rows  # in ascending order
     choices: npt.NDArray[np.int64]  # (rows, count) numbers of decisions, -1 where nothing is known
 
 
@@ -88,28 +91,25 @@ class Part:
     runs: int
     used: int  # different decisions, with none as one of them
     decisions: int  # decisions of the table
-
-    @cached_property
-    def _body(self) -> bytes:
-        return _opened(self.data, 12 * self.size + 2 * self.size * len(self.classes) + 2 * self.used + 4 * self.runs)
+    listed: Callable[[], Sequence[Rows]]  # the rows of every part of the file
+    number: int  # of this part
 
     @cached_property
     def rows(self) -> Mapping[tuple[int, int, int], int]:
         """What stands still in each sweep, and its number."""
-        names = np.frombuffer(self._body, "<u4", 3 * self.size).reshape(3, -1).tolist()
-        return {(a, b, batch): i for i, (a, b, batch) in enumerate(zip(*names, strict=True))}
+        found = self.listed()[self.number]
+        if len(found) != self.size:
+            raise ValueError("a part does not have the rows that the header says")
+        return {row: i for i, row in enumerate(found)}
 
     @cached_property
     def _changes(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """The first change of each sweep and class, and behind the last; of each change its place and its decision plus 1, zero for unknown."""
         lists = self.size * len(self.classes)
-        counts = np.frombuffer(self._body, "<u2", lists, 12 * self.size)
-        used = np.frombuffer(self._body, "<u2", self.used, 12 * self.size + 2 * lists).astype(np.int64)
-        planes = (
-            np.frombuffer(self._body, np.uint8, 4 * self.runs, 12 * self.size + 2 * lists + 2 * self.used)
-            .reshape(4, -1)
-            .astype(np.int64)
-        )
+        body = _opened(self.data, 2 * (lists + self.used) + 4 * self.runs)
+        counts = np.frombuffer(body, "<u2", lists)
+        used = np.frombuffer(body, "<u2", self.used, 2 * lists).astype(np.int64)
+        planes = np.frombuffer(body, np.uint8, 4 * self.runs, 2 * (lists + self.used)).reshape(4, -1).astype(np.int64)
         first = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
         ranks = planes[2] | planes[3] << 8
         if first[-1] != self.runs or (used > self.decisions).any() or (ranks >= self.used).any():
@@ -143,6 +143,14 @@ class Part:
         return total
 
 
+class Grown(NamedTuple):
+    """The tree of a kind."""
+
+    tree: Callable[[], Tree]  # read at its first use
+    number: int  # of the kind, among those that share the tree
+    answers: Sequence[int]  # the numbers of the decisions that leaves have the places of; empty: leaves have splits
+
+
 @dataclass(frozen=True)
 class Table:
     """All plans of one GPU."""
@@ -151,9 +159,7 @@ class Table:
     decisions: tuple[Decision, ...]
     parts: Mapping[str, tuple[Part, ...]]
     rules: Mapping[str, dict[str, Any]]  # by kind: products that are never split
-    trees: Mapping[
-        str, tuple[Callable[[], Tree], int]
-    ]  # by kind: a tree, read at its first use, and the kind's number in it
+    trees: Mapping[str, Grown]
 
     def find(self, key: str, m: int, n: int, k: int, batch: int) -> Decision | None:
         """The decision for a shape; None where it is not known."""
@@ -181,29 +187,48 @@ def _listed(sweeps: Sweeps, classes: tuple[int, ...]) -> tuple[bytes, int, int]:
             counts.append(len(at))
             places.append(np.diff(each[at], prepend=0))
             choices.append(chosen[at])
-    names = np.array(sweeps.rows, "<u4").reshape(-1, 3).T.tobytes()
     used, ranks = np.unique(np.concatenate(choices), return_inverse=True)
     words = [x.astype(np.uint16) for x in (np.concatenate(places), ranks)]
     planes = b"".join((word >> shift & 255).astype(np.uint8).tobytes() for word in words for shift in (0, 8))
-    return names + np.array(counts, "<u2").tobytes() + used.astype("<u2").tobytes() + planes, len(ranks), len(used)
+    return np.array(counts, "<u2").tobytes() + used.astype("<u2").tobytes() + planes, len(ranks), len(used)
+
+
+def _named(sweeps: Sequence[Sweeps]) -> tuple[bytes, int]:
+    """The rows of all parts in ascending order, which of them each part has, and how many they are."""
+    rows = sorted({row for each in sweeps for row in each.rows})
+    held = [np.packbits([row in some for row in rows]) for some in (set(each.rows) for each in sweeps)]
+    return np.array(rows, "<u4").reshape(-1, 3).T.tobytes() + b"".join(bits.tobytes() for bits in held), len(rows)
+
+
+def _rows(data: bytes, size: int, parts: int) -> list[Rows]:
+    """The rows of each part, from what `_named` made."""
+    each = (size + 7) // 8
+    body = _opened(data, 12 * size + parts * each)
+    rows = list(zip(*np.frombuffer(body, "<u4", 3 * size).reshape(3, -1).tolist(), strict=True))
+    bits = np.unpackbits(np.frombuffer(body, np.uint8, parts * each, 12 * size).reshape(parts, each), axis=1)
+    return [[row for row, one in zip(rows, some, strict=False) if one] for some in bits]
 
 
 CLASSES = ((1,), (1, 2), (1, 8), (1, 2, 8), (1, 8, 16), (1, 2, 4), (1, 2, 4, 8), (1, 8, 16, 32))
 
 
-def pack(header: dict[str, Any], sweeps: Sequence[Sweeps], trees: Mapping[tuple[str, ...], Tree]) -> bytes:
-    """A file from a header (profile, decisions, rules), sweeps, each part with the classes that make it smallest, and trees, each by the kinds that share it."""
-    parts, grown, body = [], [], b""
+def pack(
+    header: dict[str, Any], sweeps: Sequence[Sweeps], trees: Mapping[tuple[str, ...], tuple[Tree, Sequence[int]]]
+) -> bytes:
+    """A file from a header (profile, decisions, rules), sweeps, each part with the classes that make it smallest, and trees with their answers, each by the kinds that share it."""
+    names, size = _named(sweeps)
+    body = _compressed(names)
+    parts, grown, rows = [], [], [size, len(body)]
     for each in sweeps:
-        rows, count = each.choices.shape
+        size, count = each.choices.shape
         made = ((classes, _listed(each, classes)) for classes in CLASSES)
         data, classes, runs, used = min(
             ((_compressed(listed), classes, runs, used) for classes, (listed, runs, used) in made),
             key=lambda x: len(x[0]),
         )
-        parts.append([each.key, each.axis, each.step, count, list(classes), rows, runs, used, len(data)])
+        parts.append([each.key, each.axis, each.step, count, list(classes), size, runs, used, len(data)])
         body += data
-    for keys, tree in trees.items():
+    for keys, (tree, answers) in trees.items():
         data = _compressed(tree.packed())
         grown.append(
             [
@@ -212,11 +237,12 @@ def pack(header: dict[str, Any], sweeps: Sequence[Sweeps], trees: Mapping[tuple[
                 tree.machine.processors,
                 tree.machine.workspace,
                 tree.machine.step,
+                list(answers),
                 len(data),
             ]
         )
         body += data
-    about = _json(header | {"parts": parts, "trees": grown})
+    about = _json(header | {"parts": parts, "trees": grown, "rows": rows})
     body = (packed := _compressed(about)) + body
     sizes = [len(packed), len(about)]
     return _json({"version": VERSION, "header": sizes, "sha256": hashlib.sha256(body).hexdigest()}) + b"\n" + body
@@ -230,12 +256,12 @@ def _compressed(data: bytes) -> bytes:
     return lzma.compress(data, lzma.FORMAT_XZ, filters=_FILTERS)
 
 
-def unpack(data: bytes) -> Table:
+def unpack(file: bytes) -> Table:
     """The table in a file's bytes.
 
     Raises ValueError for bytes that `pack` did not make; parts are read at their first use, and may raise it then.
     """
-    line, _, body = data.partition(b"\n")
+    line, _, body = file.partition(b"\n")
     head = json.loads(line)
     if head["version"] != VERSION:
         raise ValueError(f"version {head['version']} of the format; valid: {VERSION}")
@@ -247,16 +273,24 @@ def unpack(data: bytes) -> Table:
     header = json.loads(_opened(body[:start], size))
     decisions = tuple(Decision(*item) for item in header["decisions"])
     parts: dict[str, tuple[Part, ...]] = {}
-    trees: dict[str, tuple[Callable[[], Tree], int]] = {}
-    for key, axis, step, count, classes, rows, runs, used, size in header["parts"]:
+    trees: dict[str, Grown] = {}
+    rows, size = header["rows"]
+    if not 0 <= rows < _MOST:
+        raise ValueError(f"{rows} rows")
+    listed = cache(partial(_rows, body[start : start + size], rows, len(header["parts"])))
+    start += size
+    for number, (key, axis, step, count, classes, rows, runs, used, size) in enumerate(header["parts"]):
         if axis not in AXES or step < 1 or not classes or classes[0] != 1 or max(rows, count, runs, used) > _MOST:
             raise ValueError(f"a part of {key!r} that no recorder writes")
-        part = Part(body[start : start + size], axis, step, count, tuple(classes), rows, runs, used, len(decisions))
+        data = body[start : start + size]
+        part = Part(data, axis, step, count, tuple(classes), rows, runs, used, len(decisions), listed, number)
         parts[key] = (*parts.get(key, ()), part)
         start += size
-    for keys, nodes, processors, workspace, step, size in header["trees"]:
+    for keys, nodes, processors, workspace, step, answers, size in header["trees"]:
+        if any(not 0 <= x < len(decisions) for x in answers):
+            raise ValueError("a tree with a decision that does not exist")
         tree = _tree(body[start : start + size], nodes, Machine(processors, workspace, step))
-        trees |= {key: (tree, number) for number, key in enumerate(keys)}
+        trees |= {key: Grown(tree, number, answers) for number, key in enumerate(keys)}
         start += size
     return Table(header["profile"], decisions, parts, header["rules"], trees)
 

@@ -1,4 +1,4 @@
-"""Decision trees over the shape of a product: how K is most likely cut where nothing was recorded.
+"""Decision trees over the shape of a product: how K is most likely cut, or which decision is likeliest, where nothing was recorded.
 
 A node asks whether a feature of the shape is at most a threshold. The features are what a library has to weigh: the tiles of the result for tiles of a size, how
 often they fit the GPU if K is cut, the shortest chunk that is worth it, the alignment, and the workspace that the partial sums need. Kinds that are cut alike
@@ -16,7 +16,7 @@ Ints = npt.NDArray[np.int64] | np.int64
 """One integer, or an array of them."""
 
 LEAF = 255
-"""Instead of a feature: the node is a leaf, its threshold the split of K."""
+"""Instead of a feature: the node is a leaf, its threshold the split of K, or the place of a decision."""
 LEAST = 20
 """Steps of K in the shortest chunk: no recorded product of f16, bf16 or FP8 in whole rows of 16 bytes is cut into shorter ones."""
 TILES = (
@@ -96,8 +96,8 @@ class Tree:
             raise ValueError("a tree with a feature that does not exist")
         object.__setattr__(self, "right", after_left(self.features))
 
-    def split(self, m: int, n: int, k: int, number: int = 0) -> int:
-        """How a shape's K is cut; number: of the kind, among those that share the tree."""
+    def answer(self, m: int, n: int, k: int, number: int = 0) -> int:
+        """What the leaf of a shape has; number: of the kind, among those that share the tree."""
         node, shape = 0, (np.int64(m), np.int64(n), np.int64(k))
         while (index := int(self.features[node])) != LEAF:
             value = number if index == KIND else feature(index, *shape, machine=self.machine)

@@ -12,7 +12,7 @@ import pytest
 from hwkernels.plans.ask import _along, decision
 from hwkernels.plans.cases import Case, Sweep, drawn, score, sweeps, weights
 from hwkernels.plans.grow import Shapes, grown
-from hwkernels.plans.pack import Answer, built, judged, key, rule
+from hwkernels.plans.pack import Answer, built, judged, rule
 from hwkernels.plans.sweep import DENSE, answered
 from tcsim.plans.packed import AXES, Decision
 from tcsim.plans.trees import LEAF, Machine
@@ -54,7 +54,7 @@ def test_trees_learn_what_decides() -> None:
     split = np.where(m <= 64, np.where(k > 9000, 3, 2), 1) + (RNG.random(4000) < 0.5) * (m > 900)
     shapes, machine = Shapes(m, n, k, split, m * 0), Machine(132, 1 << 20, 64)
     tree = grown(Shapes(*(x[:3000] for x in shapes)), machine, 50)
-    right = np.array([tree.split(*x) for x in np.stack([m, n, k], 1).tolist()]) == split
+    right = np.array([tree.answer(*x) for x in np.stack([m, n, k], 1).tolist()]) == split
     assert right[m <= 900].mean() > 0.99 and right[3000:][m[3000:] > 900].mean() < 0.8
     assert int((tree.features == LEAF).sum()) <= 50
     assert len(grown(Shapes(m, n, k, np.ones_like(m), m * 0), machine, 50).features) == 1
@@ -63,7 +63,7 @@ def test_trees_learn_what_decides() -> None:
         np.concatenate([split, np.where(m > 900, 9, split)]),
         np.repeat([0, 1], 4000),
     )
-    assert [grown(two, machine, 400).split(950, 64, 9000, number) == 9 for number in (0, 1)] == [False, True]
+    assert [grown(two, machine, 400).answer(950, 64, 9000, number) == 9 for number in (0, 1)] == [False, True]
 
 
 def test_answers_of_a_sweep_are_numbered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,12 +88,12 @@ def test_a_table_comes_from_answers() -> None:
     decisions = [Decision("nvjet", 1, 64), Decision("nvjet", 2, 64)]
     sweep = Sweep(Case("mm", "bf16", "bf16", "TN", 1, 64, 4096), "m", 1, 256)
     numbers = np.array([decisions.index(library(sweep.case(x))) for x in range(1, 257)])
-    cases = [x for x in drawn("learn", 4000) if key(x) == "mm bf16 TN" and x.out == "bf16"]
-    answers = [Answer(x, library(x)) for x in sorted(cases, key=score)]
+    kinds = [("mm", "bf16", "bf16", "TN", 1)]
+    answers = [Answer(x, library(x)) for x in sorted(drawn("learn", 4000, kinds), key=score)]
     data, table = built([(sweep, numbers)], decisions, answers, {}, 132, {"mm": 32 << 20})
     assert data == built([(sweep, numbers)], decisions, answers, {}, 132, {"mm": 32 << 20})[0]
     assert set(table.trees) == set(table.rules) == {"mm bf16 TN"} and table.parts["mm bf16 TN"][0].known == 256
-    fresh = [Answer(x, library(x)) for x in drawn("fresh", 300) if key(x) == "mm bf16 TN"] + [
+    fresh = [Answer(x, library(x)) for x in drawn("fresh", 600, kinds)] + [
         Answer(sweep.case(x), library(sweep.case(x))) for x in (1, 128, 129)
     ]
     counts = judged(table, fresh)["mm bf16 TN"]
@@ -118,8 +118,10 @@ def test_results_that_do_not_fit_twice_are_not_cut(monkeypatch: pytest.MonkeyPat
         return Decision("nvjet", 2 + (case.format == "f16") if cut else 1, 64)
 
     names = {"addmm bf16 NT", "addmm f16 NT"}
-    cases = {salt: drawn(salt, count) for salt, count in (("learn", 3000), ("fresh", 500))}
-    answers, fresh = ([Answer(x, library(x)) for x in each if key(x) in names] for each in cases.values())
+    kinds = [("addmm", format, format, "NT", 1) for format in ("bf16", "f16")]
+    answers, fresh = (
+        [Answer(x, library(x)) for x in drawn(salt, count, kinds)] for salt, count in (("learn", 3000), ("fresh", 500))
+    )
     monkeypatch.setattr("hwkernels.plans.pack.ENOUGH", 300)
     table = built([], [], answers, {}, 132, {"addmm": 1 << 20})[1]
     assert (
@@ -130,3 +132,21 @@ def test_results_that_do_not_fit_twice_are_not_cut(monkeypatch: pytest.MonkeyPat
     for counts in judged(table, fresh).values():
         assert counts["rule right"] > 300 and counts["rule wrong"] == 0
         assert counts["assumed right"] > 60 > 20 * counts["assumed wrong"]
+
+
+def test_kernels_with_orders_of_their_own_have_trees(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A library whose kernel of f32 is a matter of M and of N: likeliest where nothing was recorded, never a rule."""
+    chosen = [Decision("cublasLt 20.0.0", 0, 1, 33, 2), Decision("cublasLt 55.0.0", 0, 1, 1, 0)]
+
+    def library(case: Case) -> Decision:
+        return chosen[case.m > 300 and case.n > 1000]
+
+    kinds = [("mm", "f32", "f32", "TN", 1)]
+    answers, fresh = (
+        [Answer(x, library(x)) for x in drawn(salt, count, kinds)] for salt, count in (("learn", 1000), ("fresh", 200))
+    )
+    monkeypatch.setattr("hwkernels.plans.pack.ENOUGH", 300)
+    table = built([], chosen[:1], answers, {}, 132, {"mm": 32 << 20})[1]
+    assert not table.rules and [table.decisions[x] for x in table.trees["mm f32 TN"].answers] == chosen
+    counts = judged(table, fresh)["mm f32 TN"]
+    assert counts["assumed right"] > 190 and counts["assumed right"] + counts["assumed wrong"] == 200

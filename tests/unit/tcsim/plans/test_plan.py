@@ -170,7 +170,7 @@ def packed_file(**changes: Any) -> bytes:
     )
     sweeps = [packed.Sweeps("mm bf16 TN", "m", 1, [(64, 2568, 1)], np.array([[0] * 8 + [1] * 8]))]
     header = {"profile": {}, "decisions": [["nvjet", 3, 64, 0, 0], ["nvjet", 1, 64, 0, 0]], "rules": {}}
-    data = packed.pack(header, sweeps, {("mm bf16 TN",): tree})
+    data = packed.pack(header, sweeps, {("mm bf16 TN",): (tree, [])})
     line, _, body = data.partition(b"\n")
     size = json.loads(line)["header"][0]
     fields = json.loads(lzma.decompress(body[:size]))
@@ -200,7 +200,7 @@ def test_damaged_data_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     assert good is not None
     changed = bytearray(good)
     changed[-1] ^= 1
-    version = good.replace(b'"version":3', b'"version":9')
+    version = good.replace(b'"version":4', b'"version":9')
 
     def first(index: int, value: Any) -> Any:
         return lambda items: [[*items[0][:index], value, *items[0][index + 1 :]], *items[1:]]
@@ -209,6 +209,7 @@ def test_damaged_data_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
         packed_file(parts=first(1, "x")), packed_file(parts=first(2, 0)), packed_file(parts=first(4, [2])), packed_file(parts=first(4, [])), packed_file(parts=first(5, 2)),
         packed_file(parts=first(5, 1 << 40)), packed_file(parts=first(6, 3)), packed_file(parts=first(7, 9)), packed_file(parts=first(8, 9)), packed_file(decisions=lambda _: []),
         packed_file(decisions=lambda _: [["nvjet"]]), packed_file(trees=first(1, 4)), packed_file(trees=first(1, 0)), packed_file(parts=lambda _: 7),
+        packed_file(trees=first(5, [2])), packed_file(rows=lambda x: [x[0] + 1, x[1]]), packed_file(rows=lambda x: [-1, x[1]]),
     ]  # fmt: skip
     for bad in (b"", good[: len(good) // 2], bytes(changed), version, b"no table", b"{}\n", *forged):
         record.table.cache_clear()
@@ -290,6 +291,12 @@ def test_sums_of_integers_are_a_rule(gpu: str) -> None:
 
 
 def test_kinds_without_a_modelled_kernel_are_not_assumed_to_be_chains() -> None:
-    """tf32 on an H200, of a shape that was not recorded."""
-    plan = tcsim.plan("matmul", m=17, n=4000, k=4000, format="tf32", gpu="h200")
-    assert not plan.modelled and plan.source == "assumed" and "not recorded" in plan.reason
+    """f32 and tf32 on an H200, of a shape that was not recorded: the order of the likeliest kernel, or none of a kind without a tree."""
+    for format in ("f32", "tf32"):
+        asked: dict[str, Any] = {"m": 17, "n": 4000, "k": 4000, "format": format}
+        plan = tcsim.plan("matmul", layout="TT", **asked)
+        assert not plan.modelled and plan.source == "assumed" and "not recorded" in plan.reason
+        likely = tcsim.plan("matmul", **asked)
+        assert likely.order is not None and likely.source == "assumed" and "most recorded shapes" in likely.reason
+        with pytest.raises(tcsim.PlanError, match="strict=False"):
+            tcsim.plan("matmul", **asked, strict=True)
