@@ -65,7 +65,8 @@ def seconds(name: str, way: str) -> tuple[list[float], str]:
     from kernels import product
 
     while len(found) <= LATER and (not found or found[0] < LONG):
-        one = product(*products()[name], clock=True)
+        kernel, size, arch, block_n, clusters = products()[name]
+        one = product(kernel, size, arch, block_n, clusters, clock=True)
         if not one.good:
             raise RuntimeError(f"{name}: a byte is wrong")
         found.append(one.seconds)

@@ -11,7 +11,7 @@ import triton.language as tl
 
 
 @triton.jit
-def attention(Q, K, V, O, scale, N, BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr):  # noqa: E741
+def attention(Q, K, V, Out, scale, N, BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr):
     """softmax(Q K^T) V of one head, 128 queries a program."""
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     head = tl.program_id(1) * N * D
@@ -31,7 +31,7 @@ def attention(Q, K, V, O, scale, N, BM: tl.constexpr, BN: tl.constexpr, D: tl.co
         total = total * less + tl.sum(p, 1)
         acc = tl.dot(p.to(tl.float16), v, acc * less[:, None])
         most = now
-    tl.store(O + head + rows[:, None] * D + d[None, :], (acc / total[:, None]).to(tl.float16))
+    tl.store(Out + head + rows[:, None] * D + d[None, :], (acc / total[:, None]).to(tl.float16))
 
 
 @triton.jit

@@ -33,7 +33,9 @@ _Level = Annotated[
 @app.command("make")
 def make_command(
     mnemonic: options.Mnemonic,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder; its manifest grows.", metavar="FOLDER")],
+    out: Annotated[
+        Path, typer.Option("--output", "--out", "-o", help="The folder; its manifest grows.", metavar="FOLDER")
+    ],
     arch: options.Arch = None,
     idesc: options.Idesc = None,
     classes: Annotated[

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from hwkernels.plans.cases import Case, Sweep
 from hwkernels.plans.sweep import answered
+from tcsim.plans.kernels import likened
 from tcsim.plans.packed import Decision
 from tcsim.plans.record import FP8
 
@@ -34,14 +35,15 @@ def through_lt(op: str) -> bool:
 
 
 def decision(about: dict[str, int], format: str) -> Decision:
-    """What an algorithm does with K."""
+    """What an algorithm does with K; of answers with one order, one."""
     number, cuts = about["id"], about["split"]
     if cuts == -1 and about["workspace"] <= WHOLE:
         cuts = 1
     if number == NVJET and format in ("f16", "bf16", *FP8):
         return Decision("nvjet", cuts, 128 if format in FP8 else 64)
     stages, custom = about["stages"] if number in STAGES else 0, about["custom"] if number in CUSTOM else 0
-    return Decision(f"cublasLt {number}.{stages}.{custom}", 0, 1, cuts, about["reduction"])
+    stages, custom, cuts, reduction = likened(stages, custom, cuts, about["reduction"], number)
+    return Decision(f"cublasLt {number}.{stages}.{custom}", 0, 1, cuts, reduction)
 
 
 @cache

@@ -11,7 +11,7 @@ from tcsim.cli.group import Table
 
 HELP = """The executable specification of NVIDIA tensor cores.
 
-Where each element lives, what a descriptor reads, how a sum was rounded. Every subcommand takes --json.
+Where each element lives, what a descriptor reads, how a sum was rounded. Answers are also JSON (--json) and pages (--html FILE).
 """
 
 

@@ -48,7 +48,7 @@ def attempts(problem: Problem) -> Iterator[Attempt]:
         yield Attempt(
             "accumulator restarted",
             "each instruction starts from zero: the last K block alone is left",
-            "set scale_d (or pass the accumulator) after the first instruction",
+            "zero the accumulator once, before the loop over K (scale_d: 0 in the first instruction alone)",
             partial(replace, problem, order=problem.order[-1:], c=np.zeros_like(problem.c)),
         )
     for name in "ab":

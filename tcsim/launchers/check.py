@@ -181,6 +181,9 @@ class Check:
         """Whether it is a consequence of a hang, which the mend takes away with it."""
         return self.mended is not None and own is not self.hang and self.mended.takes_away(own.hazard)
 
+    def _tried(self, own: Finding) -> dict[str, str]:
+        return {"fix": self.mended.said} if self.mended is not None and own is self.hang else {}
+
     def failures(self, severity: str = "error", allow: Iterable[str] = ()) -> tuple[Finding, ...]:
         """The findings that are at least so severe, but for those of rules that are allowed.
 
@@ -202,7 +205,7 @@ class Check:
         ]  # fmt: skip
         return {
             "schema": SCHEMA, "file": self.file, "passed": self.passed, "schedules": list(self.schedules), "counts": self.counts,
-            "findings": [own.as_dict() for own in self.findings], "witnesses": [own.as_dict() for own in self.witnesses],
+            "findings": [own.as_dict() | self._tried(own) for own in self.findings], "witnesses": [own.as_dict() for own in self.witnesses],
             "launches": launches,
         }  # fmt: skip
 
@@ -266,11 +269,10 @@ def check(
     """
     ran = [execute(replace(job, schedule=own, origins=True), progress) for own in schedules]
     found = checked(job, file, ran, orders)
-    hang = next((own.run.hazards for own in ran if hangs(own.run.hazards)), None)
-    if hang is None:
+    if not any(hangs(own.run.hazards) for own in ran):
         return found
-    changed = Hang(job, progress)
-    return replace(found, mended=changed.mended(hang), unmended=len(changed.tried))
+    hang = Hang(ran, progress)
+    return replace(found, mended=hang.mended(), unmended=len(hang.tried))
 
 
 def checked(job: Job, file: str, ran: Sequence[Execution], orders: int = 0) -> Check:

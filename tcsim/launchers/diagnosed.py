@@ -46,6 +46,7 @@ class Element:
     item: Instruction | None = None  # that read it, or left it
     misread: Misread = field(default_factory=Misread)
     tree: tuple[str, ...] = ()  # why it is what it is
+    load: Instruction | None = None  # of the operand, where it is from elsewhere
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,10 +250,9 @@ class _Launch:
         if self.right and not found:
             return self._said("correct", f"nothing is wrong: the launch ends, check finds no error, and {self._by()}")
         element, tried = None if self.right else self._element(), list[str]()
-        hung = next((own.run.hazards for own in self.ran if hangs(own.run.hazards)), None)
-        if hung is not None:
-            hang = Hang(self.job, self.progress, self._all_right)
-            self.check, tried = replace(self.check, mended=hang.mended(hung)), hang.tried
+        if any(hangs(own.run.hazards) for own in self.ran):
+            hang = Hang(self.ran, self.progress, self._all_right)
+            self.check, tried = replace(self.check, mended=hang.mended()), hang.tried
             if self.check.mended is not None and self.check.hang is not None:
                 shown, error = f"{self.check.mended.mend.said}: tried, and {self._proof()}", self.check.hang
                 return self._said("mended", self._cause(error, None), self._place(error, None), shown, tried[:-1])
@@ -269,6 +269,8 @@ class _Launch:
                     element,
                 )
             tried.append(mend.said)
+        if element is not None and element.load is not None:  # registers that are exchanged were tried
+            element = replace(element, item=element.load)
         first = next(iter(found), None)
         verdict = (
             "correct"
@@ -418,7 +420,14 @@ class _Launch:
         """The first element of A or B that is not the one that the product needs."""
         assert self.product is not None
         last = made.last.last
-        stored = None if last is None else last.site.item
+        stored, depth = None if last is None else last.site.item, self.product.depth(self.job)
+        needed = {self.product.wanted(name, index, k) for name in "ab" for k in range(depth)}
+        if len(made.read["a"]) < depth and {place for name in "ab" for place in made.read[name]} <= needed:
+            first = made.read["a"][0]
+            said = f"{len(made.read['a'])} of {depth} along K are multiplied" + (
+                f", from {_named(first)} on" if first else ""
+            )
+            return Element("", said, made.records[-1].site.item)
         for name in "ab":
             places, each = made.read[name], max(1, len(made.read[name]) // len(made.records))
             wanted = [self.product.wanted(name, index, k) for k in range(len(places))]
@@ -441,10 +450,7 @@ class _Launch:
                     item = loads[0]
                     if where == "d" and stored is not None:
                         said += f" (or it is stored to another place, {line_in_words(stored)})"
-                return Element("", said, item, misread)
-        depth = self.product.depth(self.job)
-        if len(made.read["a"]) < depth:
-            return Element("", f"{len(made.read['a'])} of {depth} along K are multiplied", made.records[-1].site.item)
+                return Element("", said, item, misread, load=loads[0] if loads and where != "d" else None)
         return Element("", item=stored)
 
     def _first_wrong(self) -> tuple[str, tuple[int, ...], str] | None:
@@ -452,7 +458,7 @@ class _Launch:
             if own.differing and own.first is not None:
                 got, want = (own.elements.value_text(code) for code in (own.first.got, own.first.want))
                 return own.name, own.first.index, f"{_named((own.name, own.first.index))} is {got}, not {want}"
-        if self.product is None or self.numbers is None or self.numbers.verdict == "correct":
+        if self.product is None or self.product.is_right(self.job, self.after):
             return None
         place, value, right, _ = self.product.furthest(self.job, self.after)
         return self.product.d.name, place, f"{_named((self.product.d.name, place))} is {value:.6g}, not {right:.6g}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tcsim.core.errors import TcsimError
-from tcsim.launchers.job import Execution, Job, execute
+from tcsim.launchers.job import Execution, execute
 from tcsim.launchers.mends import Change, Mend, boxes, instead, with_operand
 from tcsim.launchers.witnesses import SCHEDULES
 from tcsim.model.statement import Address, Immediate, Instruction, Register
@@ -19,8 +19,8 @@ MOST = 24
 """Changes that are tried, at the most."""
 MOST_AT_ONCE = 3
 """Changes that are tried together: of a launch that hangs elsewhere with the first."""
-_INSTRUCTIONS = 20_000_000
-"""What all of them may execute, each instruction counted once for the threads that execute it together."""
+SHARE, LEAST = 10, 500_000
+"""What all of them may execute: SHARE times the instructions of the launch as it is, or LEAST if that is more."""
 _RING = ".reg .b32 %mended_known, %mended_parity; mov.b32 %mended_known, 0; mov.b32 %mended_parity, 0; "
 """In front of a kernel: by address of an mbarrier, whether the thread has waited there, and the parity that it waits for next."""
 _FIRST = ".reg .b32 %mended_first{0}; mov.b32 %mended_first{0}, 2; "
@@ -70,22 +70,25 @@ class Mended:
 
 
 class Hang:
-    """A launch that hangs. right: whether what executions leave is right."""
+    """A launch that hangs, and how it ran. right: whether what executions leave is right."""
 
-    def __init__(self, job: Job, progress: Progress | None = None, right: Right = ended_right) -> None:
+    def __init__(self, ran: Sequence[Execution], progress: Progress | None = None, right: Right = ended_right) -> None:
+        self.hazards = next(own.run.hazards for own in ran if hangs(own.run.hazards))
+        self.allowed = max(SHARE * sum(own.run.instructions for own in ran), LEAST)
+        job = ran[0].job
         self.job, self.progress, self.right = job, progress, right
         self.text = job.ptx.rstrip(b"\0").decode("utf-8", "replace")
         self.function = parse(job.ptx, job.limits).kernel(job.kernel).function
         self.instructions = 0
         self.tried: list[str] = []
 
-    def mended(self, hazards: Sequence[Hazard]) -> Mended | None:
+    def mended(self) -> Mended | None:
         """The mend with which the launch is right; single changes first, then those of which each lets the launch get further."""
-        open, second = list(of_hang(hazards, self.function)), None
+        open, second = list(of_hang(self.hazards, self.function)), None
         for depth in range(MOST_AT_ONCE):
             further = list[tuple[Hazard, Mend]]()
             for own, mend in open:
-                if len(self.tried) >= MOST or self.instructions > _INSTRUCTIONS:
+                if len(self.tried) >= MOST or self.instructions > self.allowed:
                     return second
                 self.tried.append(mend.said)
                 ran = self._ran(mend)
@@ -279,7 +282,7 @@ def _opening(stuck: Sequence[Hazard], body: Sequence[Instruction]) -> Iterator[M
     """Who waits at one barrier arrives once at that of the others before, the last threads first."""
     waits = [own for own in stuck if "barrier" in own.detail and own.detail["count"]]
     for own in sorted(waits, key=lambda one: -(one.thread or 0)):
-        for item in (item for item in body if item.line == own.line):
+        for item in (item for item in body[1:] if item.line == own.line):
             for other in (one for one in waits if one.detail["barrier"] != own.detail["barrier"]):
                 opening = f"bar.arrive {other.detail['barrier']}, {other.detail['count']};"
                 first = body[0]

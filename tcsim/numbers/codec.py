@@ -12,7 +12,7 @@ from tcsim.core.arguments import as_array
 from tcsim.core.errors import FormatError, listing
 from tcsim.numbers.formats import FORMATS, INFINITY, NAN, Format
 from tcsim.numbers.formats import format as find_format
-from tcsim.numbers.rounding import RoundingName, find_rounding, round_to_code
+from tcsim.numbers.rounding import RoundingName, find_rounding, round_narrow
 
 FLOAT_DTYPES: dict[np.dtype, str] = {
     np.dtype(np.float16): "f16",
@@ -178,7 +178,7 @@ def encode(x: Any, format: str | Format, rounding: RoundingName = "rne", saturat
     parts = source.fields(np.ascontiguousarray(_as_float64(array)).view(np.uint64).reshape(array.shape))
     zeros = np.zeros_like(parts.significand)
     finite = np.where(parts.kind >= INFINITY, zeros, parts.significand)
-    codes = round_to_code(parts.sign, zeros, finite, parts.exponent - source.fraction_bits, target, rounding, saturate)
+    codes = round_narrow(parts.sign, finite, parts.exponent - source.fraction_bits, target, rounding, saturate)
     codes = np.where(parts.kind == INFINITY, _infinity_codes(parts.sign, target, saturate), codes)
     is_nan = parts.kind == NAN
     codes = codes << np.uint64(target.ignored_low_bits)

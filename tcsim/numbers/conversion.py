@@ -19,7 +19,7 @@ from tcsim.core.versions import PTX_MANUAL
 from tcsim.lowering.traced import Traced, entries
 from tcsim.numbers.codec import decode
 from tcsim.numbers.formats import FORMATS, INFINITY, NAN, SUBNORMAL, Format
-from tcsim.numbers.rounding import U64, Rounding, bit_length, round_to_code
+from tcsim.numbers.rounding import U64, Rounding, bit_length, round_narrow, round_to_code
 
 Codes = npt.NDArray[Any]
 
@@ -185,8 +185,11 @@ def _to_float(values: _Values, conversion: Conversion, random: Codes | None) -> 
     if random is not None:
         significand, exponent = _dithered(significand, exponent, conversion, random)
         rounding = "rne"  # exact now, but for overflow
-    zeros = np.zeros_like(significand)
-    out = round_to_code(sign, zeros, significand, exponent, target, rounding, conversion.saturate)
+    if conversion.source.kind != "float" and conversion.source.bits > 53:
+        zeros = np.zeros_like(significand)
+        out = round_to_code(sign, zeros, significand, exponent, target, rounding, conversion.saturate)
+    else:
+        out = round_narrow(sign, significand, exponent, target, rounding, conversion.saturate)
     above = conversion.saturate or target.nan == "none"
     infinite = np.uint64(target.largest_code if above else target.largest_code + 1)
     out = np.where(values.kind == INFINITY, infinite | (sign << np.uint64(target.sign_shift)), out)

@@ -54,16 +54,19 @@ def bit_length_128(high: U64, low: U64) -> npt.NDArray[np.int64]:
     return np.where(high > 0, bit_length(high) + 64, bit_length(low))
 
 
+def _places(n: npt.NDArray[np.int64]) -> U64:
+    """Places by which 64 bits can be shifted: n, or 0 below and 63 above. `np.clip` takes several times as long."""
+    return np.minimum(np.maximum(n, 0), 63).astype(np.uint64)
+
+
 def _shift_left(x: U64, n: npt.NDArray[np.int64]) -> U64:
     """x << n with n in any range: 0 where n >= 64, x where n <= 0."""
-    clipped = np.clip(n, 0, 63).astype(np.uint64)
-    return np.where(n > 63, _ZERO, x << clipped)
+    return np.where(n > 63, _ZERO, x << _places(n))
 
 
 def _shift_right(x: U64, n: npt.NDArray[np.int64]) -> U64:
     """x >> n with n in any range: 0 where n >= 64, x where n <= 0."""
-    clipped = np.clip(n, 0, 63).astype(np.uint64)
-    return np.where(n > 63, _ZERO, x >> clipped)
+    return np.where(n > 63, _ZERO, x >> _places(n))
 
 
 def shift_left_128(high: U64, low: U64, n: npt.NDArray[np.int64]) -> tuple[U64, U64]:
@@ -123,7 +126,40 @@ def round_to_code(
         up = np.zeros_like(half)
     else:
         up = lost & (negative if rounding == "rm" else ~negative)
-    significand = kept + up.astype(np.uint64)
+    return _code(kept + up.astype(np.uint64), quantum, (high | low) == 0, negative, target, rounding, saturate)
+
+
+def round_narrow(
+    sign: npt.NDArray[np.integer],
+    significand: U64,
+    exponent: npt.NDArray[np.integer],
+    target: Format,
+    rounding: Rounding = "rne",
+    saturate: bool = False,
+) -> U64:
+    """`round_to_code` of significands of at most 53 bits."""
+    length = np.frexp(significand.astype(np.float64))[1].astype(np.int64)
+    quantum = np.maximum(exponent + length - 1, target.minimum_exponent) - target.fraction_bits
+    dropped = _places(quantum - exponent)  # with 63 of them nothing is kept, and less than a half is lost
+    unit = _ONE << dropped
+    kept, lost = (significand >> dropped) << _places(exponent - quantum), significand & (unit - _ONE)
+    negative, twice = asarray(sign, bool), lost << _ONE
+    if rounding == "rne":
+        up = (twice > unit) | ((twice == unit) & ((kept & _ONE) == _ONE))
+    elif rounding == "rna":
+        up = twice >= unit
+    elif rounding == "rz":
+        up = np.zeros_like(negative)
+    else:
+        up = (lost != 0) & (negative if rounding == "rm" else ~negative)
+    return _code(kept + up.astype(np.uint64), quantum, significand == 0, negative, target, rounding, saturate)
+
+
+def _code(
+    significand: U64, quantum: npt.NDArray[np.int64], nothing: npt.NDArray[np.bool_], negative: npt.NDArray[np.bool_],
+    target: Format, rounding: Rounding, saturate: bool,
+) -> U64:  # fmt: skip
+    """The codes of rounded significands, in units of 2**quantum. nothing: where the value was zero before it was rounded."""
     field = (quantum + target.fraction_bits - target.minimum_exponent).astype(np.uint64)
     if not target.zero:  # no subnormals and no zero: a field of 0 is the smallest normal, hidden bit present
         tiny = significand < (_ONE << np.uint64(target.fraction_bits))
@@ -131,7 +167,7 @@ def round_to_code(
         code = (field << np.uint64(target.fraction_bits)) + significand - (_ONE << np.uint64(target.fraction_bits))
     else:
         code = (field << np.uint64(target.fraction_bits)) + significand
-    code = np.where((high | low) == 0, _ZERO, code)
+    code = np.where(nothing, _ZERO, code)
     over = code > np.uint64(target.largest_code)
     code = np.where(over, _overflow_code(negative, target, rounding, saturate), code)
     if target.signed:

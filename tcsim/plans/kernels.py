@@ -74,6 +74,31 @@ def order_of(
     return None if rule is None else rule(Choice(stages, custom, cuts, reduction, kind, m, n, k))
 
 
+def likened(stages: int, custom: int, cuts: int, reduction: int, number: int) -> tuple[int, int, int, int]:
+    """One of the answers (stages, custom, cuts, reduction) of an algorithm that have the same order for every shape: a table that holds it alone is shorter.
+
+    >>> likened(stages=10, custom=0, cuts=1, reduction=2, number=21), likened(10, 0, 4, 2, 21)
+    ((7, 0, 1, 0), (7, 0, 4, 2))
+    """
+    rule = ALGORITHMS.get(number)
+    if rule is None:
+        return stages, custom, cuts, reduction
+    whole = cuts <= 1
+    in_turn, cutlass = rule in (_xmma, _xmma_tf32), rule in (_simt, _tensor)
+    if rule is _tensor or (rule is _xmma_tf32 and not whole):
+        stages = next((x for x, tile in STAGES.items() if x and stages and tile == STAGES.get(stages)), stages)
+    else:
+        stages = 0
+    if rule is _vector:
+        even = custom - custom % 2
+        custom = next((x for x, threads in GEMVX.items() if threads == GEMVX.get(even)), even) + custom % 2
+    elif rule is not _small_n:
+        custom = int(in_turn and not whole and custom == 1)
+    if rule in (_chain, _small_n):
+        cuts = 1
+    return stages, custom, cuts, reduction if cutlass and not whole else 0
+
+
 def _chain(choice: Choice) -> Order:
     """One chain of FMA."""
     return Order()

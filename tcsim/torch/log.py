@@ -18,6 +18,8 @@ MEANING: dict[Status, str] = {
     "not modelled": "computed by torch's own kernel",
 }
 """What each status promises."""
+_NAMED = 4
+"""Operations of a status that are named."""
 
 
 @dataclass
@@ -109,7 +111,7 @@ class Run:
         for own in self._entries.values():
             found.setdefault(own.status, []).append(own.op)
         order = (status for status in MEANING if status != "exact" and status in found)
-        return [f"  {status} on {self.gpu} ({', '.join(found[status])}): {MEANING[status]}" for status in order]
+        return [f"  {status} on {self.gpu} ({_some(found[status])}): {MEANING[status]}" for status in order]
 
     def _repr_html_(self) -> str:
         rows = "".join(
@@ -118,6 +120,12 @@ class Run:
         )
         head = "".join(f"<th>{own}</th>" for own in ("op", "calls", "seconds", "status"))
         return f"<table><caption>{markup(self.gpu)}</caption><tr>{head}</tr>{rows}</table>"
+
+
+def _some(names: list[str]) -> str:
+    """The first names, and how many more there are."""
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def first_difference(one: Run, other: Run) -> str:

@@ -15,6 +15,10 @@ TYPED: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 """Unsigned integers by their bytes."""
 
 
+_MANY, _SMALL = 64, 1 << 16
+"""Numbers, and how small they have to be, that are told apart by counting."""
+
+
 def each_once(values: Array) -> list[int]:
     """Numbers, each once, ascending: most often they are all the same.
 
@@ -23,6 +27,8 @@ def each_once(values: Array) -> list[int]:
     """
     if len(values) and not np.count_nonzero(values != values[0]):
         return [int(values[0])]
+    if len(values) > _MANY and values.min() >= 0 and values.max() < _SMALL:
+        return [int(own) for own in distinct(values.astype(np.int64))]
     return sorted(set(values.tolist()))
 
 

@@ -122,7 +122,7 @@ class Party:
         self.releasing: set[int] = set()  # warps that release to other clusters
         self.near: dict[int, tuple[int, Instruction]] = {}
         """By warp: its clock at its last fence, release or acquire for the block or cluster alone."""
-        self.unused = Unused(state.blocks[0].program.function.body)
+        self.unused = Unused(state)
         races.parties.append(self)
 
     # --- what orders

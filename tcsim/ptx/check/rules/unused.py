@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from tcsim.isa.scalar.catalog import scalar
 from tcsim.model.statement import Register, leaves
 from tcsim.ptx.check.findings import Findings, Key
+from tcsim.ptx.check.state import State
 from tcsim.ptx.text.syntax import Instruction
 
 _MOVES = frozenset(("mov", "ld", "cvta", "shfl", "vote", "match", "redux"))
@@ -47,7 +48,7 @@ def stores_of(body: Sequence[Instruction], load: Instruction) -> frozenset[int] 
 class Unused:
     """The races of one cluster of which a load may be for nothing."""
 
-    body: Sequence[Instruction]
+    state: State
     stored: set[tuple[int, int]] = field(default_factory=set)  # stores, by `id`, and the warps that executed them
     _stores: dict[int, frozenset[int] | None] = field(default_factory=dict)
     _loads: dict[Key, list[tuple[int, frozenset[int]]]] = field(default_factory=dict)
@@ -57,7 +58,7 @@ class Unused:
         """A race was found; load: what reads in it, in a block in which the other access is, by a warp."""
         if load is not None and key not in self._used:
             if id(load) not in self._stores:
-                self._stores[id(load)] = stores_of(self.body, load)
+                self._stores[id(load)] = stores_of(self.state.blocks[0].program.function.body, load)
             stores = self._stores[id(load)]
             if stores is not None:
                 self._loads.setdefault(key, []).append((warp, stores))

@@ -148,6 +148,12 @@ def test_the_mend_of_a_hang_is_named_alone(
         )
 
 
+def test_json_has_the_mend_of_a_hang(tmp_path: Path) -> None:
+    file, launch = written(tmp_path, RING, FREE="0")
+    (found,) = data("check", file, "--launch", launch, status=1)["findings"]
+    assert found["name"] == "DEADLOCK" and found["fix"].startswith("wait for the other parity")
+
+
 @pytest.mark.parametrize("ptx", [RING, COPY, TURNS])
 def test_a_launch_that_ends_has_no_such_mend(ptx: str, tmp_path: Path) -> None:
     file, launch = written(tmp_path, ptx)

@@ -11,7 +11,7 @@ import pytest
 import tcsim
 from hwkernels.plans.cases import Case
 from hwkernels.plans.kernels import predicted
-from tcsim.plans.kernels import ALGORITHMS, order_of
+from tcsim.plans.kernels import ALGORITHMS, likened, order_of
 from tcsim.plans.record import Kind
 
 RECORDED = np.load(Path(__file__).parents[3] / "data" / "plans" / "kernels_h200.npz")
@@ -48,6 +48,24 @@ def test_what_is_not_known_has_no_order() -> None:
     assert order_of("cublasLt 41.0.0", -1, 2, kind, 64, 40000, 4096) is None
     assert order_of("cublasLt 24.0.0", 2, 3, kind, 8, 9, 100) is None
     assert len(ALGORITHMS) == 16
+
+
+def test_likened_answers_have_one_order() -> None:
+    """Of every recorded answer, for its shape and for others; and answers of one order become one."""
+    changed = 0
+    for kind, m, n, k, batch, number, *about in RECORDED["answers"].tolist():
+        stages, custom, cuts, reduction = likened(*about, number)
+        changed += [stages, custom, cuts, reduction] != about
+        of = Kind(*KINDS[kind], True)
+        for shape in ((m, n, k, batch), (n, m, 2 * k + 1, batch), (1, n, k, batch), (33, 7, k, batch)):
+            orders = [
+                order_of(f"cublasLt {number}.{a}.{b}", c, d, of, *shape)
+                for a, b, c, d in (about, (stages, custom, cuts, reduction))
+            ]
+            assert orders[0] == orders[1], (number, about, shape)
+    assert changed > 20
+    assert likened(9, 0, 1, 2, 23) == likened(7, 1, 1, 0, 23) != likened(9, 0, 2, 2, 23)
+    assert likened(3, 4, 5, 2, 999) == (3, 4, 5, 2)
 
 
 @pytest.mark.parametrize(("format", "results", "lanes"), [("f32", 128, 32), ("f32", 129, 24), ("bf16", 129, 32)])

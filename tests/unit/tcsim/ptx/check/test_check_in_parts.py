@@ -59,16 +59,16 @@ def test_lanes_that_did_something_apart_are_joined(lanes: int, apart: bool, join
 
 
 @pytest.mark.parametrize("left", [4, -4])
-def test_an_mbarrier_of_the_second_block_that_lacks_bytes(left: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_mbarrier_of_the_second_block_that_lacks_bytes(left: int) -> None:
     """What its copies bring is looked at in the block in whose shared memory it lies."""
     key, found = 1 << 24 | 0x400, SimpleNamespace(passes={}, ended=0, now=SimpleNamespace(expected=8))
     looked: list[Any] = []
     state = SimpleNamespace(mbarriers={key: found}, blocks=["first", "second"])
     own: Any = SimpleNamespace(
-        state=state, mbarriers=SimpleNamespace(boxes=lambda *given: looked.append(given)), _object=lambda own: ""
-    )
-    monkeypatch.setattr(deadlocks.mbarrier_bits, "counts", lambda word, arch: {"pending": 0, "tx_count": left})
-    block: Any = SimpleNamespace(mbarriers=SimpleNamespace(word=lambda key: 0), arch="sm_90")
+        state=state, mbarriers=SimpleNamespace(boxes=lambda *given: looked.append(given)), _object=lambda own: "",
+        _fields=lambda key: {"pending": 0, "tx_count": left, "expected": 1}, _facts=lambda found, count: {},
+    )  # fmt: skip
+    block: Any = SimpleNamespace()
     said = deadlocks.Deadlocks._mbarrier(own, block, key, np.array([0]))
     assert said is not None and said[0] == ("MBAR_TX_OVER" if left > 0 else "MBAR_TX_UNDER")
     assert [given[3].block for given in looked] == ["second"]

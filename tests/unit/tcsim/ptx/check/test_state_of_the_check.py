@@ -271,13 +271,14 @@ def test_what_an_access_acquires_and_releases(opcode: str, kind: str, called: li
         release=record("release"),
         narrow=record("narrow"),
         used=lambda touch, reach, reads: used.append((reach, reads)),
+        unused=SimpleNamespace(stored=set()),
     )
     touch = SimpleNamespace(rank=-1, kind=kind, offsets=np.zeros(1), some=ONE, opcode=opcode, item=None)
     Party.accessed(own, touch)  # type: ignore[arg-type]
     assert seen == called
     strong, reads, *_ = order_of(opcode)
     assert used == [(used[0][0], strong and reads)] and (used[0][0] == FAR) == far
-    Party.accessed(own, SimpleNamespace(rank=0))  # type: ignore[arg-type]  # shared memory is not asked about
+    Party.accessed(own, SimpleNamespace(rank=0, kind="read"))  # type: ignore[arg-type]  # shared memory is not asked about
     assert seen == called
 
 
