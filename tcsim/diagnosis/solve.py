@@ -46,7 +46,7 @@ class Scored:
 
     @property
     def key(self) -> tuple[bool, int, bool, bool, int, int]:
-        """Larger is better."""
+        """The order of all hypotheses, larger first: of whole blocks or lines before scattered ones; those that give more outputs, every bit, all outputs; then the simpler."""
         return self.clean > 0, self.given, self.way is not None, self.everywhere, self.clean, -self.item.rank
 
 
