@@ -16,7 +16,7 @@ from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
 STORED = "d: stored at another place"
 STORED_ADVICE = "look at the addresses that the epilogue stores to, and at the block and warp indices in them"
 RESTARTED = "accumulator restarted"
-_RESTART = "zero the accumulator once, before the loop over K (scale_d: 0 in the first instruction alone); look for a slice of split-K that is stored where it should be added"
+_RESTART = "zero the accumulator once, before the loop over K (wgmma, tcgen05: scale_d 0 in the first instruction alone); look for a slice of split-K that is stored where it should be added"
 _TWICE = "c goes in as accumulator and again at the end, or each of two slices of split-K adds it"
 _FEWER = "; or both are right, and the K loop takes too few or too many steps of each tile"
 CROSSED = " (the indices along M and N are exchanged)"

@@ -48,7 +48,7 @@ def attempts(problem: Problem) -> Iterator[Attempt]:
         yield Attempt(
             "accumulator restarted",
             "each instruction starts from zero: the last K block alone is left",
-            "zero the accumulator once, before the loop over K (scale_d: 0 in the first instruction alone)",
+            "zero the accumulator once, before the loop over K (wgmma, tcgen05: scale_d 0 in the first instruction alone)",
             partial(replace, problem, order=problem.order[-1:], c=np.zeros_like(problem.c)),
         )
     for name in "ab":

@@ -244,7 +244,8 @@ class _Launch:
         errors = [own for own in self.check.findings if own.hazard.severity == "error"]
         found = errors + [own for own in self.check.findings if self.right and own.hazard.severity == "repaired"]
         if self.right and not found and not self.compared:
-            said = "the launch ends and check finds no error, but the result is not compared"
+            looked = "" if self.check.races else "; races in global memory were not looked for: `tcsim check --races`"
+            said = f"the launch ends and check finds no error{looked}, but the result is not compared"
             help = "add [expected.NAME] to the launch file, what the array must hold; a product of tensor cores needs only the shapes of its arrays"
             return self._said("not compared", f"{said}: {self.unknown}", mend=help)
         if self.right and not found:
@@ -279,11 +280,9 @@ class _Launch:
             if first is not None or self._explained
             else "not explained"
         )
-        how = f"{len(tried)} tried, none is right" if tried else "none tried"
         advice = HAZARDS[first.hazard.name].fix if first is not None else self._advice()
-        return self._said(
-            verdict, self._cause(first, element), self._place(first, element), f"{how}. {advice}", tried, element
-        )
+        shown = f"{len(tried)} tried, none is right. {advice}" if tried else f"not tried: {advice}"
+        return self._said(verdict, self._cause(first, element), self._place(first, element), shown, tried, element)
 
     @property
     def _explained(self) -> bool:

@@ -161,9 +161,9 @@ class Fibers:
             if random is not None and not random.randrange(4):
                 block = random.choice(list(self.ready))
             elif fair:
-                block = min(self.ready, key=lambda own: (self.ready[own].turns, own))
+                _, block = min((own.turns, place) for place, own in self.ready.items())
             else:
-                block = min(self.ready, key=lambda own: (self.ready[own].turns >> self.patience, own))
+                _, block = min((own.turns >> self.patience, place) for place, own in self.ready.items())
             fiber = self.ready.pop(block)
         if fiber is None:
             return None
@@ -202,15 +202,15 @@ class Fibers:
 
     def places(self) -> tuple[Any, ...]:
         """Where everything is, for `are_at`."""
-        ready = tuple((block, fiber.mask.tobytes()) for block, fiber in self.ready.items())
+        ready = {block: fiber.mask.tobytes() for block, fiber in self.ready.items()}
         return ready, tuple((fiber.block, fiber.mask.tobytes()) for fiber in self.waiting)
 
     def are_at(self, places: tuple[Any, ...]) -> bool:
         """Whether everything is where it was."""
         ready, waiting = places
-        if self.ready.keys() != {block for block, _ in ready} or len(waiting) != len(self.waiting):
+        if len(waiting) != len(self.waiting) or self.ready.keys() != ready.keys():
             return False
-        return all(self.ready[block].mask.tobytes() == mask for block, mask in ready) and all(
+        return all(self.ready[block].mask.tobytes() == mask for block, mask in ready.items()) and all(
             own.block == block and own.mask.tobytes() == mask
             for own, (block, mask) in zip(self.waiting, waiting, strict=True)
         )

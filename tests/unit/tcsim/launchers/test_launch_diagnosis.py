@@ -126,7 +126,7 @@ def test_a_cause_without_a_mend(tmp_path: Path) -> None:
     """A loop that ends too early is named by the numbers; no mend is claimed."""
     short = found(tmp_path, "mma", 8)
     assert short.verdict == "named" and "K block missing (K 96-127 not added)" in short.cause
-    assert "96 of 128 along K are multiplied" in short.place and short.mend.startswith("none tried")
+    assert "96 of 128 along K are multiplied" in short.place and short.mend.startswith("not tried: ")
 
 
 def test_against_what_a_gpu_gave(tmp_path: Path) -> None:
