@@ -3,7 +3,7 @@
 python benchmarks/real_sizes.py                   print the table: the first launch, with nothing kept from earlier ones; the best of later ones; without
                                                   compiled code; Triton's kernels also with TRITON_INTERPRET=1. It needs triton and torch.
 python benchmarks/real_sizes.py --before FOLDER   and the best of later ones with another checkout of this project
-python benchmarks/real_sizes.py --large           and the product of 4096
+python benchmarks/real_sizes.py --large           and the product of 4096, which takes minutes
 python benchmarks/real_sizes.py --json FILE       keep the figures too
 """
 
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-LATER = 5
+LATER = 5  # launches behind the first
 LONG = 20.0  # seconds of a launch that is not repeated
 WAYS = {
     "now": {},
@@ -32,6 +32,8 @@ WAYS = {
     "interpreter": {"TRITON_INTERPRET": "1"},
 }
 """What a figure is of, and its environment."""
+LARGE = "4096 x 4096 x 4096, persistent, TMA + wgmma"
+"""What takes minutes: it is not computed without compiled code."""
 TRITON = (
     "attention, 4096 tokens x 1 head x 64", "attention, 1024 tokens x 1 head x 64", "matmul 512 x 512 x 512",
     "layer norm 1151 x 1024", "softmax 1823 x 781", "vector add 98,432",
@@ -99,7 +101,8 @@ def row(name: str, before: str) -> dict[str, Any]:
     """The figures of one kernel. Raises RuntimeError where two ways leave different bytes."""
     root = str(HERE.parent)
     ways = (
-        {"now": root, "plain": root}
+        {"now": root}
+        | ({} if name == LARGE else {"plain": root})
         | ({"before": before} if before else {})
         | ({"interpreter": root} if name in TRITON else {})
     )
@@ -116,7 +119,9 @@ def main() -> int:
     parser.add_argument("--before", default="", metavar="FOLDER")
     parser.add_argument("--large", action="store_true")
     parser.add_argument("--json", default="", metavar="FILE")
-    parser.add_argument("--only", default="", metavar="WORD")
+    parser.add_argument(
+        "--only", nargs="*", default=[""], metavar="WORD", help="kernels whose name has one of the words"
+    )
     parser.add_argument("--row", help=argparse.SUPPRESS)
     parser.add_argument("--way", help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -130,7 +135,11 @@ def main() -> int:
             found, digest = seconds(given.row, given.way)
         print(json.dumps({"seconds": found, "digest": digest}))
         return 0
-    names = [own for own in (*products(), *TRITON) if given.only in own and (given.large or "4096 x" not in own)]
+    names = [
+        own
+        for own in (*products(), *TRITON)
+        if any(word in own for word in given.only) and (given.large or own != LARGE)
+    ]
     columns = ("first", "now", "before", "plain", "interpreter")
     print(f"{date.today()}, Python {platform.python_version()}, {platform.machine()}, {os.cpu_count()} processors")
     print(f"| kernel | {' | '.join(columns)} |\n| --- |{' ---: |' * len(columns)}")
