@@ -248,6 +248,17 @@ def test_copies_of_no_bytes_from_behind_all_arrays(defect: str | None) -> None:
     assert bool(run.hazards) == (defect is not None)
 
 
+@pytest.mark.parametrize("clusters", [7, 8])
+def test_few_blocks_are_not_compared(clusters: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the proof fails: each is watched by itself, which takes less than a batch and most of them beside it."""
+    monkeypatch.setattr(f"{__name__}.CLUSTERS", clusters)
+    kernel = kernels_tiles.TILES
+    run = compare(
+        kernel, blended(kernel.source, kernel.without("DESC_LBO_SBO"), WHICH["one"]), ("late",), alone=clusters < 8
+    )
+    assert run.alone == ("too few blocks to be compared by the check" if clusters < 8 else "")
+
+
 # --- the digest
 
 
