@@ -156,6 +156,29 @@ def test_the_account_of_a_sum_is_exact_about_what_is_exact() -> None:
     assert called_exact > 100 and depending > 3
 
 
+@pytest.mark.parametrize(
+    ("type", "numbers", "exact"),
+    [
+        ("f32", [0, 2**23, 2**23 - 1, 1], True),
+        ("f32", [0, 2**23, 2**23, 1], False),
+        ("f32", [2**-149, 2**-149, (2**24 - 2) * 2**-149], True),
+        ("f64", [0, 2**52, 2**52 - 1, 1], True),
+        ("f64", [0, 2**52, 2**52, 2**-1074], False),
+        ("f64", [0, 0, 0, 2**1023], True),
+        ("f32", [0, np.inf, np.inf, np.inf], False),
+        ("f32", [0, 1, np.nan, 1], False),
+    ],
+)
+def test_the_bound_of_exact_sums(type: str, numbers: list[float], exact: bool) -> None:
+    """As many units of the lowest bit as a significand has places for; of infinities and NaN nothing is claimed."""
+    codes = np.array(numbers, {"f32": np.float32, "f64": np.float64}[type])
+    codes = codes.view(f"u{codes.itemsize}")
+    sums = Sums()
+    for code in codes[1:]:
+        sums.add("a", type, "", np.array([0]), codes[:1], np.array([code]), False)
+    assert sums.inexact() == ({} if exact else {"a": len(codes) - 1})
+
+
 def test_matrix_products_of_archs_of_which_no_results_are_known() -> None:
     body = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f2,%f3,%f4,%f5}, {%r1,%r1,%r1,%r1}, {%r1,%r1}, {%f2,%f3,%f4,%f5}; mov.f32 %f9, %f1;"
     assert not ran(body)[0].inexact and not ran(body, target="sm_80")[0].inexact
