@@ -26,7 +26,7 @@ def samples(reals: Reals, open_: Mask, unknowns: int) -> Ints | None:
 
 
 def in_tile(reals: Reals, rows: Ints, columns: Ints, unknowns: int) -> Ints | None:
-    """Outputs of a tile of the first matrix, enough for so many unknowns, (n, 3); None if there are too few."""
+    """Enough outputs of one tile of the first matrix to solve for that many unknowns, (n, 3); None if there are too few."""
     known = np.argwhere(reals.usable[0][np.ix_(rows, columns)])
     if not enough(len(known), unknowns):
         return None

@@ -207,7 +207,7 @@ def distinct(orders: Iterator[tuple[str, Permutation]]) -> Iterator[tuple[str, P
 
 
 def register_orders(count: int, most: int = 8) -> Iterator[tuple[str, Permutation]]:
-    """Orders of registers. most: so many of which each two are exchanged."""
+    """Orders of registers. most: up to how many registers every pair is exchanged."""
     own = np.arange(count)
     if count <= most:
         for first, second in combinations(range(count), 2):

@@ -141,7 +141,7 @@ def _region(table: Table, expected: Table | None, name: str, folder: Path) -> Re
 
 
 def _are_tables(table: Table) -> None:
-    """A number or a name by itself is told how it is written as a parameter."""
+    """The error for a bare number or name shows how to write it as a parameter."""
     given = table.values.get("params", [])
     for number, own in enumerate(given if isinstance(given, list) else ()):
         if isinstance(own, int | float | str):

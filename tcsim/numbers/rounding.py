@@ -22,6 +22,7 @@ RoundingName = Rounding | Literal["rn"]
 """Those names, and PTX's name of rne."""
 
 U64 = npt.NDArray[np.uint64]
+Mask = npt.NDArray[np.bool_]
 _ONE = np.uint64(1)
 _ZERO = np.uint64(0)
 
@@ -118,15 +119,19 @@ def round_to_code(
     below_high, below_low = shift_left_128(half_high, half_low, np.clip(shift - 1, 0, 127))
     below = lost & ((below_high != high) | (below_low != low))
     negative = asarray(sign, bool)
-    if rounding == "rne":
-        up = half & (below | ((kept & _ONE) == _ONE))
-    elif rounding == "rna":
-        up = half
-    elif rounding == "rz":
-        up = np.zeros_like(half)
-    else:
-        up = lost & (negative if rounding == "rm" else ~negative)
+    up = _up(rounding, kept, negative, lost, half, below)
     return _code(kept + up.astype(np.uint64), quantum, (high | low) == 0, negative, target, rounding, saturate)
+
+
+def _up(rounding: Rounding, kept: U64, negative: Mask, lost: Mask, half: Mask, more: Mask) -> Mask:
+    """Where a significand is rounded up. lost: something is dropped; half: at least half a unit; more: more than half, where `half` holds."""
+    if rounding == "rne":
+        return half & (more | ((kept & _ONE) == _ONE))
+    if rounding == "rna":
+        return half
+    if rounding == "rz":
+        return np.zeros_like(half)
+    return lost & (negative if rounding == "rm" else ~negative)
 
 
 def round_narrow(
@@ -144,14 +149,7 @@ def round_narrow(
     unit = _ONE << dropped
     kept, lost = (significand >> dropped) << _places(exponent - quantum), significand & (unit - _ONE)
     negative, twice = asarray(sign, bool), lost << _ONE
-    if rounding == "rne":
-        up = (twice > unit) | ((twice == unit) & ((kept & _ONE) == _ONE))
-    elif rounding == "rna":
-        up = twice >= unit
-    elif rounding == "rz":
-        up = np.zeros_like(negative)
-    else:
-        up = (lost != 0) & (negative if rounding == "rm" else ~negative)
+    up = _up(rounding, kept, negative, lost != 0, twice >= unit, twice > unit)
     return _code(kept + up.astype(np.uint64), quantum, significand == 0, negative, target, rounding, saturate)
 
 

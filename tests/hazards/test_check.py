@@ -356,7 +356,7 @@ def test_only_files_below_the_folder_are_quoted(folder: Path, tmp_path_factory: 
 
 
 def test_a_mere_name_is_that_of_the_file_beside_the_checked_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As Triton names the script in the PTX: a file of that name in the current folder has nothing to do with it."""
+    """Triton's PTX names a script without its folder: a file of that name in the current folder is not quoted."""
     for name in ("here", "there"):
         (folder / name).mkdir()
         (folder / name / "mean.py").write_text(f"{name}\n")
