@@ -17,203 +17,15 @@ from tcsim.diagnosis.candidate import Candidate, of_operand
 from tcsim.diagnosis.enough import follows
 from tcsim.diagnosis.hypothesis import Hypothesis
 from tcsim.diagnosis.maps import STEPS
+from tcsim.diagnosis.named_functions import ACTIVATIONS, Function, Named, casts, solved_functions, wrapped
 from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals, lines_of
 from tcsim.diagnosis.solve import Solver
 from tcsim.numbers.codec import decode, encode
 
 EXACT, NEAR = 1e-5, 2e-3  # relative: how far a function may be off, and one that is computed by an approximation
-_MANY = 8  # outputs at a bound
 _TELLS = 0.1  # of a usual output: how far rounding may take what a function makes of one
 _SHARE = 0.9  # of the outputs that a function must change, in the place where it is applied
-Function = Callable[[Numbers], Numbers]
-
-
-@dataclass(frozen=True)
-class Named:
-    """One function. mistake: the name of the class of mistakes."""
-
-    mistake: str
-    said: str
-    advice: str
-    run: Function
-    rank: int = 2
-    along: bool = False  # of a row, not of each output
-    simple: bool = False  # every way to compute it gives the same bits
-
-
-def _erf(x: Numbers) -> Numbers:
-    """The error function, to 1.5e-7 (Abramowitz and Stegun 7.1.26)."""
-    t = 1 / (1 + 0.3275911 * np.abs(x))
-    series = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))))
-    found: Numbers = np.sign(x) * (1 - series * np.exp(-x * x))
-    return found
-
-
-def _sigmoid(x: Numbers) -> Numbers:
-    found: Numbers = 1 / (1 + np.exp(-np.clip(x, -700, 700)))
-    return found
-
-
-def _capped(x: Numbers, cap: float) -> Numbers:
-    found: Numbers = cap * np.tanh(x / cap)
-    return found
-
-
-def _same(x: Numbers) -> Numbers:
-    return x
-
-
-def _softmax(x: Numbers) -> Numbers:
-    power = np.exp(x - x.max(axis=-1, keepdims=True))
-    found: Numbers = power / power.sum(axis=-1, keepdims=True)
-    return found
-
-
-_ACTIVATED = "activation applied"
-_ACTIVATION = "look at the activation in the epilogue"
-_BY_NAME: dict[str, Function] = {
-    "GELU": lambda x: 0.5 * x * (1 + _erf(x / np.sqrt(2))),
-    "GELU (its tanh form)": lambda x: 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))),
-    "GELU (its sigmoid form)": lambda x: x * _sigmoid(1.702 * x),
-    "SiLU": lambda x: x * _sigmoid(x),
-    "tanh": np.tanh,
-    "sigmoid": _sigmoid,
-    "exp": lambda x: np.exp(np.minimum(x, 700)),
-    "exp2": lambda x: np.exp2(np.minimum(x, 1000)),
-    "softplus": lambda x: np.logaddexp(x, 0),
-    "ELU": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))),
-    "hard swish": lambda x: x * np.clip(x + 3, 0, 6) / 6,
-    "squared ReLU": lambda x: np.maximum(x, 0) ** 2,
-    "square": np.square,
-}
-ACTIVATIONS = (
-    Named(
-        "ReLU applied", "negative results are 0", "the epilogue clamps at zero", lambda x: np.maximum(x, 0), simple=True
-    ),
-    Named(_ACTIVATED, "absolute value", _ACTIVATION, np.abs, simple=True),
-    Named(_ACTIVATED, "softmax of each row", _ACTIVATION, _softmax, along=True),
-    *(Named(_ACTIVATED, said, _ACTIVATION, run) for said, run in _BY_NAME.items()),
-    *(
-        Named(_ACTIVATED, f"{cap} tanh(x / {cap})", _ACTIVATION, partial(_capped, cap=cap))
-        for cap in (10, 15, 20, 30, 50, 100)
-    ),
-)
-"""Of floating-point results."""
-
-
-def _wraps(x: Numbers, low: int, bits: int) -> Numbers:
-    found: Numbers = (np.rint(x) - low) % (1 << bits) + low
-    return found
-
-
-_INTEGERS = (("s8", -128, 8), ("u8", 0, 8), ("s16", -(1 << 15), 16), ("u16", 0, 16), ("s32", -(1 << 31), 32))
-_CLAMP = "result clamped"
-_WRAP = "result wraps around"
-_CLAMP_ADVICE = (
-    "look at the conversion in the epilogue: saturation (cvt.sat, __vmin, pack.sat), and the type that it goes to"
-)
-_WRAP_ADVICE = "the conversion in the epilogue drops the upper bits: saturate (cvt.sat), or store a wider type"
-
-
-def _clamped(x: Numbers, low: float, high: float) -> Numbers:
-    found: Numbers = np.clip(x, low, high)
-    return found
-
-
-def _through(x: Numbers, name: str) -> Numbers:
-    """Through a floating-point type; what is beyond f16 is its largest number."""
-    found: Numbers = decode(encode(x, name, saturate=True), name).astype(np.float64)
-    return found
-
-
-def _scaled(x: Numbers, by: float, rounded: Function, last: Function = _same) -> Numbers:
-    """Times a factor, rounded, and then a cast."""
-    return last(rounded(x * by))
-
-
-def casts() -> Iterator[Named]:
-    """Of integer results: clamped or wrapped to a type, or through a floating-point type."""
-    for name, low, bits in _INTEGERS:
-        high = low + (1 << bits) - 1
-        said = f"to {name}, from {low} to {high}"
-        yield Named(_CLAMP, said, _CLAMP_ADVICE, partial(_clamped, low=low, high=high))
-        yield Named(_WRAP, f"{said}: its lower {bits} bits", _WRAP_ADVICE, partial(_wraps, low=low, bits=bits))
-    for name, size in (("f32", 24), ("f16", 11), ("bf16", 8)):
-        yield Named(
-            "result passed through a narrower format",
-            f"{name}: {size} bits are kept of each sum",
-            f"convert the sum to {name} only after it is scaled",
-            partial(_through, name=name),
-        )
-
-
-def solved_functions(x: Numbers, seen: Numbers, open_: Mask, finite: Mask, whole: bool) -> Iterator[Named]:
-    """Functions with numbers that are read off the outputs."""
-    low, high = float(seen[finite].min()), float(seen[finite].max())
-    far = 1e-5 * max(abs(low), abs(high))
-    at_low, at_high = ((np.abs(seen - bound) <= far)[open_].sum() >= _MANY for bound in (low, high))
-    if (at_low or at_high) and high - low > 10 * far:  # else they are one number
-        low, high = float(f"{low:.5g}"), float(f"{high:.5g}")
-        bounds = low if at_low else -np.inf, high if at_high else np.inf
-        one = f"to {low:g} and more" if at_low else f"to {high:g} and less"
-        said = f"from {low:g} to {high:g}" if at_low and at_high else one
-        yield Named(_CLAMP, said, _CLAMP_ADVICE, lambda x: _clamped(x, *bounds), simple=True)
-    own, given = x[open_ & (x < 0)], seen[open_ & (x < 0)]
-    if own.size and not whole:
-        slope = _ratio(own, given)
-        if 0.0005 < abs(slope) < 0.9995:
-            said = f"leaky ReLU: negative results times {slope:.4g}"
-            yield Named(_ACTIVATED, said, _ACTIVATION, lambda x: np.where(x < 0, slope * x, x))
-    if whole:
-        yield from _quantized(x[finite], seen[finite])
-
-
-def _quantized(own: Numbers, given: Numbers) -> Iterator[Named]:
-    """A factor, rounded to whole numbers, then clamped, wrapped or neither."""
-    low, high = float(given.min()), float(given.max())
-    small = np.argsort(np.abs(own))
-    first = small[: max(_MANY, len(small) // 50)]  # they hardly wrap
-    for name, start, bits in (("", 0, 0), *_INTEGERS[:4]):
-        end = start + (1 << bits) - 1
-        if bits and (low < start or high > end):
-            continue
-        factor = _ratio(own[first], given[first])
-        near = np.abs(own * factor) < 0.9 * (end if bits else np.inf)
-        factor = _ratio(own[near], given[near])
-        if not 1e-9 < abs(factor) < 0.9:
-            continue
-        power = 2.0 ** np.rint(np.log2(abs(factor)))
-        inside = near & (given > start) & (given < end) if bits else near
-        for by in (power, factor, _between(own[inside], given[inside], factor)):
-            for how, rounded in (("to nearest", np.rint), ("down", np.floor), ("toward zero", np.trunc)):
-                scaled = f"times {by:.6g}, rounded {how}"
-                if not bits:
-                    if np.array_equal(rounded(own * by), given):
-                        advice = "look at the scale in the epilogue"
-                        yield Named("result scaled", scaled, advice, partial(_scaled, by=by, rounded=rounded), rank=3)
-                        return
-                    continue
-                run, said = partial(_scaled, by=by, rounded=rounded), f"{scaled}, clamped to {name}"
-                clamped = partial(run, last=partial(_clamped, low=start, high=end))
-                yield Named("result scaled", said, _CLAMP_ADVICE, clamped, rank=3)
-                wrapped = partial(run, last=partial(_wraps, low=start, bits=bits))
-                said = f"{scaled}, the lower {bits} bits as {name}"
-                yield Named(f"result scaled + {_WRAP}", said, _WRAP_ADVICE, wrapped, rank=4)
-
-
-def _ratio(own: Numbers, given: Numbers) -> float:
-    size = float((own**2).sum())
-    return float((own * given).sum()) / size if size else 0.0
-
-
-def _between(own: Numbers, given: Numbers, factor: float) -> float:
-    """The factor nearest to another that rounds all to nearest as given, or itself."""
-    with np.errstate(all="ignore"):
-        ends = np.stack([(given - 0.5) / own, (given + 0.5) / own])
-    known = np.abs(own) > 0.5
-    low, high = ends.min(axis=0)[known].max(initial=-np.inf), ends.max(axis=0)[known].min(initial=np.inf)
-    return float((low + high) / 2) if low < high < np.inf else factor
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,7 +82,7 @@ class Applied(Beneath):
         if not self.relative:
             a, b = lines_of(problem)
             values = self.named.run(a @ b.swapaxes(1, 2) + c - rest) + rest
-            return encode(_wraps(values, -(1 << 31), 32), formats["d"])
+            return encode(wrapped(values, -(1 << 31), 32), formats["d"])
         bare = replace(problem.bare, c=np.zeros_like(problem.c) if self.outside else problem.c)
         with np.errstate(all="ignore"):
             codes = encode(self.named.run(decode(bare.outputs, formats["d"]).astype(np.float64)) + rest, formats["d"])

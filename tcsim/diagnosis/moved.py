@@ -15,145 +15,10 @@ from tcsim.diagnosis.candidate import STORED_ADVICE as _LOOK
 from tcsim.diagnosis.enough import enough, runs
 from tcsim.diagnosis.hypothesis import Hypothesis
 from tcsim.diagnosis.maps import LINES, PARTS, SAME, TILES, Rule, Where, line_rules, memory_rules
+from tcsim.diagnosis.moved_rules import MOST_GIVEN, OFFSET, START, late_rules, offset_rules, staged_rules, store_rules
 from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
 from tcsim.diagnosis.where import MORE, described, ranges
-
-_ENOUGH = 0.9  # of the known places a rule must give
-_KNOWN = 600  # places that a rule is tried on
-_MISSED = 0.1  # of the outputs
-_LEAST = 12  # of which a pointer is read off
-_PAIRS = 60  # of places that addresses are solved from
-_STORE = "look at the address of the epilogue's store: its pointer and its leading dimension"
-_STAGING = "the staging tile of the epilogue must be written and read with one pitch"
-
-OFFSET = "d: read with an offset in its tile"
-START = (
-    "look at where the epilogue begins to read a tile: the column or lane of its tcgen05.ld, its address in the staging tile; "
-    "the same comes of parts that are stored too early by as much, the last of them nowhere"
-)
-_PADS = (1, 2, 4, 8, 16)  # of a row of the staging tile
-_OFFSETS = (1, 2, 4, 8, 16, 32)  # of lines
-
-
-def offset_rules(count: int, what: str) -> Iterator[Rule]:
-    """Tiles of the output that are read beside their beginning, with zeros behind their end. what: "rows" or "columns"."""
-    for size, by in product((size for size in TILES if size <= count), _OFFSETS):
-        for off in (by, -by) if by < size else ():
-            line = f"{what.removesuffix('s')} i is that at i {'+' if off > 0 else '-'} {by}"
-            said = f"in every {size} {what} {line}, and the {'last' if off > 0 else 'first'} {by} are zero"
-            yield Rule(OFFSET, said, START, partial(_inside_block, size, off), 2, lines_only=True)
-
-
-def _inside_block(size: int, off: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
-    inner = r % size + off
-    return np.where((inner >= 0) & (inner < size), r + off, -1), k
-
-
-def store_rules(i: Ints, j: Ints, row: Ints, column: Ints, shape: tuple[int, int]) -> Iterator[Rule]:
-    """Rules by which outputs (i, j) hold the model's of (row, column)."""
-    random = repeatable()
-    kept = random.permutation(len(i))[:_KNOWN]
-    i, j, row, column = (x[kept] for x in (i, j, row, column))
-    pairs = random.integers(0, len(i), (2, _PAIRS))
-    pairs = pairs[:, row[pairs[0]] != row[pairs[1]]]
-    yield from _global(i, j, row, column, shape, pairs)
-    for height, width in product(TILES, (*TILES, shape[1])):
-        same = (i // height == row // height) & (j // width == column // width)
-        if height < 2 * shape[0] and width <= shape[1] and same.mean() >= _ENOUGH:
-            found = list(_staged(i % height, j % width, row % height, column % width, (height, width), pairs))
-            if found:
-                yield found[0]
-                return
-
-
-def late_rules(base: Numbers, i: Ints, j: Ints, wanted: Numbers, reach: Numbers) -> Iterator[Rule]:
-    """Outputs (i, j) of `wanted` that all lie equally many elements late or early, whatever their precision."""
-    flat = base.reshape(-1)
-    offs = np.arange(1 - flat.size, flat.size)
-    written = np.flatnonzero(wanted != 0)
-    missed = np.zeros(len(offs), np.int64)
-    for one in written:
-        place = i[one] * base.shape[1] + j[one] - offs
-        inside = (place >= 0) & (place < flat.size)
-        missed += ~(inside & (np.abs(flat[np.where(inside, place, 0)] - wanted[one]) <= reach[one]))
-        kept = missed <= _MISSED * len(written)
-        offs, missed = offs[kept], missed[kept]
-    for off in sorted(offs.tolist(), key=abs)[:1]:
-        if off and len(written) >= _LEAST:
-            yield _rule(base.shape[1], int(off), (base.shape[0], base.shape[1]))
-
-
-def _global(i: Ints, j: Ints, row: Ints, column: Ints, shape: tuple[int, int], pairs: Ints) -> Iterator[Rule]:
-    """One pitch and one pointer: i N + j = row pitch + column + off."""
-    begin = i * shape[1] + j - column
-    rise, run = begin[pairs[0]] - begin[pairs[1]], row[pairs[0]] - row[pairs[1]]
-    whole = rise % run == 0
-    pitches = rise[whole] // run[whole]
-    offs = begin[pairs[0]][whole] - pitches * row[pairs[0]][whole]
-    for pitch, off in dict.fromkeys(zip(pitches.tolist(), offs.tolist(), strict=True)):
-        if pitch > 0 and (pitch, off) != (shape[1], 0) and (begin == row * pitch + off).mean() >= _ENOUGH:
-            yield _rule(pitch, off, shape)
-            return
-
-
-def _rule(pitch: int, off: int, shape: tuple[int, int]) -> Rule:
-    width, lines = shape[1], abs(off) // shape[1]
-    said = [f"{pitch} elements for {width} from row to row"] if pitch != width else []
-    whole = f", {lines} rows" if off % width == 0 else ""
-    said += [f"by {off} elements{whole}: what is stored lies too {'late' if off > 0 else 'early'}"] if off else []
-    name = "{x}: pitch wrong" if pitch != width else "{x}: pointer off"
-    rank = 1 if whole and pitch == width and 2 * lines <= shape[0] else 3
-    return Rule(name, ", ".join(said), _STORE, partial(_stored_at, pitch, off, shape), rank)
-
-
-def _stored_at(pitch: int, off: int, shape: tuple[int, int], r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
-    place = r * shape[1] + k - off
-    row = np.minimum(place // pitch, shape[0] - 1)  # of rows that meet the last one
-    column = place - row * pitch
-    return np.where((place >= 0) & (column < shape[1]), row, -1), column
-
-
-def _staged(r: Ints, c: Ints, row: Ints, column: Ints, tile: tuple[int, int], pairs: Ints) -> Iterator[Rule]:
-    """Two pitches in a tile: r read + c = row written + column."""
-    one, two = pairs
-    below = row[one] * r[two] - row[two] * r[one]
-    by = column - c
-    with np.errstate(all="ignore"):
-        read = (by[two] * row[one] - by[one] * row[two]) / below
-        written = (by[two] * r[one] - by[one] * r[two]) / below
-    found = np.stack([read, written], axis=1)[below != 0]
-    found = found[np.isfinite(found).all(axis=1) & (found == np.rint(found)).all(axis=1)].astype(np.int64)
-    height, width = tile
-    for pitches in dict.fromkeys(map(tuple, found.tolist())):
-        if min(pitches) >= width // 2 and pitches[0] != pitches[1]:
-            fits = r * pitches[0] + c == row * pitches[1] + column
-            if fits.mean() >= _ENOUGH:
-                yield _staging(pitches[0], pitches[1], tile)
-
-
-def staged_rules(shape: tuple[int, int]) -> Iterator[Rule]:
-    """The usual ones, for outputs that are too coarse to be looked up: rows of a tile that are padded on one side only."""
-    widths = {*(size for size in TILES if size < shape[1]), shape[1]}
-    for height, width in product((size for size in TILES if size < 2 * shape[0]), sorted(widths)):
-        for pad in _PADS:
-            yield _staging(width + pad, width, (height, width))
-            yield _staging(width, width + pad, (height, width))
-
-
-def _staging(read: int, written: int, tile: tuple[int, int]) -> Rule:
-    said = f"tiles of {tile[0]} x {tile[1]} are written with {written} elements from row to row, and read with {read}"
-    where = partial(_restaged, read, written, tile)
-    return Rule("{x}: pitch of the staging tile in shared memory wrong", said, _STAGING, where, 3)
-
-
-def _restaged(read: int, written: int, tile: tuple[int, int], r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
-    height, width = tile
-    place = r % height * read + k % width
-    row, column = place // written, place % written
-    inside = (row < height) & (column < width)
-    return np.where(inside, r // height * height + row, -1), k // width * width + column
-
 
 _SAMPLES, _TRIED = 48, 6  # outputs that every rule is tried on first; rules that are reckoned out in full
 _EITHER = "look at the block and warp indices in the addresses of {x}, and in those that the epilogue stores to"
@@ -363,13 +228,13 @@ def _sampled(base: Numbers, seen: Numbers, reach: Numbers, open_: Mask) -> list[
     late = late_rules(base, i[opened], j[opened], wanted[opened], far[opened])
     for rule in (*_flat_rules(shape), *late):
         fits = same(*rule.where(i, j, i * 0))
-        if fits[:count].mean() >= _ENOUGH:
+        if fits[:count].mean() >= MOST_GIVEN:
             listed.append((not fits.all(), Moved(flat=rule).rank, Moved(flat=rule)))
     rows, columns = _line_rules(*shape, "rows"), _line_rules(shape[1], shape[0], "columns")
     row = np.stack([rule.where(i, i * 0, j)[0] for rule in rows])
     column = np.stack([rule.where(j, j * 0, i)[0] for rule in columns])
     fits = same(row[:, None], column[None])
-    for one, two in np.argwhere(fits[:, :, :count].mean(axis=2) >= _ENOUGH):
+    for one, two in np.argwhere(fits[:, :, :count].mean(axis=2) >= MOST_GIVEN):
         item = Moved(rows[one], columns[two])
         listed.append((not fits[one, two].all(), item.rank, item))
     listed.sort(key=lambda item: item[:2])  # those that hold everywhere first
@@ -491,7 +356,7 @@ def _candidates(i: Ints, j: Ints, row: Ints, column: Ints, shape: tuple[int, int
         yield Moved(rows[0], columns[0])
     for rule in _flat_rules(shape):
         line, at = rule.where(i, j, i * 0)
-        if ((line == row) & (at == column)).mean() >= _ENOUGH:
+        if ((line == row) & (at == column)).mean() >= MOST_GIVEN:
             yield Moved(flat=rule)
     i, j, row, column = every
     yield from (Moved(flat=rule) for rule in store_rules(i, j, row, column, shape))
@@ -534,7 +399,7 @@ def overwritten(base: Numbers, seen: Numbers, reach: Numbers, open_: Mask) -> li
         if not 0 < pitch < columns:
             continue
         fits, _, _ = _last(base, seen, reach, pitch, i, j)
-        if fits.mean() >= _ENOUGH:
+        if fits.mean() >= MOST_GIVEN:
             _, row, column = _last(base, seen, reach, pitch, *np.indices((rows, columns)))
             found.append(Moved(flat=_pitch_rule(columns, pitch, partial(_listed, row, column))))
     return found[:_TRIED]
@@ -569,7 +434,7 @@ def _fitting(rules: list[Rule], own: Ints, other: Ints, found: Ints) -> list[Rul
     good = [
         (-share, rule.rank, place)
         for place, (share, rule) in enumerate(zip(shares, rules, strict=True))
-        if share >= _ENOUGH
+        if share >= MOST_GIVEN
     ]
     return [rules[place] for _, _, place in sorted(good)]
 

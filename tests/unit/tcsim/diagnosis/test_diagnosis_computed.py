@@ -12,8 +12,8 @@ import pytest
 
 import tcsim
 from tcsim.diagnosis import functions, misread, other_c, reals, recoded, tables
-from tcsim.diagnosis.functions import _erf, casts, solved_functions
 from tcsim.diagnosis.least_squares import whole_weights
+from tcsim.diagnosis.named_functions import _erf, casts, solved_functions
 from tcsim.diagnosis.reals import reals_of
 from tcsim.numbers.formats import FORMATS
 from tests.support.diagnosis_parts import numbers, problem
