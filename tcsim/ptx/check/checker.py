@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from tcsim.model.effects import Effects, Order
+from tcsim.ptx.check.flags import scope_of
 from tcsim.ptx.check.layout.layout import Layout
 from tcsim.ptx.check.layout.traced import Traced
 from tcsim.ptx.check.order import Ordering
 from tcsim.ptx.check.rules.barriers import Barriers
-from tcsim.ptx.check.rules.cancel import Cancels
 from tcsim.ptx.check.rules.cluster import Reaches
 from tcsim.ptx.check.rules.conflicts import Conflicts
 from tcsim.ptx.check.rules.deadlocks import Deadlocks
@@ -22,12 +22,11 @@ from tcsim.ptx.check.rules.global_memory import GlobalMemory
 from tcsim.ptx.check.rules.mbarriers import Mbarriers
 from tcsim.ptx.check.rules.races import Party, Races
 from tcsim.ptx.check.rules.shared import Shared
-from tcsim.ptx.check.rules.signals import Signals
+from tcsim.ptx.check.rules.signals import Cancels, Signals
 from tcsim.ptx.check.rules.tmem import TensorMemory
 from tcsim.ptx.check.rules.warps import Warps
 from tcsim.ptx.check.rules.wgmma import Wgmma
 from tcsim.ptx.check.state import Issue, State, Touch
-from tcsim.ptx.check.strength import scope_of
 from tcsim.ptx.compile.families import Bound
 from tcsim.ptx.hazards.hazard import Hazard
 from tcsim.ptx.machine.arrays import LANES, Array

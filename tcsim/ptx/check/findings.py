@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from tcsim.model.statement import Instruction
 from tcsim.ptx.hazards.hazard import Hazard
-from tcsim.ptx.text.syntax import Instruction, line_in_words
+from tcsim.ptx.text.syntax import line_in_words
 
 Key = tuple[str, int, int]
 """Of a finding: its name, and the numbers of the two instructions."""

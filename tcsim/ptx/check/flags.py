@@ -6,10 +6,12 @@ Which flag was written and read does not matter: whoever acquires knows all rele
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
+from tcsim.model.operand import Scope
 from tcsim.ptx.check.clocks import EXECUTED, HANDED, Clocks
-from tcsim.ptx.check.strength import scope_of
 from tcsim.ptx.machine.arrays import Array
 
 _RELAXED = [EXECUTED, HANDED]
@@ -69,3 +71,29 @@ class Flags:
 
     def _beyond(self, scope: str) -> bool:
         return self.several and scope != "cta"
+
+
+_STRONG = frozenset(("volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"))
+_SCOPES: tuple[Scope, ...] = "cta", "cluster", "gpu", "sys"
+
+
+@cache
+def order_of(opcode: str) -> tuple[bool, bool, bool, bool]:
+    """Of an ordinary access: whether it is not weak, whether it can be part of an acquire, whether it acquires itself, and whether it releases.
+
+    A reduction gives no value, so that nothing is acquired with it (PTX ISA, Memory Consistency Model, special cases).
+    """
+    stem, *words = opcode.split(".")
+    strong = stem in ("atom", "red") or not _STRONG.isdisjoint(words)
+    both = "acq_rel" in words
+    return strong, stem != "red", both or "acquire" in words, both or "release" in words
+
+
+@cache
+def scope_of(opcode: str) -> Scope:
+    """The scope of a strong access, or of a membar: the whole GPU if it names none (PTX ISA, Scope, atom, membar).
+
+    >>> scope_of("ld.acquire.cta.shared::cta.u32"), scope_of("atom.shared::cta.add.u32")
+    ('cta', 'gpu')
+    """
+    return next((own for own in _SCOPES if own in opcode.split(".")), "gpu")

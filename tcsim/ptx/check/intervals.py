@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tcsim.model.effects import Access, Effects, GroupOp, Outcome, Resource
-from tcsim.ptx.check.strength import scope_of
+from tcsim.ptx.check.flags import scope_of
 from tcsim.ptx.compile.families import Bound
 from tcsim.ptx.compile.ordinary import row_of
 from tcsim.ptx.machine.arrays import LANES, Array

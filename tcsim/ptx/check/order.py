@@ -6,8 +6,8 @@ import numpy as np
 
 from tcsim.model.effects import Effects, GroupOp, Order
 from tcsim.ptx.check.clocks import GLOBALLY, ORDERED
+from tcsim.ptx.check.flags import order_of, scope_of
 from tcsim.ptx.check.state import State, Touch
-from tcsim.ptx.check.strength import order_of, scope_of
 from tcsim.ptx.compile.families import Bound
 from tcsim.ptx.machine.arrays import LANES, Array
 from tcsim.ptx.machine.block import Block

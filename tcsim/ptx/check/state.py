@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tcsim.model.statement import Instruction
 from tcsim.ptx.check.clocks import ORDERED, Clocks
 from tcsim.ptx.check.findings import Findings, Key
 from tcsim.ptx.check.flags import Flags
@@ -38,7 +39,6 @@ from tcsim.ptx.machine.arrays import LANES, Array
 from tcsim.ptx.machine.block import Block
 from tcsim.ptx.machine.cluster import Cluster
 from tcsim.ptx.machine.flights import Flight
-from tcsim.ptx.text.syntax import Instruction
 
 
 class State:

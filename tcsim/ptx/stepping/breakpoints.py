@@ -9,11 +9,11 @@ from typing import Any
 
 from tcsim.core.errors import listing, shortened
 from tcsim.memory.mbarrier_bits import counts
+from tcsim.model.statement import Location
 from tcsim.ptx.compile.compiled import Site
 from tcsim.ptx.machine.arrays import LANES, Array
 from tcsim.ptx.machine.block import Block
 from tcsim.ptx.stepping.stopped import Stopped
-from tcsim.ptx.text.syntax import Location
 
 Shape = tuple[int, int, int]
 

@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 
 from tcsim.model.effects import Effects, Pending
-from tcsim.model.statement import registers_in
+from tcsim.model.statement import Address, registers_in
 from tcsim.ptx.compile.compiled import Site
 from tcsim.ptx.compile.families import Bound
 from tcsim.ptx.compile.ordinary import ordinary
 from tcsim.ptx.machine.arrays import Array
 from tcsim.ptx.stepping.places import Byte
-from tcsim.ptx.text.syntax import Address
 
 MOST_BYTES = 512 << 20
 """Bytes that the log of a session takes before it forgets what is oldest."""

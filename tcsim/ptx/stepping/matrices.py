@@ -16,6 +16,7 @@ from tcsim.descriptors.matrix import MatrixDescriptor
 from tcsim.isa.wgmma.multiply import WarpgroupMultiply
 from tcsim.layouts.layout import FragmentLayout, Layout
 from tcsim.layouts.swizzle import DESCRIPTOR_SWIZZLES, Swizzle
+from tcsim.model.statement import Operand, Register, Vector
 from tcsim.numbers.codec import decode
 from tcsim.numbers.formats import FORMATS, Format
 from tcsim.numbers.formats import format as find_format
@@ -28,7 +29,7 @@ from tcsim.ptx.stepping import text
 from tcsim.ptx.stepping.arrays import Named
 from tcsim.ptx.stepping.state import Shown
 from tcsim.ptx.text.fitting import apart
-from tcsim.ptx.text.syntax import Operand, Register, Vector, unscoped
+from tcsim.ptx.text.syntax import unscoped
 from tcsim.tma.box import WALK
 from tcsim.tma.map import TensorMap
 
@@ -107,7 +108,7 @@ def operands_of(site: Site, bound: Bound) -> dict[str, Operand]:
 
 def registers_of(site: Site, operand: Operand) -> list[int | None]:
     """The registers of a vector or of one register, by number; None for what is not one."""
-    return [site.numbers[own.name] if isinstance(own, Register) else None for own in _items(operand)]
+    return [site.numbers[own.name] if isinstance(own, Register) else None for own in items_of(operand)]
 
 
 def words_of(numbers: Sequence[int | None], rows: Mapping[int, Array] | Sequence[Array], threads: slice) -> Array:
@@ -142,7 +143,7 @@ def fragment(block: Block, line: int, name: str, warp: int, format: str | Format
     words = words_of(registers_of(site, operands[key]), block.registers, slice(first, first + lanes))
     found = np.asarray(bound.model.matrix(operand.name, words))
     codes = found.reshape(-1, found.shape[-1])  # several matrices one below the other
-    names = [unscoped(own.name) if isinstance(own, Register) else "-" for own in _items(operands[key])]
+    names = [unscoped(own.name) if isinstance(own, Register) else "-" for own in items_of(operands[key])]
     known = operand.format if format is None else find_format(format)
     if known.container_bits != operand.format.container_bits:
         raise OperandError(f"fragment: elements of {operand.format.name} as {known.name}; valid: formats as wide")
@@ -153,7 +154,8 @@ def fragment(block: Block, line: int, name: str, warp: int, format: str | Format
     return _matrix(operand.name.upper(), title, known, codes.astype(known.dtype, copy=False), places)
 
 
-def _items(operand: Operand) -> tuple[Operand, ...]:
+def items_of(operand: Operand) -> tuple[Operand, ...]:
+    """The registers of a vector; of anything else itself."""
     return operand.items if isinstance(operand, Vector) else (operand,)
 
 

@@ -7,15 +7,13 @@ from dataclasses import dataclass
 
 from tcsim.isa.matrix.semantics import MatrixMove
 from tcsim.isa.wmma.tile import FragmentMove
-from tcsim.model.statement import registers_in
+from tcsim.model.statement import TYPE_BYTES, Address, Operand, Vector, registers_in
 from tcsim.ptx.compile.ordinary import ordinary
 from tcsim.ptx.machine.arrays import LANES
 from tcsim.ptx.stepping.log import Asked, Event, Record
-from tcsim.ptx.stepping.matrices import registers_of
-from tcsim.ptx.stepping.moves import Moved, moved_by
+from tcsim.ptx.stepping.matrices import items_of, registers_of
+from tcsim.ptx.stepping.moves import Moved, factors, is_product, moved_by
 from tcsim.ptx.stepping.places import Byte
-from tcsim.ptx.stepping.products import factors, is_product
-from tcsim.ptx.text.syntax import TYPE_BYTES, Address, Operand, Vector
 
 Reads = tuple[tuple[tuple[Byte, ...], int], ...]
 """Elements, as their bytes, and when each was read."""
@@ -67,9 +65,9 @@ def sources(record: Record, bytes: Iterable[Byte]) -> Sources:
         if not own:
             continue
         if is_product(asked, work):
-            found = factors(record.site, asked, work, record.block, own)
-            parts = ((label, tuple((own, before) for own in elements)) for label, elements in found.parts if elements)
-            return Sources(found.d, tuple(Group(label, reads, label[0] == "C") for label, reads in parts), False)
+            what, factored = factors(record.site, asked, work, record.block, own)
+            parts = ((label, tuple((own, before) for own in elements)) for label, elements in factored if elements)
+            return Sources(what, tuple(Group(label, reads, label[0] == "C") for label, reads in parts), False)
         if work is not None or isinstance(asked.bound.model, (MatrixMove, FragmentMove)):
             return _moved(record, asked, own, before)
     return _plain(record, wanted)
@@ -131,10 +129,8 @@ def _of_memory(record: Record, byte: int) -> tuple[list[Byte], bool]:
         known = source is not None and found[1] < len(source.numbers)
         return ([int(source.numbers[found[1]]) + at], True) if source is not None and known else ([], False)
     if path == "store" and len(item.operands) > 1:
-        parts = item.operands[1].items if isinstance(item.operands[1], Vector) else (item.operands[1],)
-        width = max(event.size // len(parts), 1)
-        return _bytes(record, parts[at // width], thread, (at % width,)), True
-    values = [own for operand in item.operands for own in ([] if isinstance(operand, Address) else [operand])]
+        return _part(record, item.operands[1], thread, event.size, at), True
+    values = [own for own in item.operands if not isinstance(own, Address)]
     first = 1 if ordinary(item.opcode).writes else 0
     return [*(one for own in values[first:] for one in _bytes(record, own, thread)), byte], False
 
@@ -182,15 +178,18 @@ def _loaded(record: Record, parts: int, thread: int, place: int, at: int) -> lis
 
 def _unpacked(record: Record, to: Operand, what: Operand, thread: int, place: int, at: int) -> list[Byte]:
     """mov, which may put registers into one or take one apart."""
-    size = TYPE_BYTES.get(record.site.item.opcode.rpartition(".")[2], 4)
     if isinstance(to, Vector) and isinstance(what, Vector):
         return _bytes(record, what.items[place], thread, (at,))
-    if isinstance(to, Vector):
-        return _bytes(record, what, thread, (place * (size // len(to.items)) + at,))
-    if isinstance(what, Vector):
-        width = max(size // len(what.items), 1)
-        return _bytes(record, what.items[min(at // width, len(what.items) - 1)], thread, (at % width,))
-    return _bytes(record, what, thread, (at,))
+    size = TYPE_BYTES.get(record.site.item.opcode.rpartition(".")[2], 4)
+    return _part(record, what, thread, size, place * (size // len(items_of(to))) + at)
+
+
+def _part(record: Record, operand: Operand, thread: int, size: int, at: int) -> list[Byte]:
+    """A byte of a register, or of those of a vector, which have some bytes in all."""
+    parts = items_of(operand)
+    width = max(size // len(parts), 1)
+    place = min(at // width, len(parts) - 1)
+    return _bytes(record, parts[place], thread, (at - place * width,))
 
 
 def _bytes(record: Record, operand: Operand, thread: int, which: Iterable[int] | None = None) -> list[Byte]:

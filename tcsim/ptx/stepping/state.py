@@ -10,6 +10,7 @@ import numpy as np
 
 from tcsim.core.errors import OperandError, TcsimError, listing, nearest, shortened
 from tcsim.memory.mbarrier_bits import counts
+from tcsim.model.statement import Instruction
 from tcsim.ptx.compile.compiled import Site
 from tcsim.ptx.machine.arrays import LANES, Array
 from tcsim.ptx.machine.block import Block
@@ -17,7 +18,7 @@ from tcsim.ptx.machine.deadlock import waiting_for
 from tcsim.ptx.stepping import text
 from tcsim.ptx.stepping.log import Log
 from tcsim.ptx.stepping.places import runs, taken_apart
-from tcsim.ptx.text.syntax import Instruction, place_of, statement, unscoped
+from tcsim.ptx.text.syntax import place_of, statement, unscoped
 
 _FLOATS = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
 

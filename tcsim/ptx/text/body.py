@@ -7,36 +7,13 @@ from dataclasses import dataclass, field
 
 from tcsim.core.errors import listing, shortened
 from tcsim.isa.ordinary.special_registers import since
+from tcsim.model.statement import Instruction, Location, Operand, Pair, Register, Special, Symbol, Vector, leaves
 from tcsim.ptx.text.expressions import CONSTANTS
 from tcsim.ptx.text.fitting import misplaced
 from tcsim.ptx.text.operands import read_operand, split
-from tcsim.ptx.text.scanner import (
-    DECLARED,
-    NAME,
-    NUMBERS,
-    PRAGMA,
-    SINCE,
-    SPACES,
-    WORD,
-    Scanner,
-    parameters,
-)
+from tcsim.ptx.text.scanner import DECLARED, NAME, NUMBERS, PRAGMA, SINCE, SPACES, WORD, Scanner, parameters
 from tcsim.ptx.text.spellings import known, refusal, unmodelled
-from tcsim.ptx.text.syntax import (
-    Function,
-    Instruction,
-    Location,
-    Module,
-    Operand,
-    Pair,
-    PtxError,
-    Register,
-    Special,
-    Symbol,
-    Vector,
-    leaves,
-    rebuilt,
-)
+from tcsim.ptx.text.syntax import Function, Module, PtxError, rebuilt
 
 AXES = (".x", ".y", ".z", ".w")
 DIRECTIVES = ("reg", *SPACES, "loc", "pragma", "branchtargets", "calltargets", "callprototype")

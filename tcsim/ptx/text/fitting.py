@@ -10,12 +10,10 @@ from tcsim.isa.ordinary.table import space_in
 from tcsim.isa.scalar.table import CONTAINERS
 from tcsim.model.form import Form
 from tcsim.model.operand import Operand as Slot
-from tcsim.ptx.text.syntax import (
+from tcsim.model.statement import (
     Address,
-    Function,
     Immediate,
     Instruction,
-    Module,
     Negated,
     Operand,
     Pair,
@@ -25,6 +23,7 @@ from tcsim.ptx.text.syntax import (
     Tensor,
     Vector,
 )
+from tcsim.ptx.text.syntax import Function, Module
 
 Registers = Mapping[str, tuple[str, int]]
 """The registers of a function by name: their type, and the length of a vector."""

@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.core.errors import shortened
+from tcsim.model.statement import TYPE_BYTES, Symbol
 from tcsim.ptx.text.expressions import constant
 from tcsim.ptx.text.operands import number, read_operand
-from tcsim.ptx.text.syntax import TYPE_BYTES, Initial, PtxError, Relocation, Symbol, Variable
+from tcsim.ptx.text.syntax import Initial, PtxError, Relocation, Variable
 
 _TOKEN = re.compile(r"[{},]|[^{},]+")
 _GENERIC = re.compile(r"generic\(\s*([^()]+?)\s*\)\s*(?:([+-])\s*(.+))?", re.DOTALL)

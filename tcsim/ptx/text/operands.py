@@ -8,15 +8,13 @@ from collections.abc import Callable
 
 from tcsim.core.errors import shortened
 from tcsim.isa.ordinary.special_registers import SPECIAL_REGISTERS
-from tcsim.ptx.text.expressions import CONSTANTS, constant, unsigned
-from tcsim.ptx.text.syntax import (
+from tcsim.model.statement import (
     Address,
     Group,
     Immediate,
     Negated,
     Operand,
     Pair,
-    PtxError,
     Register,
     Sink,
     Special,
@@ -24,6 +22,8 @@ from tcsim.ptx.text.syntax import (
     Tensor,
     Vector,
 )
+from tcsim.ptx.text.expressions import CONSTANTS, constant, unsigned
+from tcsim.ptx.text.syntax import PtxError
 
 _NAME = r"(?:[A-Za-z][\w$]*+|[_$%][\w$]++)"
 _REGISTER = re.compile(rf"({_NAME})(?:\.(x|y|z|w|r|g|b|a))?", re.ASCII)

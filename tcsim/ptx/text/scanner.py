@@ -10,9 +10,10 @@ from math import prod
 
 from tcsim.core.errors import listing, nearest, shortened
 from tcsim.core.versions import PTX_ISA
+from tcsim.model.statement import TYPE_BYTES
 from tcsim.ptx.text.expressions import constant
 from tcsim.ptx.text.initial import initialised
-from tcsim.ptx.text.syntax import TYPE_BYTES, PtxError, Variable
+from tcsim.ptx.text.syntax import PtxError, Variable
 
 MOST_CHARACTERS = 64 << 20
 DEEPEST_SCOPE = 64

@@ -22,8 +22,8 @@ from tcsim.isa.scalar.table import Scalar
 from tcsim.isa.scalar.versions import version_of
 from tcsim.model.form import Form
 from tcsim.model.grammar import Grammar
+from tcsim.model.statement import Operand, Sink, Special, Vector
 from tcsim.ptx.text.fitting import Registers, fitting
-from tcsim.ptx.text.syntax import Operand, Sink, Special, Vector
 
 _TEXTURES = "textures and surfaces are not modelled"
 _VIDEO = "of the video instructions there are vabsdiff2 and vabsdiff4 with .u32 results, as compilers emit them"

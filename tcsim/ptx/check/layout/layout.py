@@ -16,11 +16,9 @@ from typing import Any
 import numpy as np
 
 from tcsim.ptx.check.layout import descriptors
-from tcsim.ptx.check.layout.cells import Cells
-from tcsim.ptx.check.layout.copies import Copies
 from tcsim.ptx.check.layout.descriptors import UNIT
 from tcsim.ptx.check.layout.mends import Mender
-from tcsim.ptx.check.layout.origins import Origins
+from tcsim.ptx.check.layout.origins import Copies, Origins
 from tcsim.ptx.check.layout.sums import Sums
 from tcsim.ptx.check.layout.tiles import View, paired
 from tcsim.ptx.check.state import Issue, Site, State, Touch
@@ -32,7 +30,7 @@ from tcsim.ptx.machine.flights import Flight
 class Layout:
     """The products of one cluster, of operands that copies put into shared memory."""
 
-    def __init__(self, state: State, cells: Cells | None = None) -> None:
+    def __init__(self, state: State, cells: Origins | None = None) -> None:
         """cells: the origins in Tensor Memory, where registers are followed."""
         traced = cells is not None
         self.state, self.origins = state, Origins(state, min(state.unit, 2) if traced else UNIT)

@@ -20,9 +20,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tcsim.ptx.check.layout.mends import Mender
+from tcsim.ptx.check.layout.mends import Mender, Trial
 from tcsim.ptx.check.layout.tiles import Mend, View, stride
-from tcsim.ptx.check.layout.trials import Trial
 from tcsim.ptx.check.state import Site
 from tcsim.ptx.machine.arrays import Array
 
@@ -132,7 +131,7 @@ class Sums:
             pairs = {(one.at, other.at): a.line}
             self.now[key] = Sum(a.line, one, other, starts, pairs, self.mends.same_k(a, b), mends=mends)
             return
-        step = _Step(self, own, site, own.line, (own.a, own.b), (one, other), mends)
+        step = _Step(self, own, site, own.line, (own.a, own.b), (one, other), mends, own.starts)
         own.line, own.a, own.b, own.mends = a.line, one, other, mends
         first = own.pairs.get((one.at, other.at))
         own.pairs.setdefault((one.at, other.at), a.line)
@@ -217,23 +216,22 @@ class _Step:
     before: tuple[Side, Side]
     now: tuple[Side, Side]
     mends: tuple[Trial, ...]
+    starts: dict[str, Start]  # where the operands of the one before should have begun
 
     def judge(self) -> None:
         """Of the same rows as the one before."""
-        own, (one, other) = self.own, self.now
         if self._turned() or self._widened():
             return
-        starts = own.starts
         self.as_it_is()
-        far = [side.at - starts[side.view.name].at for side in self.now]
-        if far[0] % one.step or far[1] % other.step:
+        steps, rest = zip(
+            *(divmod(side.at - self.starts[side.view.name].at, side.step) for side in self.now), strict=True
+        )
+        if any(rest):
             self.sums.trials.refute(self.mends)
-            return
-        steps, whole = (far[0] // one.step, far[1] // other.step), len(one.view.k)
-        if steps[0] != steps[1]:
-            self._one(steps, whole, starts)
-        elif steps[0] != whole and not self._regular():
-            self._both(steps[0], whole, starts)
+        elif steps[0] != steps[1]:
+            self._one(steps)
+        elif steps[0] != len(self.now[0].view.k) and not self._regular():
+            self._both()
 
     def as_it_is(self) -> None:
         """The sum goes on from where the operands begin."""
@@ -262,15 +260,15 @@ class _Step:
 
     # --- both
 
-    def _both(self, steps: int, whole: int, starts: dict[str, Start]) -> None:
+    def _both(self) -> None:
         """Both go on by the same k, and that is not a slice."""
-        sums, unit = self.sums, self.now[0].view.unit
-        further = [starts[side.view.name].at + side.whole - side.at for side in self.now]
+        sums, view = self.sums, self.now[0].view
+        further = [self.starts[side.view.name].at + side.whole - side.at for side in self.now]
         sides = list(zip(self.now, self.before, further, strict=True))
-        by, takes = self._by(self.now[0], self.before[0]), whole * unit
+        by, takes = self._by(self.now[0], self.before[0]), len(view.k) * view.unit
         said = f"k of A and B goes on by {by}, and each product takes {takes}"
         if 0 < abs(by) < takes:
-            named = [self._report_one(*own, said, None, starts) for own in sides]
+            named = [self._report_one(*own, said, None) for own in sides]
             if not any(named):
                 sums.settled(self._record("both", partial(self._say, f"{said}: elements are taken twice")))
             return
@@ -280,7 +278,7 @@ class _Step:
             return
         for (side, before, far), mend in zip(sides, mends, strict=True):
             self._should(side, side.at + far, mend)
-            own = self._bytes(side, before, starts)
+            own = self._bytes(side, before)
             places += [f"{side.view.name} by {own}"] if own else []
         said += f" ({', '.join(places)})" if places else ""
         why = "elements are left out" if by else "the same elements are taken again"
@@ -292,10 +290,10 @@ class _Step:
         """Whether any product takes one of two slices, of A and of B."""
         return any(target in self.sums.taken[name] for name, target in zip("AB", targets, strict=True))
 
-    def _bytes(self, side: Side, before: Side, starts: dict[str, Start]) -> str:
-        """How far an operand has gone on in shared memory, in words; starts: where the operands before should have begun."""
+    def _bytes(self, side: Side, before: Side) -> str:
+        """How far an operand has gone on in shared memory, in words."""
         name = side.view.name
-        return bytes_of_step(side.view, before.view, starts[name].begin, self.own.starts[name].begin)
+        return bytes_of_step(side.view, before.view, self.starts[name].begin, self.own.starts[name].begin)
 
     def again(self, first: int) -> None:
         """Both take slices that they have taken before."""
@@ -341,45 +339,43 @@ class _Step:
 
     # --- one of them
 
-    def _one(self, steps: tuple[int, int], whole: int, starts: dict[str, Start]) -> None:
+    def _one(self, steps: tuple[int, ...]) -> None:
         """They do not advance together."""
+        whole = len(self.now[0].view.k)
         sides = list(zip(self.now, self.before, steps, steps[::-1], self.now[::-1], strict=True))
         for side, before, own, its, against in sides[::-1] if steps[0] == whole else sides:
             if abs(its) != whole:
                 continue
-            name, target = side.view.name, starts[side.view.name].at + its * side.step
+            name, target = side.view.name, self.starts[side.view.name].at + its * side.step
             said = f"k of {name} goes on by {self._by(side, before)} where that of {against.view.name} goes on by {its * side.view.unit}"
             later = None if 0 < abs(own) < whole else target
-            if self._report_one(side, before, target - side.at, said, later, starts):
+            if self._report_one(side, before, target - side.at, said, later):
                 return
         one, other = self.now
         if not self.own.in_step or not self.sums.mends.elsewhere(self.site, one.view, other.view):
             self.sums.trials.refute(self.mends)
 
-    def _report_one(
-        self, side: Side, before: Side, further: int, said: str, later: int | None, starts: dict[str, Start]
-    ) -> bool:
-        """An operand begins at another element than the sum needs, which lies in shared memory.
-
-        later: not wrong if the sum takes that, and slices twice. starts: where the operands of the product before should have begun.
-        """
+    def _report_one(self, side: Side, before: Side, further: int, said: str, later: int | None) -> bool:
+        """An operand begins at another element than the sum needs, which lies in shared memory. later: not wrong if the sum takes that, and slices twice."""
         sums, mend = self.sums, self.sums.mends.shifted(side.view, side.moved(further))
         if mend is None:
             return False
         self._should(side, side.at + further, mend)
-        bytes, name = self._bytes(side, before, starts), side.view.name
+        bytes, name = self._bytes(side, before), side.view.name
         words = f"{said} ({bytes})" if bytes else said
         report = partial(sums.mends.behind, self.site, side.view, mend, words, self.last)
+
+        def unexplained() -> (
+            bool
+        ):  # no product of the sum takes the slice, or each takes others: products of numbers in two parts pair slices more than once
+            taken = [pair["AB".index(name)] for pair in self.own.pairs]
+            return later not in taken or len(set(taken)) == len(taken)
+
         if later is None:
             sums.settled(self._record("one", report))
         else:
-            sums.keep(self.own.records, self._record("one", report, partial(self._unexplained, name, later)))
+            sums.keep(self.own.records, self._record("one", report, unexplained))
         return True
-
-    def _unexplained(self, name: str, target: int) -> bool:
-        """Whether no product of the sum takes a slice, or each takes others: products of numbers in two parts pair slices more than once."""
-        taken = [pair["AB".index(name)] for pair in self.own.pairs]
-        return target not in taken or len(set(taken)) == len(taken)
 
     # --- rows and columns exchanged
 
@@ -412,11 +408,11 @@ class _Step:
             trial = sums.trials.of(side.view)
             if trial in self.mends and trial is not None and sums.trials.of(before.view) is not trial:
                 mend = before.view.source.again(trial.key)
-                if mend is None or not mend_moves(mend, before, side):
-                    continue
-                sums.mends.widened(self.site, trial, side.view, before.view)
-                self.as_it_is()
-                return True
+                fitting = mend is not None and mend.found.shape == side.view.found.shape
+                if mend is not None and fitting and int(mend.found[before.row, 0]) + side.whole == side.at:
+                    sums.mends.widened(self.site, trial, side.view, before.view)
+                    self.as_it_is()
+                    return True
         return False
 
     def _turn(self, side: Side, against: Side) -> None:
@@ -435,12 +431,6 @@ class _Step:
             sums.state.report(rule, self.site.block, said, view.line, by, self.site.thread, operand=name.lower())
 
         sums.keep(self.own.turns, self._record("turned", report))
-
-
-def mend_moves(mend: Mend, before: Side, now: Side) -> bool:
-    """Whether an operand as it would be with a mend goes on to the next one."""
-    found = mend.found
-    return found.shape == now.view.found.shape and int(found[before.row, 0]) + now.whole == now.at
 
 
 def bytes_of_step(view: View, before: View, begin: int, should: int) -> str:

@@ -22,14 +22,12 @@ from tcsim.isa.matrix.semantics import LoadMatrix, StoreMatrix, TransposeMatrix
 from tcsim.isa.mma.product import MatrixProduct
 from tcsim.model.effects import Access, Effects
 from tcsim.ptx.check.layout import fragments, tags
-from tcsim.ptx.check.layout.cells import Cells
 from tcsim.ptx.check.layout.layout import Layout
-from tcsim.ptx.check.layout.mends import fits
-from tcsim.ptx.check.layout.scales import NAMES, Scales
-from tcsim.ptx.check.layout.shapes import Shapes
+from tcsim.ptx.check.layout.mends import Trial, fits
+from tcsim.ptx.check.layout.origins import Origins, in_columns
+from tcsim.ptx.check.layout.scales import NAMES, Scales, Shapes
 from tcsim.ptx.check.layout.sums import bytes_of_step
 from tcsim.ptx.check.layout.tiles import FILL, View, paired, pitch_of_pieces, stride
-from tcsim.ptx.check.layout.trials import Trial
 from tcsim.ptx.check.state import Issue, Site, State, Touch
 from tcsim.ptx.compile.carried import Move, Transfer
 from tcsim.ptx.compile.families import Bound, Rows
@@ -47,7 +45,7 @@ class Traced(Layout):
     """Origins of each two bytes, or of each byte where threads store single ones; of Tensor Memory and registers too."""
 
     def __init__(self, state: State) -> None:
-        self.cells = Cells(state)
+        self.cells = Origins(state, 2, tensor=True)
         super().__init__(state, self.cells)
         self.shapes = Shapes(self.origins, self.mends.trials)
         self.scales = Scales(self.origins, self.cells, self.mends.trials)
@@ -221,7 +219,7 @@ class Traced(Layout):
             (access,) = flight.pending.writes
             given = flight.block, flight.bound, numbers["registers"], flight.threads, access.address, access.size
             for places, origin in self._halves(*given):
-                self.cells.note(flight.block.rank, places, origin, line)
+                self.cells.note(flight.block.rank, places, origin, 2, line)
         if flight.bound.model.moves and "value" in numbers:
             own = self.tags_of(flight.block)
             self.copies.held(flight, _known(own.origin[own.rows(numbers["value"])[:, None], flight.threads]))
@@ -247,7 +245,7 @@ class Traced(Layout):
             if access.cells is not None:
                 cells.setdefault(access.operand, []).append(access)
         line = self.lines.get(id(flight), 0)
-        found = self.cells.view("A", cells["a"], flight.block.rank, line) if "a" in cells else None
+        found = in_columns(self.cells, cells["a"], flight.block.rank, line) if "a" in cells else None
         if found is not None:
             views.setdefault(0, {})["A"] = found
         if any(name in cells for name in NAMES):

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from tcsim.ptx.check.clocks import EXECUTED
-from tcsim.ptx.check.conflicts import LANES, Conflict, Lack, Prior
 from tcsim.ptx.check.lanes import READS, SEVERAL, WRITES
 from tcsim.ptx.check.operations import Operation
 from tcsim.ptx.check.rules.mbarriers import Mbarriers
 from tcsim.ptx.check.state import State
-from tcsim.ptx.check.words import Words
+from tcsim.ptx.check.words import LANES, Conflict, Lack, Prior, Words
 from tcsim.ptx.machine.arrays import Array
 from tcsim.ptx.machine.block import Block
 from tcsim.ptx.machine.tensor_memory import COLUMNS

@@ -16,14 +16,13 @@ from tcsim.core.errors import listing
 from tcsim.memory.windows import SHARED_WINDOW
 from tcsim.model.effects import Access, Effects, Order
 from tcsim.ptx.check.clocks import ORDERED
-from tcsim.ptx.check.conflicts import Lack, Prior
 from tcsim.ptx.check.operations import Operation
 from tcsim.ptx.check.places import accessors, by_segment
 from tcsim.ptx.check.rules.conflicts import Conflicts, Use
 from tcsim.ptx.check.rules.dependents import Dependents
 from tcsim.ptx.check.rules.races import FAR, WEAK, Party
 from tcsim.ptx.check.state import Issue, State, Touch
-from tcsim.ptx.check.words import LANE_BITS, Words
+from tcsim.ptx.check.words import LANE_BITS, Lack, Prior, Words
 from tcsim.ptx.compile.compiled import Compiled
 from tcsim.ptx.compile.families import Bound
 from tcsim.ptx.compile.ordinary import row_of

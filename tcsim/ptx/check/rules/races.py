@@ -21,18 +21,18 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tcsim.model.effects import Order
+from tcsim.model.statement import Instruction
 from tcsim.ptx.check.clocks import GLOBALLY, ORDERED
+from tcsim.ptx.check.flags import order_of, scope_of
 from tcsim.ptx.check.operations import Operation
 from tcsim.ptx.check.order import FENCES
 from tcsim.ptx.check.places import by_segment
 from tcsim.ptx.check.rules.unused import Unused
 from tcsim.ptx.check.state import State, Touch
-from tcsim.ptx.check.strength import order_of, scope_of
 from tcsim.ptx.machine.arrays import LANES, Array
 from tcsim.ptx.machine.block import Block
 from tcsim.ptx.machine.faults import Stop
 from tcsim.ptx.machine.memory import Segment
-from tcsim.ptx.text.syntax import Instruction
 
 WEAK, BLOCK, CLUSTER, FAR = range(4)
 """How far an access is strong: not at all, for its block, for its cluster, for the GPU."""

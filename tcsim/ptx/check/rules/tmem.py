@@ -6,10 +6,10 @@ import numpy as np
 
 from tcsim.model.effects import Access, Effects, Outcome, Resource
 from tcsim.ptx.check.clocks import EXECUTED
-from tcsim.ptx.check.conflicts import Lack, Prior
 from tcsim.ptx.check.lanes import EACH
 from tcsim.ptx.check.rules.conflicts import Conflicts, Use
 from tcsim.ptx.check.state import State
+from tcsim.ptx.check.words import Lack, Prior
 from tcsim.ptx.compile.families import Bound
 from tcsim.ptx.machine.arrays import Array
 from tcsim.ptx.machine.block import Block

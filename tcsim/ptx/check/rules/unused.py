@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tcsim.isa.scalar.catalog import scalar
-from tcsim.model.statement import Register, leaves
+from tcsim.model.statement import Instruction, Register, leaves
 from tcsim.ptx.check.findings import Findings, Key
 from tcsim.ptx.check.state import State
-from tcsim.ptx.text.syntax import Instruction
 
 _MOVES = frozenset(("mov", "ld", "cvta", "shfl", "vote", "match", "redux"))
 """What gives registers from registers or memory and does nothing else, beside scalar instructions."""

@@ -12,12 +12,12 @@ import pytest
 import tcsim
 from tcsim.model.effects import Access
 from tcsim.ptx import Memory, parse
-from tcsim.ptx.stepping import breakpoints, moves, products, text
+from tcsim.ptx.stepping import breakpoints, moves, text
 from tcsim.ptx.stepping.log import Log
 from tcsim.ptx.stepping.places import Place, placed, taken_apart
 from tcsim.ptx.stepping.state import InFlight
+from tcsim.ptx.stepping.stepper import Worker
 from tcsim.ptx.stepping.why import Node
-from tcsim.ptx.stepping.worker import Worker
 
 
 @pytest.mark.parametrize("space", ["local", "shared", "tmem"])
@@ -136,11 +136,11 @@ def test_the_elements_of_the_bytes_of_a_register(
 ) -> None:
     """Lane 6 holds columns 4 and 5 of row 1 in its first registers: one holds both in f16."""
     model = tcsim.instruction(f"mma.sync.aligned.m16n8k16.row.col.{format}.f16.f16.{format}", arch="sm_90")
-    monkeypatch.setattr(products, "operands_of", lambda site, bound: {"d": None})
-    monkeypatch.setattr(products, "registers_of", lambda site, own: [7, 8, 9, 10])
+    monkeypatch.setattr(moves, "operands_of", lambda site, bound: {"d": None})
+    monkeypatch.setattr(moves, "registers_of", lambda site, own: [7, 8, 9, 10])
     asked: Any = SimpleNamespace(bound=SimpleNamespace(model=model, lanes=32))
     bytes: Any = [("register", 7, 6, at) for at in range(4)]
-    assert products._cells(None, asked, bytes) == cells  # type: ignore[arg-type]
+    assert moves._cells(None, asked, bytes) == cells  # type: ignore[arg-type]
 
 
 def test_what_is_left_out_below_a_depth() -> None:

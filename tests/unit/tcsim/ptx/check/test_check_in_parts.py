@@ -13,16 +13,13 @@ from tcsim.descriptors.matrix import MatrixDescriptor
 from tcsim.model.effects import Access
 from tcsim.numbers.formats import FORMATS
 from tcsim.ptx import Memory
-from tcsim.ptx.check.layout import cells, fragments, scales
-from tcsim.ptx.check.layout.copies import Copies
+from tcsim.ptx.check.layout import fragments, origins, scales
 from tcsim.ptx.check.layout.descriptors import Through
-from tcsim.ptx.check.layout.mends import _written_as
-from tcsim.ptx.check.layout.origins import Origins
-from tcsim.ptx.check.layout.scales import Scales
-from tcsim.ptx.check.layout.shapes import Shapes
+from tcsim.ptx.check.layout.mends import Trials, _written_as
+from tcsim.ptx.check.layout.origins import Copies, Origins
+from tcsim.ptx.check.layout.scales import Scales, Shapes
 from tcsim.ptx.check.layout.tags import Tags
 from tcsim.ptx.check.layout.tiles import FILL, Source, View, irregular
-from tcsim.ptx.check.layout.trials import Trials
 from tcsim.ptx.check.order import Ordering
 from tcsim.ptx.check.rules import deadlocks, tmem
 from tcsim.ptx.check.rules.dependents import Ledger
@@ -137,7 +134,7 @@ def test_the_words_of_columns() -> None:
 
 def test_places_that_are_tried_lie_on_both_sides() -> None:
     """Columns before and behind, each step once; patterns of a swizzle once each."""
-    for steps in (cells._STEPS, scales._STEPS):
+    for steps in (origins._STEPS, scales._STEPS):
         assert sorted(steps) == sorted(-own for own in steps) and len(set(steps)) == len(steps) and 0 not in steps
     assert len(set(fragments._SWIZZLES)) == len(fragments._SWIZZLES) and set(fragments._PATTERNS) <= set(
         fragments._SWIZZLES

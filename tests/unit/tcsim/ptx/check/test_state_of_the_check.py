@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tcsim.ptx.check.clocks import EXECUTED, GLOBALLY, HANDED, INITIALISED, KINDS, NEVER, ORDERED, PROXIED, Clocks
-from tcsim.ptx.check.flags import Flags
+from tcsim.ptx.check.flags import Flags, order_of, scope_of
 from tcsim.ptx.check.lanes import Lanes
 from tcsim.ptx.check.objects import Object
 from tcsim.ptx.check.operations import Operations
@@ -17,7 +17,6 @@ from tcsim.ptx.check.rules import races as rules
 from tcsim.ptx.check.rules.mbarriers import Mbarriers
 from tcsim.ptx.check.rules.races import BLOCK, CLUSTER, FAR, WEAK, Event, Party
 from tcsim.ptx.check.rules.signals import Signals
-from tcsim.ptx.check.strength import order_of, scope_of
 from tcsim.ptx.check.words import PIPELINED, Words
 from tcsim.ptx.machine.arrays import LANES
 
