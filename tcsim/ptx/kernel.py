@@ -336,17 +336,9 @@ class Kernel(Shown):
         if ledger is not None or everyone is not None or (asked.observe is not None and not own.processes):
             own = replace(own, processes=1)  # what all blocks touch, or an observer sees, is put down in one place
         before = asked.after.touched if asked.after else None
-        watcher = asked.observe or (
-            partial(Checker, races=everyone, ledger=ledger, before=before) if asked.check else None
-        )
-        alike = (
-            bool(checks)
-            and plain is None
-            and ledger is None
-            and everyone is None
-            and before is None
-            and not program.traced
-        )
+        checker = partial(Checker, races=everyone, ledger=ledger, before=before) if asked.check else None
+        watcher, kept = asked.observe or checker, (plain, ledger, everyone, before)
+        alike = bool(checks) and not program.traced and all(own is None for own in kept)
         check_memory(self.function, chip, program.shared_bytes - SHARED_START, shape.dynamic_smem, program.local_bytes)
         params_segment = Segment(0, np.frombuffer(image, np.uint8))
         return Launch(

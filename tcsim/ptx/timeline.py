@@ -14,7 +14,7 @@ import numpy as np
 from tcsim.model.effects import Access, Effects, Signal
 from tcsim.ptx.check.checker import Checker
 from tcsim.ptx.check.objects import flipped
-from tcsim.ptx.check.places import parts
+from tcsim.ptx.check.places import shares
 from tcsim.ptx.check.rules.races import Races
 from tcsim.ptx.machine.arrays import LANES, Array
 from tcsim.ptx.machine.observer import Observer
@@ -197,10 +197,8 @@ class Recorder(Observer):
         return None, 0
 
     def _shared(self, flight: Flight, access: Access) -> list[tuple[int, int]]:
-        if access.space not in ("shared", "generic"):
-            return []
-        every = parts(flight.block, flight.bound, access, flight.threads, flight.asked)
-        return [(int(offsets.min()), size * len(offsets)) for _, offsets, size, _, _ in every if len(offsets)]
+        every = list(shares(flight.block, access)) if access.space in ("shared", "generic") else []
+        return [(int(own.offsets.min()), own.at.size * len(own.offsets)) for own in every if len(own.offsets)]
 
     def fetched(self, flight: Flight) -> None:
         """It has read."""

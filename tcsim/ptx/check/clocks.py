@@ -16,7 +16,8 @@ ORDERED, PROXIED, INITIALISED, EXECUTED, HANDED, GLOBALLY = range(KINDS)
 """Kinds of order: of memory, by causality; also through a fence between the generic and the async proxy, for shared memory; of the
 initialisation of mbarriers; of execution alone, which a relaxed arrival gives too; of that, behind a tcgen05.fence::before_thread_sync; through a
 fence between proxies for global memory."""
-_RELAXED = (EXECUTED, HANDED)
+RELAXED = [EXECUTED, HANDED]
+"""Those that relaxed accesses, arrivals and waits give too."""
 _OWN = (ORDERED, INITIALISED, EXECUTED)
 NEVER = int(np.iinfo(np.int32).max)
 
@@ -68,8 +69,7 @@ class Clocks:
         what = self.fenced if relaxed else self.known
         found: Array = what[warps].max(0) if len(warps) > 1 else what[warps[0]].copy()
         if relaxed:
-            for kind in _RELAXED:
-                found[kind] = self.known[warps, kind].max(0)
+            found[RELAXED] = self.known[warps].max(0)[RELAXED]
         self.tick(warps)
         return found
 
@@ -78,8 +78,8 @@ class Clocks:
         to = self.heard if relaxed else self.known
         to[warps] = np.maximum(to[warps], what)
         if relaxed:
-            for kind in _RELAXED:
-                self.known[warps, kind] = np.maximum(self.known[warps, kind], what[kind])
+            at = warps[:, None], RELAXED
+            self.known[at] = np.maximum(self.known[at], what[RELAXED])
 
     def fence(self, warps: Array) -> None:
         """A fence of memory: later relaxed arrivals publish what is known here, earlier relaxed waits are acquired."""

@@ -53,9 +53,7 @@ class Findings:
             self._found[key] = replace(before, count=before.count + 1)
             return key
         at, conflict = self.instruction(line), self.instruction(other)
-        here, there = (
-            own.source.places if own is not None and own.source is not None else () for own in (at, conflict)
-        )
+        here, there = (own.source.places if own and own.source else () for own in (at, conflict))
         self._found[key] = Hazard(
             name, message, at.line if at else None, conflict.line if conflict else None,
             here[0] if here else None, there[0] if there else None,
@@ -66,25 +64,14 @@ class Findings:
     def mended(self, key: Key, said: str, mend: str, change: Mapping[str, Any]) -> None:
         """What mends a finding is known; the message without it stays in the detail (`tcsim.ptx.hazards.hazard.without_mend`)."""
         own = self._found[key]
-        found = own.detail.get("found", own.message)
-        self._found[key] = replace(
-            own,
-            message=said,
-            detail={**own.detail, "mend": mend, "found": found} | ({"change": dict(change)} if change else {}),
-        )
+        detail = {**own.detail, "mend": mend, "found": own.detail.get("found", own.message)}
+        self._found[key] = replace(own, message=said, detail=detail | ({"change": dict(change)} if change else {}))
 
     def rename(self, key: Key, name: str, missing: str) -> None:
         """Another rule is what is broken; missing: what its message ends with."""
         own = self._found.pop(key)
         message = f"{own.message.rpartition(': ')[0]}: {missing}"
         self._found[name, key[1], key[2]] = replace(own, name=name, message=message)
-
-    def known(self, name: str, line: int, other: int) -> bool:
-        """Whether a hazard was found before; then it is counted once more."""
-        key = name, line, other
-        if key in self._found:
-            self._found[key] = replace(self._found[key], count=self._found[key].count + 1)
-        return key in self._found
 
     def hazards(self) -> list[Hazard]:
         """All, in the order in which they were found; what the others may follow from first."""

@@ -11,11 +11,8 @@ from functools import cache
 import numpy as np
 
 from tcsim.model.operand import Scope
-from tcsim.ptx.check.clocks import EXECUTED, HANDED, Clocks
+from tcsim.ptx.check.clocks import RELAXED, Clocks
 from tcsim.ptx.machine.arrays import Array
-
-_RELAXED = [EXECUTED, HANDED]
-"""Kinds of order that relaxed accesses give too."""
 
 
 class Flags:
@@ -51,7 +48,7 @@ class Flags:
         if not now and self._beyond(scope_of(opcode)):
             self.heard[warps] = np.maximum(self.heard[warps], what)
             near = self.block[rank].copy()
-            near[_RELAXED] = what[_RELAXED]
+            near[RELAXED] = what[RELAXED]
             what = near
         self.clocks.acquire(warps, what, not now)
 
@@ -59,7 +56,7 @@ class Flags:
         """Write flags; now: a release itself, and not by a fence before."""
         if self._beyond(scope_of(opcode)):
             what = (self.clocks.known if now else self.fenced)[warps].max(0)
-            what[_RELAXED] = self.clocks.known[warps].max(0)[_RELAXED]
+            what[RELAXED] = self.clocks.known[warps].max(0)[RELAXED]
             self.cluster = np.maximum(self.cluster, what)
         self.block[rank] = np.maximum(self.block[rank], self.clocks.published(warps, not now))
 

@@ -113,14 +113,12 @@ class _Rank:
         self.who = (threads.numbers % threads.width + 1).astype(np.int32)
         self.stamps = self.who | _ONE
         self.last = np.zeros(threads.count, np.int32)  # of each thread: its stamp when it last touched shared memory
-        self.passed = np.full(
-            threads.count, _ONE
-        )  # the barriers of the cluster that it has passed, as a stamp of nobody
+        # The barriers of the cluster that it has passed, as a stamp of nobody.
+        self.passed = np.full(threads.count, _ONE)
         self.left = np.zeros(threads.count, bool)  # it has arrived at one and not passed it
         self.at = np.zeros(threads.count, np.int64)  # the instruction with which it waits for others of the block
-        self.active = np.zeros(
-            threads.batch, bool
-        )  # of each block: whether there was anything to order since its last barrier
+        # Of each block whether there was anything to order since its last barrier.
+        self.active = np.zeros(threads.batch, bool)
         self.copies: list[_Copy] = []
 
     def words(self, offsets: Array, size: int) -> Array:
@@ -190,9 +188,8 @@ class Intervals(Observer):
     def _places(self, block: Block, at: Access, threads: Array) -> tuple[Array, Any]:
         """The words of an access of effects to the shared memory of its own block, and of which block of the batch each is."""
         mine, address, of = self._by_rank[block.rank], block.octets.places(at)[0], block.octets.block_of(at, threads)
-        _doubt(
-            at.space != "shared" or at.mask is not None or self._several or (address >> RANK_SHIFT != block.rank).any()
-        )
+        _doubt(at.space != "shared" or at.mask is not None or self._several)
+        _doubt((address >> RANK_SHIFT != block.rank).any())
         return mine.words((address & (1 << RANK_SHIFT) - 1) + of * mine.stride, at.size), of
 
     def performed(self, block: Block, bound: Bound, effects: Effects, threads: Array, mask: Array) -> None:

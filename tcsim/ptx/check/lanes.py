@@ -234,10 +234,8 @@ def shares_in(threads: bytes, kind: str, first: int, together: int) -> list[tupl
     own = np.frombuffer(threads, kind)
     units = (own // LANES + first) // together
     starts = [0, *(np.flatnonzero(units[1:] != units[:-1]) + 1).tolist(), len(own)]
-    return [
-        (int(units[begin]) * together, warps_in(own[begin:end].tobytes(), kind, first), begin, end)
-        for begin, end in pairwise(starts)
-    ]
+    parts = ((begin, end, warps_in(own[begin:end].tobytes(), kind, first)) for begin, end in pairwise(starts))
+    return [(int(units[begin]) * together, warps, begin, end) for begin, end, warps in parts]
 
 
 @lru_cache(1024)

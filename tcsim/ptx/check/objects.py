@@ -50,7 +50,6 @@ class Object:
     line: int
     warp: int
     when: int
-    marker: Operation  # stands in the words of the object
     gathering: Array  # what the arrivals of the phase under way publish
     published: Array  # what those of all complete phases have
     coming: list[Work] = field(default_factory=list)

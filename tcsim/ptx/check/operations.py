@@ -9,17 +9,10 @@ import numpy as np
 
 from tcsim.ptx.check.clocks import EXECUTED, HANDED, NEVER, ORDERED, PROXIED, Clocks
 from tcsim.ptx.check.lanes import EVERY, LEARNS, SEVERAL, Lanes, frozen
-from tcsim.ptx.machine.arrays import LANES, Array
+from tcsim.ptx.machine.arrays import LANES, Array, distinct
 
 READ, WRITTEN = range(2)
 """What can be known of an operation: that it has read its sources; that it has written its destinations too."""
-
-
-def _each(numbers: Array, count: int) -> Array:
-    """Numbers below a count, each once."""
-    found = np.zeros(count, bool)
-    found[numbers] = True
-    return np.flatnonzero(found)
 
 
 @lru_cache(64)
@@ -152,36 +145,23 @@ class Operations:
         least, most = (bound.tolist() for bound in (waits.reshape(-1, LANES).min(1), waits.reshape(-1, LANES).max(1)))
         kept, done = [], []
         for own in flying:
-            over = False  # whether all of its threads have waited for it
             if own.whole is not None:  # most often all lanes wait for the same, and a comparison of numbers is enough
                 begin, end, first, last = own.whole
-                if max(most[begin:end]) <= first:
-                    own.passed_over |= max(most[begin:end]) >= 0
-                    own.elsewhere |= max(most[begin:end]) < 0
-                    kept.append(own)
-                    continue
-                over = last < min(least[begin:end])
-                if over and own.each and end == begin + 1:
-                    for each in (READ, WRITTEN)[: part + 1]:
-                        own.left[each] = _flags(LANES, False)
-                    own.depended = False
-                    done.append(own)
-                    if part == READ and own.left[WRITTEN].any():
-                        kept.append(own)
-                    continue
-            more: Array | bool = False
-            if not over:
-                mine = waits[own.threads]
-                more = own.groups >= mine
-                if more.all():
-                    if (mine < 0).all():
-                        own.elsewhere = True
-                        kept.append(own)
-                        continue
-                    own.passed_over = True
+                high, over = max(most[begin:end]), last < min(least[begin:end])
+                more: Array | bool = False if over else high <= first or own.groups >= waits[own.threads]
+            else:
+                high, over, more = waits[own.threads].max(), False, own.groups >= waits[own.threads]
+            if np.all(more):  # none of its threads has waited for it
+                own.passed_over |= bool(high >= 0)
+                own.elsewhere |= bool(high < 0)
+                kept.append(own)
+                continue
             for each in (READ, WRITTEN)[: part + 1]:
                 own.left[each] = own.left[each] & more
-            if not own.left[part].any():
+            if over and own.each and end == begin + 1:
+                own.depended = False
+                done.append(own)
+            elif not own.left[part].any():
                 own.depended = False
                 self.seen(own, own.warps, part, np.uint32(0) if own.each else EVERY)
                 if own.each:
@@ -210,11 +190,8 @@ class Operations:
         found: Array = self._after[part].reshape(-1).take(numbers * self.clocks.warps + warps)
         if not found.all():
             missing = np.nonzero(~found)[0]
-            numbers, warps = (
-                np.broadcast_to(numbers, found.shape)[missing],
-                np.broadcast_to(warps, found.shape)[missing],
-            )
-            number, warp = (_each(own, count) for own, count in ((numbers, len(self.all)), (warps, self.clocks.warps)))
+            numbers, warps = (np.broadcast_to(own, found.shape)[missing] for own in (numbers, warps))
+            number, warp = distinct(numbers), distinct(warps)
             known = self.clocks.known[warp, ORDERED, 1:-1]  # of all by all, so that the next question has its answer
             self._after[part][number[:, None], warp] |= (self._seen[part][number, None] <= known).any(2)
             found[missing] = self._after[part][numbers, warps]

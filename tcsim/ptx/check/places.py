@@ -16,8 +16,6 @@ from tcsim.ptx.machine.arrays import LANES, Array, each_once
 from tcsim.ptx.machine.block import Block
 from tcsim.ptx.machine.memory import Memory, Segment
 
-Part = tuple[int, Array, int, Array | None, Array]
-"""Rank of the block, offsets in its memory, bytes of each, which of them (None: all), threads."""
 _MOST_WORDS = 1 << 20
 """Words of accesses that are remembered, in all."""
 
@@ -57,31 +55,26 @@ class Extents:
     def of(
         self, block: Block, bound: Bound, access: Access, threads: Array, asked: Array, memory: Callable[[str, int], Words]
     ) -> list[Extent]:  # fmt: skip
-        """The extents of an access, as `parts` has them; memory: the shadow of a space of a block (`Checker.words`)."""
+        """The extents of an access to shared or Tensor Memory, by block; memory: the shadow of a space of a block (`Checker.words`)."""
         if access.space not in ("shared", "generic", "tmem"):
             return []
         words = memory("tmem" if access.space == "tmem" else "shared", block.rank)
         given = (access.address, access.cta, access.mask, access.thread, threads, None if asked is threads else asked)
-        key = (
-            words.unit,
-            block.rank,
-            len(block.cluster.blocks),
-            bound.lanes,
-            access.space,
-            access.size,
-            *map(_content, given),
-        )
+        how = bound.lanes, access.space, access.size
+        key = (words.unit, block.rank, len(block.cluster.blocks), *how, *map(_content, given))
         found = self._kept.get(key)
         if found is None:
             found = []
-            for rank, offsets, size, mask, who in parts(block, bound, access, threads, asked):
-                at, owner = words.words(offsets, size, mask)
-                each, end = who.take(owner), int(offsets.max(initial=-size)) + size
-                found.append(Extent(rank, offsets, size, who, at, owner, each, *np.divmod(each, LANES), end))
-            self._words += sum(len(own.at) for own in found)
+            for own in shares(block, access):
+                size, who = own.at.size, accessors(own.at, bound, threads, asked, own.total)[own.which]
+                at, owner = words.words(own.offsets, size, own.mask)
+                each, end = who.take(owner), int(own.offsets.max(initial=-size)) + size
+                (units, lanes), offsets = np.divmod(each, LANES), own.offsets
+                found.append(Extent(own.rank, offsets, size, who, at, owner, each, units, lanes, end))
+            self._words += sum(len(extent.at) for extent in found)
             if self._words > _MOST_WORDS:
                 self._kept.clear()
-                self._words = sum(len(own.at) for own in found)
+                self._words = sum(len(extent.at) for extent in found)
             self._kept[key] = found
         return found
 
@@ -96,16 +89,6 @@ def _content(values: Any) -> tuple[Any, ...] | None:
         return None
     own = np.asarray(values)
     return own.dtype.char, own.shape, own.tobytes()
-
-
-def parts(block: Block, bound: Bound, access: Access, threads: Array, asked: Array) -> list[Part]:
-    """(rank, offsets, size, mask of bytes, threads) of an access to shared or Tensor Memory: by block."""
-    if access.space not in ("shared", "generic", "tmem"):
-        return []
-    return [
-        (own.rank, own.offsets, own.at.size, own.mask, accessors(own.at, bound, threads, asked, own.total)[own.which])
-        for own in shares(block, access)
-    ]
 
 
 class Share(NamedTuple):

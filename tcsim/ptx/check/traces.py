@@ -16,7 +16,7 @@ import numpy as np
 
 from tcsim.isa.copies import MAP_BOUNDARY
 from tcsim.memory.windows import SHARED_WINDOW
-from tcsim.model.effects import Access, Effects, GroupOp, Outcome, Pending, Resource, Signal
+from tcsim.model.effects import Access, Effects, GroupOp, Outcome, Resource, Seen, Signal, Write
 from tcsim.numbers.formats import Format
 from tcsim.ptx.check.flags import order_of
 from tcsim.ptx.check.lanes import as_bits
@@ -30,158 +30,6 @@ from tcsim.ptx.machine.faults import Stuck, Unbatchable
 from tcsim.ptx.machine.flights import Flight, Tracker
 from tcsim.ptx.machine.memory import Segment
 from tcsim.ptx.machine.observer import Observer
-
-
-class Traces(Observer):
-    """What the clusters of a batch do: `digest.sums`, a number of each."""
-
-    def __init__(self, cluster: Batch, places: bool = True) -> None:
-        """places: whether it matters where ordinary accesses go in shared memory; else only who accesses it how counts, in any order up to the next event."""
-        self.digest, self._places = Digest(cluster), places
-        self._ranks = {id(block.spaces.shared): block.rank for block in cluster.blocks}
-
-    @staticmethod
-    def _here(block: Block, *words: Any) -> np.uint64:
-        """An event at the instruction that is executed."""
-        return code_of(block.rank, id(block.here), *words)
-
-    def accessed(
-        self, block: Block, kind: str, segment: Segment | None, offsets: Array, size: int, threads: Array, written: Array | None = None
-    ) -> None:  # fmt: skip
-        """Loads, stores and atomics: those of local memory are nobody else's."""
-        of, rank = self.digest.of(block, threads), -1
-        own = threads - of * self.digest.width
-        if segment is not None:
-            rank = self._ranks.get(id(segment), -1)
-            if rank < 0:
-                return
-            if not self._places:
-                code = self._here(block, "accessed", kind, size)
-                self.digest.gathered(code, threads)
-                return
-            values = offsets.astype(np.int64) - of * self.digest.blocks[rank].spaces.shared_stride
-        elif self.digest.reaches_global or order_of(block.here.opcode if block.here is not None else "")[0]:
-            # Which flag it is does not matter to the check (`tcsim.ptx.check.flags`).
-            values = (
-                self.digest.in_global(block, offsets, of)
-                if self.digest.reaches_global
-                else np.zeros(len(own), np.int64)
-            )
-        else:  # of which the check sees only that there was one since the last barrier
-            self.digest.touched[of] |= np.uint64(1 << block.rank)
-            return
-        self.digest.rows(self._here(block, "accessed", kind, rank, size), of, values + (own << 40))
-
-    def performed(self, block: Block, bound: Bound, effects: Effects, threads: Array, mask: Array) -> None:
-        """Reads, writes, signals, phases that were seen."""
-        code = self._here(block, "performed", id(bound))
-        self.digest.who(code, block, threads, mask)
-        for at in effects.reads:
-            self.digest.access(code, block, at, threads)
-        self.digest.outcome(code, block, effects.now, threads)
-        for seen in effects.seen:
-            self.digest.access(code, block, seen.at, threads)
-            self.digest.plain(code, block, np.asarray(seen.complete), threads)
-        for order in effects.orders:
-            self.digest.plain(code, block, (order.kind, order.proxies, order.spaces, order.sem, order.scope), threads)
-        for resource in effects.resources:
-            self.digest.resource(code, block, resource, threads)
-
-    def incomplete(self, block: Block, bound: Bound, missing: Array) -> None:
-        """Some lanes do not take part."""
-        self.digest.who(self._here(block, "incomplete", id(bound)), block, missing)
-
-    def issued(self, flight: Flight) -> None:
-        """Work begins."""
-        block, pending, threads = flight.block, flight.pending, flight.asked
-        code = self._here(block, "issued", id(flight.bound), flight.kind)
-        self.digest.who(code, block, flight.threads)
-        self.digest.rows(code, self.digest.of(block, flight.threads), flight.groups)
-        self.digest.pending(code, block, pending, threads)
-
-    def fetching(self, flight: Flight) -> None:
-        """It reads."""
-        self._flight("fetching", flight)
-
-    def landing(self, flight: Flight) -> None:
-        """It writes. Of a copy of a box the map says what goes where."""
-        self._flight("landing", flight)
-        if "tensor_map" in flight.bound.form:
-            self.digest.placed(code_of("placed", flight.block.rank), flight)
-
-    def _flight(self, event: str, flight: Flight) -> None:
-        self.digest.who(code_of(event, id(flight.bound), flight.block.rank), flight.block, flight.threads)
-
-    def grouped(self, block: Block, group: GroupOp, threads: Array) -> None:
-        """A commit, or a wait."""
-        self.digest.who(
-            self._here(block, "grouped", group.kind, group.op, group.pending, group.reads_only), block, threads
-        )
-
-    def tracking(self, tracker: Tracker, kind: str) -> None:
-        """Signals are to follow."""
-        code = self._here(tracker.block, "tracking", kind, tracker.left)
-        self.digest.who(code, tracker.block, tracker.threads)
-        for signal in tracker.signals:
-            self.digest.signal(code, tracker.block, signal, tracker.threads)
-
-    def following(self, tracker: Tracker) -> None:
-        """They follow."""
-        self.digest.who(code_of("following", tracker.block.rank), tracker.block, tracker.threads)
-
-    def needed(self, block: Block, numbers: frozenset[int], mask: Array) -> None:
-        """Registers in flight are needed."""
-        self.digest.mask(self._here(block, "needed", numbers), block, mask)
-
-    def touched(self, block: Block, reads: frozenset[int], writes: frozenset[int], mask: Array) -> None:
-        """Registers that may be in flight are touched."""
-        self.digest.mask(self._here(block, "touched", reads, writes), block, mask)
-
-    def signalled(
-        self, block: Block, signal: Signal, key: int, count: int, before: int, after: int, threads: Array
-    ) -> None:
-        """An mbarrier changed."""
-        code = self._here(block, "signalled", signal.kind, key, count, *halves(before), *halves(after))
-        self.digest.who(code, block, threads)
-
-    def arrived(self, block: Block, scope: str, number: int, mask: Array) -> None:
-        """Threads arrive at a barrier."""
-        self.digest.mask(self._here(block, "arrived", scope, number), block, mask)
-        counts = block.barriers.counts.get(number) if scope == "cta" else None
-        if counts is not None:
-            which = np.flatnonzero(block.threads.blocks_in(mask))
-            self.digest.note(code_of("counts"), which, mixed(counts[which]))
-
-    def passed(self, block: Block, scope: str, number: int, mask: Array) -> None:
-        """They go on."""
-        self.digest.mask(code_of("passed", block.rank, scope, number), block, mask)
-
-    def met(self, block: Block, mask: Array, members: Array) -> None:
-        """Lanes have met."""
-        threads = np.flatnonzero(mask)
-        self.digest.rows(self._here(block, "met"), self.digest.of(block, threads), members[threads])
-        self.digest.mask(code_of("met"), block, mask)
-
-    def exchanged(self, block: Block, mask: Array) -> None:
-        """Lanes exchange registers."""
-        self.digest.mask(self._here(block, "exchanged"), block, block.threads.mask(mask))
-
-    def fenced(self, block: Block, mask: Array) -> None:
-        """membar."""
-        self.digest.mask(self._here(block, "fenced"), block, mask)
-
-    def granted(self, block: Block, resource: Resource, outcome: Outcome | None, threads: Array) -> None:
-        """Something is taken, or given back."""
-        code = self._here(block, "granted")
-        self.digest.resource(code, block, resource, threads)
-        self.digest.who(code, block, threads)
-        if outcome is not None:
-            self.digest.outcome(code, block, outcome, threads)
-
-    def exited(self, block: Block, mask: Array) -> None:
-        """Threads end."""
-        self.digest.mask(code_of("exited", block.rank), block, mask)
-
 
 _RANDOM = np.random.default_rng()
 _EVERY = (1 << 64) - 1
@@ -407,9 +255,24 @@ class Digest:
             self.note(code, of[mine] if copies > 1 else of, found[mine] if copies > 1 else found[0])
 
     def plain(self, code: np.uint64, block: Block, value: Any, threads: Array) -> None:
-        """A value: numbers, and what is made of them; of several clusters arrays with an entry for each warp, warpgroup or thread."""
-        of = self.of(block, threads)
-        self._plain(code, of, _each(of), value, len(threads))
+        """What an instruction of some threads does, but for what data are; values: numbers, and what is made of them.
+
+        Of several clusters arrays have an entry for each warp, warpgroup or thread.
+        """
+        if isinstance(value, tuple):
+            for place, own in enumerate(value):
+                self.plain(code ^ code_of(place), block, own, threads)
+        elif isinstance(value, Access):
+            self.access(code, block, value, threads)
+        elif isinstance(value, Write):
+            self.access(code ^ code_of(value.combine is None), block, value.at, threads)
+        elif isinstance(value, Signal):
+            self.signal(code, block, value, threads)
+        elif isinstance(value, Seen):
+            self.plain(code, block, (value.at, np.asarray(value.complete)), threads)
+        else:
+            of = self.of(block, threads)
+            self._plain(code, of, _each(of), value, len(threads))
 
     def _plain(self, code: np.uint64, of: Any, which: Any, value: Any, lanes: int) -> None:
         """which: the clusters of `of`, each once."""
@@ -425,9 +288,8 @@ class Digest:
             self.note(code, which, (mixed(value.reshape(-1)) * _WEIGHTS.first(value.size)).sum())
         elif is_dataclass(value) and not isinstance(value, type):
             parts = [(own.name, getattr(value, own.name)) for own in fields(value)]
-            self.note(
-                code ^ code_of(type(value).__name__, *(word for _, part in parts for word in _words(part))), which
-            )
+            words = (word for _, part in parts for word in _words(part))
+            self.note(code ^ code_of(type(value).__name__, *words), which)
             for name, part in parts:
                 if not _words(part):
                     self._plain(code ^ code_of(name), of, which, part, lanes)
@@ -443,25 +305,145 @@ class Digest:
         values = threads - of * self.width
         self.rows(code, of, values if mask is None else values * 2 + mask[threads])
 
-    def outcome(self, code: np.uint64, block: Block, outcome: Outcome, threads: Array) -> None:
-        """What is changed."""
-        for write in outcome.writes:
-            self.access(code ^ code_of(write.combine is None), block, write.at, threads)
-        for at in outcome.undefined:
-            self.access(code, block, at, threads)
-        for signal in outcome.signals:
-            self.signal(code, block, signal, threads)
 
-    def resource(self, code: np.uint64, block: Block, own: Resource, threads: Array) -> None:
-        """What a block takes or gives back."""
-        self.plain(code, block, (own.kind, own.cta, own.delta, own.address, own.pair, own.exclusive), threads)
+def _changes(outcome: Outcome) -> tuple[Any, ...]:
+    """What is changed, but for registers."""
+    return outcome.writes, outcome.undefined, outcome.signals
 
-    def pending(self, code: np.uint64, block: Block, pending: Pending, threads: Array) -> None:
-        """Work that begins."""
-        for kind, all in (("reads", pending.reads), ("writes", pending.writes)):
-            for at in all:
-                self.access(code ^ code_of(kind), block, at, threads)
-        for signal in pending.tells:
-            self.signal(code, block, signal, threads)
-        if pending.adds is not None:
-            self.plain(code, block, np.asarray(pending.adds), threads)
+
+class Traces(Observer):
+    """What the clusters of a batch do: `digest.sums`, a number of each."""
+
+    def __init__(self, cluster: Batch, places: bool = True) -> None:
+        """places: whether it matters where ordinary accesses go in shared memory; else only who accesses it how counts, in any order up to the next event."""
+        self.digest, self._places = Digest(cluster), places
+        self._ranks = {id(block.spaces.shared): block.rank for block in cluster.blocks}
+
+    @staticmethod
+    def _here(block: Block, *words: Any) -> np.uint64:
+        """An event at the instruction that is executed."""
+        return code_of(block.rank, id(block.here), *words)
+
+    def accessed(
+        self, block: Block, kind: str, segment: Segment | None, offsets: Array, size: int, threads: Array, written: Array | None = None
+    ) -> None:  # fmt: skip
+        """Loads, stores and atomics: those of local memory are nobody else's."""
+        of, rank = self.digest.of(block, threads), -1
+        own = threads - of * self.digest.width
+        if segment is not None:
+            rank = self._ranks.get(id(segment), -1)
+            if rank < 0:
+                return
+            if not self._places:
+                code = self._here(block, "accessed", kind, size)
+                self.digest.gathered(code, threads)
+                return
+            values = offsets.astype(np.int64) - of * self.digest.blocks[rank].spaces.shared_stride
+        elif self.digest.reaches_global or order_of(block.here.opcode if block.here is not None else "")[0]:
+            # Which flag it is does not matter to the check (`tcsim.ptx.check.flags`).
+            values = np.zeros(len(own), np.int64)
+            if self.digest.reaches_global:
+                values = self.digest.in_global(block, offsets, of)
+        else:  # of which the check sees only that there was one since the last barrier
+            self.digest.touched[of] |= np.uint64(1 << block.rank)
+            return
+        self.digest.rows(self._here(block, "accessed", kind, rank, size), of, values + (own << 40))
+
+    def performed(self, block: Block, bound: Bound, effects: Effects, threads: Array, mask: Array) -> None:
+        """Reads, writes, signals, phases that were seen."""
+        code = self._here(block, "performed", id(bound))
+        self.digest.who(code, block, threads, mask)
+        did = effects.reads, *_changes(effects.now), effects.seen, effects.orders, effects.resources
+        self.digest.plain(code, block, did, threads)
+
+    def incomplete(self, block: Block, bound: Bound, missing: Array) -> None:
+        """Some lanes do not take part."""
+        self.digest.who(self._here(block, "incomplete", id(bound)), block, missing)
+
+    def issued(self, flight: Flight) -> None:
+        """Work begins."""
+        block, pending, threads = flight.block, flight.pending, flight.asked
+        code = self._here(block, "issued", id(flight.bound), flight.kind)
+        self.digest.who(code, block, flight.threads)
+        self.digest.rows(code, self.digest.of(block, flight.threads), flight.groups)
+        adds = () if pending.adds is None else np.asarray(pending.adds)
+        self.digest.plain(code, block, (pending.reads, pending.writes, pending.tells, adds), threads)
+
+    def fetching(self, flight: Flight) -> None:
+        """It reads."""
+        self._flight("fetching", flight)
+
+    def landing(self, flight: Flight) -> None:
+        """It writes. Of a copy of a box the map says what goes where."""
+        self._flight("landing", flight)
+        if "tensor_map" in flight.bound.form:
+            self.digest.placed(code_of("placed", flight.block.rank), flight)
+
+    def _flight(self, event: str, flight: Flight) -> None:
+        self.digest.who(code_of(event, id(flight.bound), flight.block.rank), flight.block, flight.threads)
+
+    def grouped(self, block: Block, group: GroupOp, threads: Array) -> None:
+        """A commit, or a wait."""
+        code = self._here(block, "grouped", group.kind, group.op, group.pending, group.reads_only)
+        self.digest.who(code, block, threads)
+
+    def tracking(self, tracker: Tracker, kind: str) -> None:
+        """Signals are to follow."""
+        code = self._here(tracker.block, "tracking", kind, tracker.left)
+        self.digest.who(code, tracker.block, tracker.threads)
+        self.digest.plain(code, tracker.block, tuple(tracker.signals), tracker.threads)
+
+    def following(self, tracker: Tracker) -> None:
+        """They follow."""
+        self.digest.who(code_of("following", tracker.block.rank), tracker.block, tracker.threads)
+
+    def needed(self, block: Block, numbers: frozenset[int], mask: Array) -> None:
+        """Registers in flight are needed."""
+        self.digest.mask(self._here(block, "needed", numbers), block, mask)
+
+    def touched(self, block: Block, reads: frozenset[int], writes: frozenset[int], mask: Array) -> None:
+        """Registers that may be in flight are touched."""
+        self.digest.mask(self._here(block, "touched", reads, writes), block, mask)
+
+    def signalled(
+        self, block: Block, signal: Signal, key: int, count: int, before: int, after: int, threads: Array
+    ) -> None:
+        """An mbarrier changed."""
+        code = self._here(block, "signalled", signal.kind, key, count, *halves(before), *halves(after))
+        self.digest.who(code, block, threads)
+
+    def arrived(self, block: Block, scope: str, number: int, mask: Array) -> None:
+        """Threads arrive at a barrier."""
+        self.digest.mask(self._here(block, "arrived", scope, number), block, mask)
+        counts = block.barriers.counts.get(number) if scope == "cta" else None
+        if counts is not None:
+            which = np.flatnonzero(block.threads.blocks_in(mask))
+            self.digest.note(code_of("counts"), which, mixed(counts[which]))
+
+    def passed(self, block: Block, scope: str, number: int, mask: Array) -> None:
+        """They go on."""
+        self.digest.mask(code_of("passed", block.rank, scope, number), block, mask)
+
+    def met(self, block: Block, mask: Array, members: Array) -> None:
+        """Lanes have met."""
+        threads = np.flatnonzero(mask)
+        self.digest.rows(self._here(block, "met"), self.digest.of(block, threads), members[threads])
+        self.digest.mask(code_of("met"), block, mask)
+
+    def exchanged(self, block: Block, mask: Array) -> None:
+        """Lanes exchange registers."""
+        self.digest.mask(self._here(block, "exchanged"), block, block.threads.mask(mask))
+
+    def fenced(self, block: Block, mask: Array) -> None:
+        """membar."""
+        self.digest.mask(self._here(block, "fenced"), block, mask)
+
+    def granted(self, block: Block, resource: Resource, outcome: Outcome | None, threads: Array) -> None:
+        """Something is taken, or given back."""
+        code = self._here(block, "granted")
+        self.digest.who(code, block, threads)
+        self.digest.plain(code, block, (resource, *(_changes(outcome) if outcome is not None else ())), threads)
+
+    def exited(self, block: Block, mask: Array) -> None:
+        """Threads end."""
+        self.digest.mask(code_of("exited", block.rank), block, mask)

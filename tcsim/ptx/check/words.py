@@ -185,9 +185,8 @@ class Words:
         places = np.nonzero(ordered)[0]
         if not len(places):
             return []
-        who, when, what, lane, column, warps, lanes = (
-            own[places] for own in (who, when, what, lane, column, warps, lanes)
-        )
+        given = who, when, what, lane, column, warps, lanes
+        who, when, what, lane, column, warps, lanes = (own[places] for own in given)
         untold, before = knows.untold(warps, who, lane, when)
         unheard = knows.unheard(warps, lanes, column, when)
         joined = (lanes == SEVERAL) | (knows.parted[warps] <= knows.joined[warps])

@@ -26,9 +26,7 @@ _PTXAS = "ptxas 13.5.37"
 
 _WAIT = "Wait for the mbarrier that the copy signals before the bytes are touched, in every warp that touches them."
 _BARRIER = "put a barrier between the two: __syncthreads (bar.sync), an arrive and a wait on an mbarrier, or within a warp __syncwarp. If threads update one value, use an atomic."
-_ADDRESS = (
-    "Print the address, or run `tcsim step` to the line: the index, the base or the bound of the access is wrong."
-)
+_ADDRESS = "Print the address, or run `tcsim step` to the line: the index, base or bound of the access is wrong."
 
 FAULTS = (
     Rule("DEADLOCK", "error", "No thread can go on: each waits for what no other thread will do.", "Barrier instructions: bar, barrier", _PTX, "Compare what each warp waits for with who arrives there: the count of the barrier, the parity of the wait, the bytes expected."),
@@ -200,16 +198,6 @@ ASSEMBLER = (
 """What ptxas says that it changed (`tcsim.ptx.hazards.notes`)."""
 
 RULES = (
-    *FAULTS,
-    *RACES,
-    *GRID,
-    *COPIES,
-    *MBARRIERS,
-    *WARPGROUPS,
-    *TENSOR_MEMORY,
-    *LAYOUTS,
-    *BLOCKS,
-    *PERFORMANCE,
-    *ASSEMBLER,
+    FAULTS + RACES + GRID + COPIES + MBARRIERS + WARPGROUPS + TENSOR_MEMORY + LAYOUTS + BLOCKS + PERFORMANCE + ASSEMBLER
 )
 """All of them: each is looked for, and has a planted defect in tests/hazards (layouts: tests/hazards/layouts; faults: tests/unit/tcsim/ptx/test_ptx_wrong_use.py; notes: tests/unit/tcsim/ptx/test_ptx_notes.py)."""

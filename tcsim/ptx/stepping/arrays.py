@@ -15,6 +15,7 @@ from tcsim.numbers.codec import decode
 from tcsim.numbers.formats import Format
 from tcsim.numbers.formats import format as find_format
 from tcsim.ptx.machine.arrays import Array
+from tcsim.ptx.stepping.state import refused
 
 Index = tuple[int, ...]
 _OF_DTYPE = {f"float{bits}": f"f{bits}" for bits in (16, 32, 64)}
@@ -43,12 +44,12 @@ class Named:
         extents = tuple(int(extent) for extent in shape)
         known, size = _format(format)
         if not extents or any(extent <= 0 for extent in extents):
-            raise OperandError(f"array {shortened(name)}: shape {shortened(shape)}; valid: extents above 0")
+            raise refused(f"array {shortened(name)}: shape {shortened(shape)}", "extents above 0")
         packed = tuple(size * prod(extents[place + 1 :]) for place in range(len(extents)))
         own = packed if strides is None else tuple(int(stride) for stride in strides)
         if len(own) != len(extents):
             valid = f"one for each of {len(extents)} dimensions"
-            raise OperandError(f"array {shortened(name)}: {len(own)} strides; valid: {valid}")
+            raise refused(f"array {shortened(name)}: {len(own)} strides", valid)
         return Named(name, int(address), extents, size, known, own)
 
     def index(self, address: int) -> Index | None:
@@ -62,9 +63,8 @@ class Named:
 
     def address(self, index: Index) -> int:
         """Where an element begins. Raises OperandError for one that there is not."""
-        if len(index) != len(self.shape) or any(
-            not 0 <= own < extent for own, extent in zip(index, self.shape, strict=True)
-        ):
+        pairs = zip(index, self.shape, strict=False)
+        if len(index) != len(self.shape) or any(not 0 <= own < extent for own, extent in pairs):
             raise OperandError(f"{self.name}{list(index)}: valid: indices below {self.shape}")
         return self.start + sum(own * stride for own, stride in zip(index, self.strides, strict=True))
 
@@ -111,7 +111,7 @@ def _format(format: Any) -> tuple[Format | None, int]:
     try:
         dtype = np.dtype(format)
     except TypeError:
-        raise OperandError(f"array: format {shortened(format)}; valid: a number format or a NumPy dtype") from None
+        raise refused(f"array: format {shortened(format)}", "a number format or a NumPy dtype") from None
     name = _OF_DTYPE.get(dtype.name)
     return (find_format(name) if name else None), dtype.itemsize
 
@@ -120,9 +120,8 @@ def element(arrays: dict[str, Named], text: str) -> tuple[Named, Index]:
     """An element by its text: "c[3, 5]". Raises OperandError for a text that is none, or of an array that has no name here."""
     found = re.fullmatch(r"\s*([A-Za-z_]\w{0,63})\s*\[\s*([0-9]{1,12}(?:\s*,\s*[0-9]{1,12}){0,7})\s*\]\s*", text[:200])
     if found is None or found[1] not in arrays:
-        raise OperandError(
-            f"why: {shortened(text)}; valid: an element of {listing(arrays) or 'an array; none has a name yet'}, as in c[3, 5]"
-        )
+        valid = f"an element of {listing(arrays) or 'an array; none has a name yet'}, as in c[3, 5]"
+        raise refused(f"why: {shortened(text)}", valid)
     own, index = arrays[found[1]], tuple(int(part) for part in found[2].split(","))
     own.address(index)
     return own, index

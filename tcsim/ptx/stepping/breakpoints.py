@@ -125,9 +125,8 @@ class Phase(Breakpoint):
 
     def started(self, session: Stopped) -> None:
         """Remember the phases."""
-        self._last = {
-            own.number: _phase(own, self.address) for own in session.blocks if self.address in own.mbarriers.live
-        }
+        live = (own for own in session.blocks if self.address in own.mbarriers.live)
+        self._last = {own.number: _phase(own, self.address) for own in live}
 
     def __str__(self) -> str:
         return f"mbarrier {self.address:#x}" + ("" if self.phase is None else f" in phase {self.phase}")

@@ -150,9 +150,8 @@ class SteppedGrid(Grid):
     """A grid whose clusters are followed."""
 
     def __init__(self, launch: Launch, log: Log, pause: Pause) -> None:
-        super().__init__(
-            replace(launch, alike=False, observe=(*launch.observe, lambda cluster: Follower(cluster, log, pause)))
-        )
+        observe = (*launch.observe, lambda cluster: Follower(cluster, log, pause))
+        super().__init__(replace(launch, alike=False, observe=observe))
         self.log = log
         self.blocks: list[Block] = []  # of the clusters that run, and of the one that ended last
         self.indices: list[tuple[int, int, int]] = []  # by number: every block that began

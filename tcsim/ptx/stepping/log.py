@@ -86,6 +86,13 @@ class Asked:
     reads: list[Event] = field(default_factory=list)  # what it read of the view, in order
     moved: Any = None  # what tcsim.ptx.stepping.moves found, once it was asked
 
+    def written(self) -> list[int]:
+        """The registers that it wrote."""
+        if self.effects is None or self.effects.blocked is not None:
+            return []
+        results = (numbers for name, numbers in self.bound.results if name in self.effects.now.registers)
+        return [number for numbers in results for number in numbers.tolist()]
+
 
 @dataclass(eq=False)
 class Work:
@@ -168,14 +175,7 @@ class Log:
             return
         written: Iterable[int] = self._results
         if record.asked:
-            written = [
-                int(number)
-                for asked in record.asked
-                if asked.effects is not None and asked.effects.blocked is None
-                for name, numbers in asked.bound.results
-                if name in asked.effects.now.registers
-                for number in numbers.tolist()
-            ]
+            written = [number for asked in record.asked for number in asked.written()]
         self._keep(record, written, self._registers)
 
     def _keep(self, record: Record, written: Iterable[int], registers: list[Array]) -> None:

@@ -27,7 +27,7 @@ from tcsim.ptx.machine.block import Block
 from tcsim.ptx.machine.memory import Memory
 from tcsim.ptx.stepping import text
 from tcsim.ptx.stepping.arrays import Named
-from tcsim.ptx.stepping.state import Shown
+from tcsim.ptx.stepping.state import Shown, refused
 from tcsim.ptx.text.fitting import apart
 from tcsim.ptx.text.syntax import unscoped
 from tcsim.tma.box import WALK
@@ -135,9 +135,8 @@ def fragment(block: Block, line: int, name: str, warp: int, format: str | Format
         return _described(block, site, bound, key, warp)
     if operand is None or key not in operands:
         valid = [own for own in operands if own in bound.model.operands] or ["none"]
-        raise OperandError(
-            f"fragment: line {line}, {bound.model.mnemonic}: no matrix {shortened(name)}; valid: {listing(valid)}"
-        )
+        what = f"fragment: line {line}, {bound.model.mnemonic}: no matrix {shortened(name)}"
+        raise refused(what, listing(valid))
     lanes = max(bound.lanes, LANES)
     first = warp * LANES // lanes * lanes
     words = words_of(registers_of(site, operands[key]), block.registers, slice(first, first + lanes))
@@ -234,17 +233,15 @@ def tile(
 
 def _swizzle(name: str) -> Swizzle:
     if name not in DESCRIPTOR_SWIZZLES:
-        raise OperandError(f"shared: no swizzle {shortened(name)}; valid: {listing(DESCRIPTOR_SWIZZLES)}")
+        raise refused(f"shared: no swizzle {shortened(name)}", listing(DESCRIPTOR_SWIZZLES))
     return DESCRIPTOR_SWIZZLES[name]
 
 
 def _tile(block: Block, addresses: Array, format: Format | None, size: int, said: str, name: str) -> Matrix:
     outside = (addresses < 0) | (addresses + size > block.spaces.shared.size)
     if outside.any():
-        first = int(addresses[outside].flat[0])
-        raise OperandError(
-            f"shared: {size} bytes at {first:#x} of {block.spaces.shared.size}; valid: inside the block's shared memory"
-        )
+        first, room = int(addresses[outside].flat[0]), block.spaces.shared.size
+        raise refused(f"shared: {size} bytes at {first:#x} of {room}", "inside the block's shared memory")
     title = f"{name}: {said}" + (f", {format.name}" if format is not None else "")
     return _stored(name, title, format, block.spaces.shared.data, addresses, size, addresses)
 
@@ -288,9 +285,7 @@ def octets(block: Block, address: int, size: int, swizzle: str) -> Octets:
 def in_global_memory(memory: Memory, own: Named) -> Matrix:
     """An array of global memory."""
     if prod(own.shape) > MOST_ELEMENTS:
-        raise OperandError(
-            f"{own.name} has {prod(own.shape)} elements; valid: up to {MOST_ELEMENTS}; Memory.read has all"
-        )
+        raise refused(f"{own.name} has {prod(own.shape)} elements", f"up to {MOST_ELEMENTS}; Memory.read has all")
     index = np.indices(own.shape).reshape(len(own.shape), -1)
     offsets = (index * np.array(own.strides)[:, None]).sum(0).reshape(-1, own.shape[-1])
     data = memory.read(own.start, int(offsets.max()) + own.size)
@@ -310,9 +305,8 @@ def tensor_memory(block: Block, lanes: tuple[int, int], columns: tuple[int, int]
     known = find_format(format)
     total = block.spaces.columns.columns
     if not (0 <= lanes[0] < lanes[1] <= 128 and 0 <= columns[0] < columns[1] <= total):
-        raise OperandError(
-            f"tmem: lanes {lanes}, columns {columns}; valid: up to 128 lanes, {total} columns, first below last"
-        )
+        valid = f"up to 128 lanes, {total} columns, first below last"
+        raise refused(f"tmem: lanes {lanes}, columns {columns}", valid)
     if known.bits != known.container_bits or known.bits > 32:
         raise OperandError(f"tmem: {known.name} does not fill cells of 32 bits; valid: f32, s32, f16, bf16, u8, ...")
     cells = block.spaces.image().data.view(np.uint32).reshape(128, total)[slice(*lanes), slice(*columns)]

@@ -23,7 +23,7 @@ from tcsim.ptx.stepping.places import Byte, placed
 from tcsim.ptx.stepping.stepper import Stepper
 from tcsim.ptx.stepping.stopped import Stopped
 from tcsim.ptx.stepping.why import Trail, Why, nodes
-from tcsim.ptx.text.syntax import Function, place_of
+from tcsim.ptx.text.syntax import Function, place_of, unscoped
 
 Until = int | str | Breakpoint | Callable[["Session"], Any]
 
@@ -152,9 +152,8 @@ class Session(Stopped):
     def remove(self, number: int) -> None:
         """Forget a breakpoint. Raises OperandError for a number that none has."""
         if number not in self.breakpoints:
-            raise OperandError(
-                f"no breakpoint {shortened(number)}; valid: {', '.join(map(str, self.breakpoints)) or 'there is none'}"
-            )
+            valid = ", ".join(map(str, self.breakpoints)) or "there is none"
+            raise state.refused(f"no breakpoint {shortened(number)}", valid)
         del self.breakpoints[number]
 
     # --- what it came to
@@ -190,9 +189,8 @@ def _breakpoint(place: Until, block: Any = None, warp: int | None = None) -> Bre
         return Source(place, block, warp)
     if callable(place):
         return When(place)
-    raise OperandError(
-        f'a breakpoint is {shortened(place)}; valid: a line, "file:line", a Breakpoint, or a function of the session'
-    )
+    valid = 'a line, "file:line", a Breakpoint, or a function of the session'
+    raise state.refused(f"a breakpoint is {shortened(place)}", valid)
 
 
 def _line(site: Site) -> str:
@@ -229,17 +227,15 @@ def _tree(trail: Trail, said: str, elements: Sequence[tuple[Byte, ...]], before:
 
 def _addressed(session: Stopped, what: Any, size: int, block: Any) -> tuple[str, list[tuple[Byte, ...]]]:
     if not isinstance(what, (int, np.integer)) or isinstance(what, bool) or int(what) < 0 or not 1 <= size <= 1 << 16:
-        raise OperandError(
-            f"why: {shortened(what)}; valid: an element as c[3, 5], an address, or a line with a register and a lane"
-        )
+        valid = "an element as c[3, 5], an address, or a line with a register and a lane"
+        raise state.refused(f"why: {shortened(what)}", valid)
     address = int(what)
     if block is None and session.memory.segment(address) is not None:
         return f"global {address:#x}", [(own,) for own in range(address, address + size)]
     own = session.block_at(block)
     if address + size > own.spaces.shared.size:
-        raise OperandError(
-            f"why: {size} bytes at {address:#x}: neither mapped nor in shared memory; valid: global memory, 0 to {own.spaces.shared.size - 1:#x}"
-        )
+        what, valid = f"why: {size} bytes at {address:#x}", f"global memory, 0 to {own.spaces.shared.size - 1:#x}"
+        raise state.refused(f"{what}: neither mapped nor in shared memory", valid)
     first = int(placed("shared", own.number, np.array([address]))[0])
     return f"shared {address:#x} of block {own.index}", [(one,) for one in range(first, first + size)]
 
@@ -247,28 +243,25 @@ def _addressed(session: Stopped, what: Any, size: int, block: Any) -> tuple[str,
 def _register(session: Stopped, trail: Trail, line: Any, register: str, lane: int | None, block: Any) -> Why:
     own = session.block_at(block)
     if lane is None or not 0 <= lane < own.threads.launched:
-        raise OperandError(
-            f"why: lane {shortened(lane)}; valid: a thread of the block, 0 to {own.threads.launched - 1}"
-        )
+        raise state.refused(f"why: lane {shortened(lane)}", f"a thread of the block, 0 to {own.threads.launched - 1}")
     records = [one for one, _ in session.stepper.log.records if one.site.item.line == line and one.block == own.number]
     if not records:
         lines = sorted({one.site.item.line for one, _ in session.stepper.log.records if one.block == own.number})
-        close = listing(nearest(str(line), map(str, lines))) or "none yet"
-        raise OperandError(
-            f"why: nothing was executed at line {shortened(line)} by block {own.index}; nearest: {close}"
+        close, what = (
+            listing(nearest(str(line), map(str, lines))) or "none yet",
+            f"nothing was executed at line {shortened(line)}",
         )
+        raise OperandError(f"why: {what} by block {own.index}; nearest: {close}")
     site = records[-1].site
-    name = next((one for one in site.numbers if one == register or one.partition("#")[0] == register), None)
+    name = next((one for one in site.numbers if one == register or unscoped(one) == register), None)
     if name is None:
-        raise OperandError(
-            f"why: no register {shortened(register)} in {site.function.name}; nearest: {listing(nearest(register, site.numbers))}"
-        )
+        close, what = listing(nearest(register, site.numbers)), f"no register {shortened(register)}"
+        raise OperandError(f"why: {what} in {site.function.name}; nearest: {close}")
     number = site.numbers[name]
     record = next((one for one in reversed(records) if number in one.values and one.executed_by(lane)), None)
     if record is None:
-        raise OperandError(
-            f"why: line {line} did not write {register} of thread {lane}; valid: a register and a thread that it wrote"
-        )
+        what = f"why: line {line} did not write {register} of thread {lane}"
+        raise state.refused(what, "a register and a thread that it wrote")
     width = record.values[number].dtype.itemsize
     elements: list[tuple[Byte, ...]] = [tuple((own.number, number, lane, at) for at in range(width))]
     return _tree(trail, f"{register} of thread {lane} after line {line}", elements, record.time + 1)

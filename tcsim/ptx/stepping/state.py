@@ -23,6 +23,11 @@ from tcsim.ptx.text.syntax import place_of, statement, unscoped
 _FLOATS = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
 
 
+def refused(what: str, valid: str) -> OperandError:
+    """Wrong use: what it was, and what is valid."""
+    return OperandError(f"{what}; valid: {valid}")
+
+
 class Shown:
     """Plain data with a text form."""
 
@@ -121,7 +126,7 @@ def registers(block: Block, site: Site, name: str, warp: int, type: str | None) 
         close = listing(nearest(str(name), site.numbers)) or "it has none"
         raise OperandError(f"registers: no register {shortened(name)} in {site.function.name}; nearest: {close}")
     if not 0 <= warp < block.threads.warps:
-        raise OperandError(f"registers: warp {warp}; valid: 0 to {block.threads.warps - 1}")
+        raise refused(f"registers: warp {warp}", f"0 to {block.threads.warps - 1}")
     declared = site.function.registers[own][0]
     codes = block.registers[site.numbers[own]][warp * LANES : (warp + 1) * LANES]
     kind = type or declared

@@ -13,14 +13,14 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
-from tcsim.core.errors import OperandError, shortened
+from tcsim.core.errors import shortened
 from tcsim.ptx.machine.arrays import LANES
 from tcsim.ptx.stepping import text
 from tcsim.ptx.stepping.arrays import Named
 from tcsim.ptx.stepping.log import Log, Record, Work
 from tcsim.ptx.stepping.places import Byte, taken_apart
 from tcsim.ptx.stepping.sources import Group, Reads, Sources, joined, sources
-from tcsim.ptx.stepping.state import Shown, bytes_in_words, valued
+from tcsim.ptx.stepping.state import Shown, bytes_in_words, refused, valued
 from tcsim.ptx.text.syntax import place_of, statement, unscoped
 
 SCREEN = 22
@@ -361,9 +361,8 @@ class Why(Shown):
         found: Node | None = None
         for part in str(path).split("."):
             if not part.isdigit() or not 1 <= int(part) <= len(own):
-                raise OperandError(
-                    f"why: no node {shortened(path)}; valid: {', '.join(item.path for item in own) or 'none below'}"
-                )
+                valid = ", ".join(item.path for item in own) or "none below"
+                raise refused(f"why: no node {shortened(path)}", valid)
             found = own[int(part) - 1]
             own = found.children
         assert found is not None

@@ -51,10 +51,8 @@ def _fits(form: Form, operands: Sequence[tuple[Operand, bool]], registers: Regis
     slots = form.operands
     if len(operands) > len(slots) or any(not slot.optional for slot in slots[len(operands) :]):
         return False
-    return all(
-        _suits(slot, operand, registers) and slot.joined == joined
-        for slot, (operand, joined) in zip(slots, operands, strict=False)
-    )
+    pairs = zip(slots, operands, strict=False)
+    return all(_suits(slot, own, registers) and slot.joined == joined for slot, (own, joined) in pairs)
 
 
 def _suits(slot: Slot, operand: Operand, registers: Registers) -> bool:
@@ -85,11 +83,12 @@ _SUITS: dict[tuple[str, type], Callable[[Slot, Any], bool]] = {
 def _unlike(form: Form, operands: Sequence[tuple[Operand, bool]], registers: Registers) -> int:
     """How many registers are of another width than a form's operands."""
     pairs = zip(form.operands, (operand for operand, _ in operands), strict=False)
-    return sum(
-        CONTAINERS[registers[operand.name][0]].itemsize != CONTAINERS[slot.type.removeprefix(".")].itemsize
-        for slot, operand in pairs
-        if slot.kind == "register" and isinstance(operand, Register)
-    )
+    found = [
+        (slot.type.removeprefix("."), registers[own.name][0])
+        for slot, own in pairs
+        if slot.kind == "register" and isinstance(own, Register)
+    ]
+    return sum(CONTAINERS[one].itemsize != CONTAINERS[other].itemsize for one, other in found)
 
 
 def misplaced(item: Instruction, function: Function, module: Module) -> str:
@@ -119,9 +118,5 @@ def misplaced(item: Instruction, function: Function, module: Module) -> str:
     if space == "param::entry" and passed is not None:
         return f"{name} is not a parameter of a kernel"
     if space.partition("::")[0] != declared and (space or declared == "param"):
-        return (
-            f"{name} lies in .{declared}, not in .{space}"
-            if space
-            else f"{name} lies in .{declared}; valid: {row.stem}.{declared}"
-        )
+        return f"{name} lies in .{declared}" + (f", not in .{space}" if space else f"; valid: {row.stem}.{declared}")
     return ""

@@ -24,9 +24,8 @@ MOST_VALUES = 1 << 20
 _SHORT = 4096  # characters of a value that is read value by value
 _NOT_DECIMAL = re.compile(r"\d\s+\d|[^-\d\s,{}]", re.ASCII)
 _BRACES = re.compile(r"\{[-\d,]++\}", re.ASCII)
-_NOT_NUMBERS = re.compile(
-    r"(?<!\d)0\d|\d-|-(?!\d)|,,|\{,|,\}|\d{19}", re.ASCII
-)  # octal, operators, values that are missing, or long
+# Octal, operators, values that are missing, or long.
+_NOT_NUMBERS = re.compile(r"(?<!\d)0\d|\d-|-(?!\d)|,,|\{,|,\}|\d{19}", re.ASCII)
 
 
 def initialised(variable: Variable, text: str) -> Variable:
@@ -63,12 +62,8 @@ def initialised(variable: Variable, text: str) -> Variable:
         if not runs or runs[-1][0] + len(runs[-1][1]) != place:
             runs.append((place, bytearray()))
         runs[-1][1].extend(code)
-    return replace(
-        variable,
-        count=count,
-        shape=shape,
-        initial=Initial(tuple((at, bytes(run)) for at, run in runs), tuple(addresses)),
-    )
+    initial = Initial(tuple((at, bytes(run)) for at, run in runs), tuple(addresses))
+    return replace(variable, count=count, shape=shape, initial=initial)
 
 
 def _decimal(text: str, shape: tuple[int | None, ...], type: str) -> npt.NDArray[Any] | None:

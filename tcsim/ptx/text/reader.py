@@ -124,9 +124,8 @@ def _module_directive(reader: Scanner, module: Module) -> None:
         else:
             variable = reader.initial(reader.declaration(linkage))
             earlier = module.variables.get(variable.name)
-            if variable.name in module.functions or (
-                earlier is not None and earlier.linkage != "extern" and linkage != "extern"
-            ):
+            twice = earlier is not None and earlier.linkage != "extern" and linkage != "extern"
+            if twice or variable.name in module.functions:
                 raise reader.error(f"{shortened(variable.name)} is declared twice", start)
             if variable.space in ("local", "param", "reg"):
                 raise reader.error(f".{variable.space} outside a function", start)

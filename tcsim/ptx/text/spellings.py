@@ -145,9 +145,8 @@ def unmodelled(opcode: str) -> str:
     'only without .layout::v0'
     """
     stem, *words = opcode.split(".")
-    if (stem == "fabric" and words[:1] and words[0] in _OPERATIONS) or (
-        stem == "fence" and any("fabric" in word for word in words)
-    ):
+    fenced = stem == "fence" and any("fabric" in word for word in words)
+    if fenced or (stem == "fabric" and _OPERATIONS.intersection(words[:1])):
         return _FABRIC
     if stem in ("st", "red") and {"async", "release"} <= set(words):
         return _RELEASED
@@ -163,12 +162,9 @@ def _without_silent(stem: str, words: list[str]) -> Known | None:
     rest = [word for word in words if word not in _SILENT]
     if stem == "applypriority" and "global" not in rest:
         rest.append("global")
-    elif (
-        not silent
-        or len(set(silent)) < len(silent)
-        or {"weak", "relaxed"} <= set(words)
-        or not set(rest) >= _FROM_GLOBAL
-    ):
+    elif not silent or len(set(silent)) < len(silent):
+        return None
+    elif {"weak", "relaxed"} <= set(words) or not set(rest) >= _FROM_GLOBAL:
         return None
     row = catalog.row_of(".".join((stem, *rest)))
     if row is None or any(row.family not in _SILENT[word][0] for word in silent):
@@ -193,10 +189,8 @@ def _without(stem: str, words: list[str]) -> str:
             if any(words[place] == "relaxed" for place in left):  # with its scope and type
                 gone |= {place for place, word in enumerate(words) if word in _SCOPES or word == "b128"}
             if _listed(stem, [word for place, word in enumerate(words) if place not in gone]):
-                undocumented = (
-                    why for begins, why in _UNDOCUMENTED.items() if any(word.startswith(begins) for word in words)
-                )
-                return next(undocumented, f"only without {listing(f'.{words[place]}' for place in sorted(gone))}")
+                first = (why for word in words for begins, why in _UNDOCUMENTED.items() if word.startswith(begins))
+                return next(first, f"only without {listing(f'.{words[place]}' for place in sorted(gone))}")
     return ""
 
 
@@ -243,8 +237,5 @@ def refusal(opcode: str) -> str | None:
 
 @cache
 def _known() -> tuple[str, ...]:
-    return (
-        *(name.rstrip("|").removesuffix("/3") for name in scalars()),
-        *catalog.rows(),
-        *(own.stem for own in ORDINARY.values() if own.grammar),
-    )
+    names = (name.rstrip("|").removesuffix("/3") for name in scalars())
+    return (*names, *catalog.rows(), *(own.stem for own in ORDINARY.values() if own.grammar))

@@ -213,12 +213,10 @@ class Through(Source):
         begin, leading, stride = own.start_address, own.leading_byte_offset, own.stride_byte_offset
         # Divided by the unit of a field twice or never; counted in elements.
         for factor in (_FIELD, 1 / _FIELD, self.tile.format.container_bits / 8 / _FIELD):
-            one: list[dict[str, Any]] = [
-                {"stride_byte_offset": int(stride * factor)},
-                {"leading_byte_offset": int(leading * factor)},
-                {"start_address": int(begin * factor)},
-            ]
-            for change in (*one, one[0] | one[1], one[0] | one[1] | one[2]):
+            steps: dict[str, Any] = {"stride_byte_offset": int(stride * factor)}
+            lines: dict[str, Any] = {"leading_byte_offset": int(leading * factor)}
+            start: dict[str, Any] = {"start_address": int(begin * factor)}
+            for change in (steps, lines, start, steps | lines, steps | lines | start):
                 yield "DESC_UNITS", replace(own, **change)
         yield "DESC_LBO_SBO", replace(own, leading_byte_offset=stride, stride_byte_offset=leading)
         found = self.found if self.tile.major == "K" else self.found.T
@@ -250,12 +248,8 @@ def _rows(own: MatrixDescriptor) -> int:
     return DESCRIPTOR_SWIZZLES[own.swizzle].span // UNIT if own.swizzle != "NONE" else 1
 
 
-_NAMES = {
-    "start_address": "start address",
-    "leading_byte_offset": "LBO",
-    "stride_byte_offset": "SBO",
-    "swizzle": "swizzle",
-}
+_NAMES = {"start_address": "start address", "leading_byte_offset": "LBO", "stride_byte_offset": "SBO"}
+_NAMES["swizzle"] = "swizzle"
 
 
 def _fields(own: MatrixDescriptor, changed: MatrixDescriptor) -> tuple[tuple[str, Any], ...]:
@@ -267,9 +261,5 @@ def _fields(own: MatrixDescriptor, changed: MatrixDescriptor) -> tuple[tuple[str
 
 def _difference(own: MatrixDescriptor, changed: MatrixDescriptor) -> str:
     """What is different, in words: "SBO 1024 instead of 64"."""
-    said = [
-        f"{word} {getattr(changed, name)} instead of {getattr(own, name)}"
-        for name, word in _NAMES.items()
-        if getattr(changed, name) != getattr(own, name)
-    ]
-    return " and ".join(said)
+    pairs = [(word, getattr(changed, name), getattr(own, name)) for name, word in _NAMES.items()]
+    return " and ".join(f"{word} {new} instead of {old}" for word, new, old in pairs if new != old)

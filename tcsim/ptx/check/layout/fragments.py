@@ -115,7 +115,7 @@ def _ways(place: Array) -> Iterator[Way]:
     if blocks is not None:
         said = "the 8 x 8 matrices in the other order"
         if blocks.shape[0] == blocks.shape[2]:
-            yield fragment, said, _exchanged
+            yield fragment, said, _permuted, 2, 1, 0, 3
         yield from ((fragment, said, _reversed, axis) for axis in (0, 2) if blocks.shape[axis] > 1)
     pitches = [sign * rows * pitch for pitch in _pitch(place) for rows in (1, 2, 4, 8, 16) for sign in (-1, 1)]
     for step in (*pitches, *_STARTS):
@@ -138,20 +138,19 @@ def _blocks(place: Array) -> Array | None:
     return place.reshape(rows // _ROWS, _ROWS, columns // 8, 8) if not rows % _ROWS and not columns % 8 else None
 
 
+def _permuted(place: Array, *axes: int) -> Array:
+    """The axes of `_blocks` in another order: of one ldmatrix rows and columns of matrices change places."""
+    blocks = _blocks(place)
+    return place if blocks is None else blocks.transpose(axes).reshape(place.shape)
+
+
 def _turned(place: Array) -> Array:
     """In each 8 x 8 matrix rows and columns change places."""
-    blocks = _blocks(place)
-    return place if blocks is None else blocks.transpose(0, 3, 2, 1).reshape(place.shape)
-
-
-def _exchanged(place: Array) -> Array:
-    """The 8 x 8 matrices of one ldmatrix in another order: rows and columns of them change places."""
-    blocks = _blocks(place)
-    return place if blocks is None else blocks.transpose(2, 1, 0, 3).reshape(place.shape)
+    return _permuted(place, 0, 3, 2, 1)
 
 
 def _reversed(place: Array, axis: int) -> Array:
-    """The same: their rows, or their columns, in reverse."""
+    """The 8 x 8 matrices of one ldmatrix in another order: their rows, or their columns, in reverse."""
     blocks = _blocks(place)
     return place if blocks is None else np.flip(blocks, axis).reshape(place.shape)
 

@@ -109,13 +109,16 @@ class Layout:
     def _read(self, flight: Flight) -> None:
         """Look at the operands that work has read."""
         for place, views in self.views(flight).items():
-            results = dict(flight.bound.results).get("d")
-            writes = [own for own in flight.pending.writes if own.space == "tmem"]
-            register = int(results[0]) if results is not None and len(results) else -1
-            key = flight.block.rank, place, register, int(writes[0].address.flat[0]) if writes else -1
-            adds = flight.pending.adds
-            fresh = adds is not None and not bool(np.ravel(adds)[min(place, np.size(adds) - 1)])
-            self.judge(Site(flight.block, int(flight.threads[0])), views, key, fresh)
+            self.judge(Site(flight.block, int(flight.threads[0])), views, *self._accumulator(flight, place))
+
+    def _accumulator(self, flight: Flight, place: int) -> tuple[Any, bool]:
+        """Which sum work adds to, and whether it begins it."""
+        results = dict(flight.bound.results).get("d")
+        writes = [own for own in flight.pending.writes if own.space == "tmem"]
+        register = int(results[0]) if results is not None and len(results) else -1
+        key = flight.block.rank, place, register, int(writes[0].address.flat[0]) if writes else -1
+        adds = flight.pending.adds
+        return key, adds is not None and not bool(np.ravel(adds)[min(place, np.size(adds) - 1)])
 
     def judge(self, site: Site, views: dict[str, View], key: Any, fresh: bool) -> None:
         """Look at the operands of one product, each by itself; whether they go together only says whether a mend does."""

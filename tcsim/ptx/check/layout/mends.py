@@ -153,11 +153,12 @@ class Mender:
         """Elements of an operand are not a matrix that goes with the other one: what it is with a change that would make it that, if there is one."""
         if not self._may_try(view.line, view.name):
             return None
-        known, every = (
-            (own for own in mends if fits(view, own) and right(own.found) and (own.found != view.found).any())
-            for mends in (self.trials.known(view), view.source.mends())
-        )
-        mend = next(known, None) or self._likeliest(view, other, every)
+
+        def mending(own: Mend) -> bool:
+            return fits(view, own) and right(own.found) and bool((own.found != view.found).any())
+
+        known = next(filter(mending, self.trials.known(view)), None)
+        mend = known or self._likeliest(view, other, filter(mending, view.source.mends()))
         return None if mend is None else self.named(site, view, mend, other)
 
     def _likeliest(self, view: View, other: View | None, mends: Iterator[Mend]) -> Mend | None:
@@ -201,10 +202,8 @@ class Mender:
                 continue
             own = stride(replace(view, k=np.arange(mend.found.shape[1]), found=mend.found))
             if own is not None and mend.found.flat[0] == view.found.flat[0] and far == own[2] * steps:
-                opcode, read = self.state.opcode(view.line), int(view.found[0, 1])
-                plain = (
-                    f"{opcode}: {view.name} goes on along its rows and not along k: its rows and its k are exchanged"
-                )
+                opcode, read, name = self.state.opcode(view.line), int(view.found[0, 1]), view.name
+                plain = f"{opcode}: {name} goes on along its rows and not along k: its rows and its k are exchanged"
                 said = _as_written(opcode, view, mend, (0, 1), read)
                 self.report(site, view, mend, plain, said, [0, 1], 1, wide=True)
                 self.widened(site, self.trials.every[-1], view, before)

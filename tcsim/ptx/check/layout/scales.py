@@ -200,10 +200,10 @@ class Shapes:
             return
         operand, line = "A" if field == "M" else "B", state.number(flight.block.here)
         mend = f"{field} {rows} instead of {tile.rows}"
-        plain = (
-            f"{state.opcode(line)} reads results that no product has written: {state.opcode(product.line)} takes {tile.rows} rows of "
-            f"{operand}, of which {rows} lie in shared memory"
+        takes = (
+            f"{state.opcode(product.line)} takes {tile.rows} rows of {operand}, of which {rows} lie in shared memory"
         )
+        plain = f"{state.opcode(line)} reads results that no product has written: {takes}"
         thread = int(flight.threads[0])
         finding = state.report("IDESC_SHAPE", flight.block, plain, product.line, line, thread, operand=operand)
         said = f"{plain}: with {mend} in the instruction descriptor it would have written them"
@@ -224,7 +224,5 @@ class Shapes:
             return False
         others = [own.address for product in self._of(rank) for own in product.tiles.values()]
         beyond = np.setdiff1d(more.address, tile.address)
-        return (
-            bool(step_of(found if major == "K" else found.T, 0, 0))
-            and not np.isin(beyond, np.concatenate(others)).any()
-        )
+        follow = step_of(found if major == "K" else found.T, 0, 0)
+        return bool(follow) and not np.isin(beyond, np.concatenate(others)).any()

@@ -131,7 +131,7 @@ class Sums:
             pairs = {(one.at, other.at): a.line}
             self.now[key] = Sum(a.line, one, other, starts, pairs, self.mends.same_k(a, b), mends=mends)
             return
-        step = _Step(self, own, site, own.line, (own.a, own.b), (one, other), mends, own.starts)
+        step = _Step(self, own, site, own.line, (own.a, own.b), (one, other), mends, dict(own.starts))
         own.line, own.a, own.b, own.mends = a.line, one, other, mends
         first = own.pairs.get((one.at, other.at))
         own.pairs.setdefault((one.at, other.at), a.line)
@@ -148,10 +148,8 @@ class Sums:
         if found is None:
             return None
         row, at, step = found
-        rows = view.found[row : row + 2, 0]
-        line = (
-            int(rows[1] - rows[0]) // (view.each if view.along == "rows" else 1) if len(rows) > 1 and rows[1] > 0 else 0
-        )
+        rows, each = view.found[row : row + 2, 0], view.each if view.along == "rows" else 1
+        line = int(rows[1] - rows[0]) // each if len(rows) > 1 and rows[1] > 0 else 0
         segment = self.state.memory.segment(at)
         return Side(view, row, at, step, line, segment.start if segment is not None else 0)
 
@@ -235,10 +233,9 @@ class _Step:
 
     def as_it_is(self) -> None:
         """The sum goes on from where the operands begin."""
-        self.own.starts = {
-            own.name: Start(side.at, own.begin if own.should is None else own.should)
-            for side, own in ((side, side.view) for side in self.now)
-        }
+        for side in self.now:
+            own = side.view
+            self.own.starts[own.name] = Start(side.at, own.begin if own.should is None else own.should)
 
     def _should(self, side: Side, target: int, mend: Mend) -> None:
         """An operand should have begun elsewhere."""
@@ -385,16 +382,12 @@ class _Step:
             far, steps = side.at - before.at, (against.at - its.at) // against.step
             if abs(steps) != len(side.view.k) or abs(far) == abs(side.whole) or not side.line:
                 continue
+            along = abs(far) == abs(side.line * steps * side.view.unit) and abs(side.line) != abs(side.step)
             exchanged = self.sums.mends.across(self.site, side.view, before.view, far, steps)
-            if (
-                not exchanged
-                and abs(far) == abs(side.line * steps * side.view.unit)
-                and abs(side.line) != abs(side.step)
-            ):
+            if not exchanged and along:
                 self._turn(side, against)
                 self.own.turned += 1
-                exchanged = True
-            if exchanged:
+            if exchanged or along:
                 self.as_it_is()
                 return True
         return False

@@ -74,14 +74,12 @@ def moved(count: int, move: Callable[[Array], list[Array]]) -> list[Array] | Non
     [[4, 3, 2, 1], [0, 0]]
     """
     numbers = np.arange(1, count + 1)
-    parts = [move(digits(numbers, plane)) for plane in range(_PLANES + 1)]
-    found = [
-        sum(own.astype(np.int64) << 7 * plane for plane, own in enumerate(part))
-        for part in zip(*parts[:-1], strict=True)
-    ]
-    if any((digits(own, _PLANES) != check).any() for own, check in zip(found, parts[-1], strict=True)):
-        return None
-    return found
+    *parts, checks = (move(digits(numbers, plane)) for plane in range(_PLANES + 1))
+    planes = ([own.astype(np.int64) << 7 * plane for own in part] for plane, part in enumerate(parts))
+    found: list[Array] = [np.add.reduce(part) for part in zip(*planes, strict=True)]
+    return (
+        found if all((digits(own, _PLANES) == check).all() for own, check in zip(found, checks, strict=True)) else None
+    )
 
 
 class _Bytes:
@@ -142,12 +140,8 @@ def stored(model: Any, form: Form, registers: int) -> Array | None:
     """Of stmatrix and tcgen05.st: which byte of the registers of a warp, counted from 1 on, each byte of its rows is (rows, size)."""
 
     def store(data: Array) -> Array:
-        own = data.view(np.uint32).reshape(1, LANES, registers)
-        given = {
-            "address": np.zeros((1, LANES), np.int64),
-            "registers": own,
-            "half_split_offset": np.asarray(model.row.shape[1]),
-        }
+        given = {"address": np.zeros((1, LANES), np.int64), "half_split_offset": np.asarray(model.row.shape[1])}
+        given["registers"] = data.view(np.uint32).reshape(1, LANES, registers)
         effects = model.effects(form, given, _Bytes())
         writes = effects.now.writes or effects.pending[0].finish(effects.pending[0].fetch(_Bytes())).writes
         return writes[0].data.reshape(-1, writes[0].at.size)

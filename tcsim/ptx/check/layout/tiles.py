@@ -133,20 +133,14 @@ def irregular(view: View, other: View | None) -> str:
         here, there = int(found[row, run] - found[row, 0]), int(found[0, run] - found[0, 0])
         ordered = np.sort(found, 1)
         same = ((ordered - ordered[:, :1]) == (ordered[:1] - ordered[0, 0])).all()
-        exchanged = (
-            ": pieces of its rows are exchanged, as by a swizzle that is not the one with which they were written"
-        )
-        why = exchanged if same else ""
-        return (
-            f"reads elements that are not rows and columns of one matrix: from {name(row, 0)} to {name(row, run)} it is {here} bytes "
-            f"in global memory, and from {begin} to {name(0, run)} {there}{why}"
-        )
+        swizzle = "as by a swizzle that is not the one with which they were written"
+        why = f": pieces of its rows are exchanged, {swizzle}" if same else ""
+        ways = f"from {name(row, 0)} to {name(row, run)} it is {here} bytes in global memory, and from {begin} to {name(0, run)} {there}"
+        return f"reads elements that are not rows and columns of one matrix: {ways}{why}"
     if other is not None and not view.goes_with(other):
-        one, its = ([int(x) for x in np.diff(own.found[0])] for own in (view, other))
-        return (
-            f"does not take A and B through k together: from one k to the next {view.name} goes on by {_bytes(one)} in global memory, "
-            f"and {other.name} by {_bytes(its)}"
-        )
+        one, its = (_bytes(np.diff(own.found[0]).tolist()) for own in (view, other))
+        by = f"{view.name} goes on by {one} in global memory, and {other.name} by {its}"
+        return f"does not take A and B through k together: from one k to the next {by}"
     rest = f", or it begins at another k than {other.name}" if other is not None else ""
     return f"reads elements that its sum does not need: rows of {view.name} begin in different columns of the tensor, or are there twice{rest}"
 

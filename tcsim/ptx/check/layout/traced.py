@@ -88,27 +88,23 @@ class Traced(Layout):
         recent = [touch for touch in self._recent if touch.is_by(block)]
         self._recent.clear()
         line = self.state.number(block.here)
-        if carry.stores:
-            for touch in recent:
-                if touch.rank >= 0:
-                    self._stored(own.origin[carry.rows[:, None], touch.threads], touch, carry, line)
-            return
-        everyone = np.flatnonzero(mask)
-        own.clear(carry.rows, everyone)
-        own.put(carry.constant, everyone, np.full(1, FILL))
+        if not carry.stores:
+            everyone = np.flatnonzero(mask)
+            own.clear(carry.rows, everyone)
+            own.put(carry.constant, everyone, np.full(1, FILL))
         for touch in recent:
             at = touch.offsets.astype(np.int64) + carry.offset[:, None]
-            if touch.rank < 0:
+            if carry.stores and touch.rank >= 0:
+                found = _known(own.origin[carry.rows[:, None], touch.threads])
+                pitch = pitch_of_pieces(found[0], len(found) * carry.size) if (found > 0).all() else 0
+                self.origins.note(touch.rank, at.reshape(-1), found.reshape(-1), carry.size, line, pitch)
+            elif carry.stores:
+                continue
+            elif touch.rank < 0:
                 own.put(carry.rows, touch.threads, at, line << tags.LINE)
             else:
                 at |= touch.rank << 24
                 own.put(carry.rows, touch.threads, self.origins.lookup(at), (at + 1) | line << tags.LINE)
-
-    def _stored(self, origin: Array, touch: Touch, carry: Transfer, line: int) -> None:
-        places = (touch.offsets.astype(np.int64) + carry.offset[:, None]).reshape(-1)
-        own = _known(origin)
-        pitch = pitch_of_pieces(own[0], len(own) * carry.size) if (own > 0).all() else 0
-        self.origins.note(touch.rank, places, own.reshape(-1), carry.size, line, pitch)
 
     # --- instructions of the catalog
 
@@ -238,8 +234,9 @@ class Traced(Layout):
             for _, numbers in flight.bound.results:
                 own.clear(own.rows(numbers), flight.threads)
 
-    def _read(self, flight: Flight) -> None:
-        views = self.views(flight)
+    def views(self, flight: Flight) -> dict[int, dict[str, View]]:
+        """Those in Tensor Memory and in registers too."""
+        views = super().views(flight)
         cells: dict[str, list[Access]] = {}
         for access in flight.pending.reads:
             if access.cells is not None:
@@ -252,12 +249,9 @@ class Traced(Layout):
             self.scales.judge(flight, cells, views.get(0, {}), line)
         for place, view in self._registers.pop(id(flight), {}).items():
             views.setdefault(place, {})["A"] = view
-        for place, own in views.items():
-            key, fresh = self._accumulator(flight, place)
-            self.judge(Site(flight.block, int(flight.threads[0])), own, key, fresh)
+        return views
 
     def _accumulator(self, flight: Flight, place: int) -> tuple[Any, bool]:
-        """Which sum work adds to, and whether it begins it."""
         if flight.kind != "wgmma":
             writes = flight.pending.writes
             place = int(writes[0].address.flat[0]) if writes else 0
@@ -299,12 +293,14 @@ class Traced(Layout):
                 return None
             views[own.name] = mended
         a, b = views.get("A"), views.get("B")
-        if a is None or b is None or paired(a, b):
-            return None if a is None or b is None else (a, b)
-        order = ((a, b), (b, a)) if stride(a) is None or stride(b) is not None else ((b, a), (a, b))
+        if a is None or b is None:
+            return None
+        if paired(a, b):
+            return a, b
         if under:
             self.mends.trials.refute(under)
             return None
+        order = ((a, b), (b, a)) if stride(a) is None or stride(b) is not None else ((b, a), (a, b))
         found = (self._mended(site, own, other, None, under) for own, other in order)
         mended = next((own for own in found if own is not None), None)
         if mended is None:

@@ -118,9 +118,9 @@ class Barriers:
         known = self.state.clocks.known[warp, EXECUTED, 1:-1]
         first = block.rank * self.state.per_block
         met = own.met_clock <= known[first : first + len(own.met)]
-        return bool((met & (own.met == own.ended)).any()) or all(
-            known[who] >= when for who, when in own.arrived.items()
-        )
+        if (met & (own.met == own.ended)).any():
+            return True
+        return all(known[who] >= when for who, when in own.arrived.items())
 
     def passed(self, block: Block, scope: str, number: int, mask: Array) -> None:
         """Threads that waited go on: they know what the others published."""
@@ -139,10 +139,9 @@ class Barriers:
             own.close(some - block.rank * state.per_block, state.clocks.now[some])
             return
         for phase in (block.cluster.phase - 1, block.cluster.phase - 2):
-            found = self._published.get(phase)
-            if found is not None:
-                state.lanes.learning(*state.bits(block, mask), found)
-                state.clocks.acquire(some, found)
+            if phase in self._published:
+                state.lanes.learning(*state.bits(block, mask), self._published[phase])
+                state.clocks.acquire(some, self._published[phase])
         self._published.pop(block.cluster.phase - 3, None)
         self._released_by((known for phases, known in self._over.values() if phases < block.cluster.phase), some)
 
@@ -159,11 +158,6 @@ class Barriers:
         for own in over:
             self.state.released[some] = np.maximum(self.state.released[some], own)
 
-    @staticmethod
-    def _is_of_all(block: Block, number: int) -> bool:
-        counts = block.barriers.counts.get(number)
-        return counts is not None and not counts[0]
-
     def _together(self, block: Block, number: int, mask: Array, lines: Array) -> None:
         """All threads of a warp have to arrive at one instruction, if it is .aligned, those of a block at one that is for all of it."""
         each = lines.reshape(-1, LANES)
@@ -174,7 +168,7 @@ class Barriers:
             warp = int(np.argmax(apart))
             lines_of = first[warp], last[warp]
             self._apart(block, "BARRIER_WARP_DIVERGENCE", f"threads of warp {warp}", number, *lines_of, warp * LANES)
-        elif self._is_of_all(block, number) and first.min() < last.max():
+        elif number in block.barriers.counts and not block.barriers.counts[number][0] and first.min() < last.max():
             warp = int(np.argmax(last))
             self._apart(block, "BARRIER_ROLE_DIVERGENCE", "warps", number, first.min(), last.max(), warp * LANES)
         if not (block.threads.alive & ~mask).any():
@@ -196,10 +190,8 @@ class Barriers:
         state = self.state
         for line, (block, count) in self._idle.items() if stop is None else ():
             if line not in self._useful:
-                said = (
-                    f"{state.opcode(line)}, executed {count} times by a block: no thread has touched memory, waited or fenced "
-                    "since the barrier before"
-                )
+                why = "no thread has touched memory, waited or fenced since the barrier before"
+                said = f"{state.opcode(line)}, executed {count} times by a block: {why}"
                 state.report("BARRIER_ORDERS_NOTHING", block, said, line, 0, None)
 
     def _apart(self, block: Block, rule: str, who: str, number: int, first: int, last: int, thread: int) -> None:

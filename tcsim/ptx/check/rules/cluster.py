@@ -57,9 +57,8 @@ class Reaches:
         self._leaving[rank] = np.maximum(self._leaving[rank], state.clocks.known[some].max(0))
         for own in state.operations.flying.get(("bulk", rank), []):
             if (own.left[READ] & mask[own.threads]).any():
-                said = (
-                    f"threads end while {state.opcode(own.line)} may still read shared memory: no wait_group covers it"
-                )
+                reads = f"{state.opcode(own.line)} may still read shared memory"
+                said = f"threads end while {reads}: no wait_group covers it"
                 state.report("ASYNC_AT_EXIT", block, said, own.line, 0, int(own.threads[0]))
         if (block.threads.alive & ~mask).any():
             return

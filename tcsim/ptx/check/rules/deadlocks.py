@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -38,10 +39,9 @@ class Deadlocks:
             found = self.state.mbarriers.get(waits.address)
             if found is None:
                 return "; no mbarrier.init made an object there"
-            untouched = not (
-                found.now.expected or found.now.delivered or found.now.arrivals or found.last.arrivals or found.flying
-            )
-            return "" if untouched else f"; {self._object(found)}"
+            now, last = found.now, found.last
+            touched = now.expected or now.delivered or now.arrivals or last.arrivals or found.flying
+            return f"; {self._object(found)}" if touched else ""
         if waits.kind == "resource":
             return self._resource(block, waits)
         return ""
@@ -70,19 +70,14 @@ class Deadlocks:
         if waits.resource == "registers":
             if not block.resources.pools:
                 return f"; each of the {block.threads.warps} warps still has the {block.program.registers_at_launch} of its launch, and no setmaxnreg.dec gave any back"
-            owned = {
-                count: block.resources.pools[0].owned.count(count)
-                for count in sorted(set(block.resources.pools[0].owned))
-            }
+            owned = Counter(sorted(block.resources.pools[0].owned))
             held = ", ".join(f"{warps} warps have {count}" for count, warps in owned.items())
             return f"; {held}, and free are {block.resources.pools[0].free} for the threads of one warp"
         taken = self.state.columns.get(block.rank)
         if waits.resource == "tmem" and taken is not None:
             lines = [line for line in np.unique(taken).tolist() if line]
-            held = ", ".join(f"{int((taken == line).sum())} by {self.state.opcode(line)}" for line in lines)
-            return (
-                f"; columns taken: {held or 'none'}, not given back by tcgen05.dealloc; free: {int((taken == 0).sum())}"
-            )
+            held = ", ".join(f"{int((taken == line).sum())} by {self.state.opcode(line)}" for line in lines) or "none"
+            return f"; columns taken: {held}, not given back by tcgen05.dealloc; free: {int((taken == 0).sum())}"
         return ""
 
     # --- by name
@@ -134,11 +129,8 @@ class Deadlocks:
             return "BARRIER_COUNT", f"barrier {waits.number} is for {waits.count} threads, and {left} are left", detail
         others = {own.waits.number for own in block.fibers.waiting if own.waits is not None and own.waits.kind == "bar"}
         if len(others) > 1:
-            return (
-                "BARRIER_ROLE_DIVERGENCE",
-                f"some threads are at barrier {waits.number}, others at another one",
-                detail,
-            )
+            said = f"some threads are at barrier {waits.number}, others at another one"
+            return "BARRIER_ROLE_DIVERGENCE", said, detail
         return None
 
     def _mbarrier(self, block: Block, key: int, warps: Array) -> Named | None:
@@ -150,11 +142,8 @@ class Deadlocks:
             said = f"phase {last} of {found} is complete, and so is phase {last + 1}: the parity is that of the phase under way"
             return "MBAR_PHASE_ALIAS", said, {}
         if found.ended == last + 1:
-            return (
-                "MBAR_PARITY",
-                f"it waits for phase {found.ended} of {found}, and has not seen phase {last} complete",
-                {},
-            )
+            said = f"it waits for phase {found.ended} of {found}, and has not seen phase {last} complete"
+            return "MBAR_PARITY", said, {}
         fields = self._fields(key)
         pending, left, state = fields["pending"], fields.get("tx_count", 0), self._object(found)
         detail = self._facts(found, fields["expected"])

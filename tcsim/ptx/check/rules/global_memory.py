@@ -159,9 +159,8 @@ class GlobalMemory:
         what = f"{state.opcode(line)} takes the tensor map at {address:#x}"
         rule, valid = "TMA_MISALIGNED", f"multiples of {operand.boundary}"
         if not inside.all():
-            space = next(
-                own for own in ("shared", "local", "param", "global") if block.spaces.is_space(addresses, own)[place]
-            )
+            spaces = ("shared", "local", "param", "global")
+            space = next(own for own in spaces if block.spaces.is_space(addresses, own)[place])
             rule, valid = "TENSORMAP_SPACE", listing(own.partition("::")[0] for own in operand.within)
             what += f", in {space} memory"
         state.report(rule, block, f"{what}; valid: {valid}", line, 0, thread, address=address)

@@ -36,16 +36,15 @@ class Mbarriers:
         """What is wrong with the use of an object."""
         self.state.report(rule, site.block, said, line, other, site.thread, address=key, **detail)
 
-    def initialise(self, key: int, warp: int, line: int, marker: Operation, site: Site) -> None:
+    def initialise(self, key: int, warp: int, line: int, site: Site) -> None:
         """mbarrier.init."""
         before = self.live.get(key)
         if before is not None:
-            said = (
-                f"{before} is initialised again; {self.opcode(before.line)} made it, and no mbarrier.inval came between"
-            )
+            made = f"{self.opcode(before.line)} made it, and no mbarrier.inval came between"
+            said = f"{before} is initialised again; {made}"
             self._report("MBAR_REINIT", key, said, line, before.line, site)
         nothing = np.zeros_like(self.clocks.known[0])
-        self.live[key] = Object(key, line, warp, int(self.clocks.now[warp]), marker, nothing, nothing.copy())
+        self.live[key] = Object(key, line, warp, int(self.clocks.now[warp]), nothing, nothing.copy())
 
     def use(self, key: int, warps: Array, line: int, site: Site) -> Object | None:
         """An object that some warps use: it has to be one, and its initialisation to come before."""
@@ -108,9 +107,8 @@ class Mbarriers:
     def _late(self, found: Object, phase: int, wait: int, warp: int, why: str, line: int, block: Block) -> None:
         """A wait for a phase may come when the next one is over, too: the parity that it asks for is that of the one after it."""
         own = warp % self.state.per_block
-        said = (
-            f"{self.opcode(wait)} waits for phase {phase} of {found} in warp {own}, and may come two phases late: {why}"
-        )
+        waits = f"{self.opcode(wait)} waits for phase {phase} of {found} in warp {own}"
+        said = f"{waits}, and may come two phases late: {why}"
         self._report("MBAR_PHASE_ALIAS", found.key, said, wait, line, Site(block, own * LANES))
 
     def _level(self, found: Object, warp: int) -> int | None:
@@ -166,11 +164,8 @@ class Mbarriers:
     @staticmethod
     def told(block: Block, signal: Signal, threads: Array) -> list[tuple[int, Array]]:
         """The mbarriers of a signal, in every block that it is for, with the threads that tell each, warp by warp."""
-        return [
-            (key, own)
-            for at in block.octets.copies(signal.at)
-            for key, _, own in told(signal, block.mbarriers.keys(at), threads)
-        ]
+        every = (told(signal, block.mbarriers.keys(at), threads) for at in block.octets.copies(signal.at))
+        return [(key, own) for found in every for key, _, own in found]
 
     def keys(self, block: Block, signal: Signal, threads: Array, warps: Array) -> list[int]:
         """The mbarriers of a signal that some of the warps of its threads tell."""

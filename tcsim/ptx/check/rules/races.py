@@ -62,11 +62,6 @@ class Accesses:
     read: Array
     read_before: Array  # by another warp than the last
 
-    @classmethod
-    def of(cls, words: int) -> Accesses:
-        """None so far."""
-        return cls(*(np.zeros(words, np.int32) for _ in range(3)))
-
 
 @dataclass
 class Races:
@@ -101,7 +96,7 @@ class Races:
     def accesses(self, segment: Segment) -> Accesses:
         """What was done in a segment."""
         if segment.address not in self.segments:
-            self.segments[segment.address] = Accesses.of(-(-segment.size // self.unit))
+            self.segments[segment.address] = Accesses(*np.zeros((3, -(-segment.size // self.unit)), np.int32))
         return self.segments[segment.address]
 
 
@@ -133,12 +128,8 @@ class Party:
         self.acquires |= now
         flags = self.races.flags
         last = max((flags.get(address, 0) for address in np.unique(addresses).tolist()), default=0)
-        if now:
-            self.clocks.known[warps, ORDERED, self.outside] = np.maximum(
-                self.clocks.known[warps, ORDERED, self.outside], last
-            )
-        else:
-            self.heard[warps] = np.maximum(self.heard[warps], last)
+        told = self.clocks.known[:, ORDERED, self.outside] if now else self.heard
+        told[warps] = np.maximum(told[warps], last)
 
     def release(self, warps: Array, addresses: Array, now: bool) -> None:
         """Write flags for the GPU; now: it releases all that is known, and not only what a fence before it did."""
@@ -275,10 +266,8 @@ class Party:
         if event.store is not None:
             done = other.known_done(event.store)
             if done is None or done > known[ORDERED]:
-                return (
-                    "TMA_STORE_NOT_VISIBLE",
-                    f"no cp.async.bulk.wait_group, without .read, is between in block {event.block}",
-                )
+                missing = f"no cp.async.bulk.wait_group, without .read, is between in block {event.block}"
+                return "TMA_STORE_NOT_VISIBLE", missing
             return None
         release, fenced = other.known_from(event), other.known_from(event, GLOBALLY)
         if not copied or release is None or release <= max(known[GLOBALLY], self.races.bridged[known[ORDERED]]):
@@ -306,11 +295,12 @@ class Party:
     def _report(self, touch: Touch, does: str, event: Event, warp: int, where: int, name: str, missing: str) -> None:
         state, block = self.state, touch.block
         line, other = touch.line, state.number(event.item)
-        whose = "" if event.block == block.index else f" in block {event.block}"
-        said = (
-            f"{state.opcode(line)} {'reads' if touch.kind == 'read' else 'writes'} global memory at {where:#x}, "
-            f"{does} by {state.opcode(other)}{whose}: {missing}"
+        whose, now = (
+            "" if event.block == block.index else f" in block {event.block}",
+            "reads" if touch.kind == "read" else "writes",
         )
+        before = f"{does} by {state.opcode(other)}{whose}"
+        said = f"{state.opcode(line)} {now} global memory at {where:#x}, {before}: {missing}"
         thread = warp % state.per_block * LANES
         key = state.report(name, block, said, line, other, thread, address=where, other_block=list(event.block))
         if name == "GMEM_RACE":

@@ -34,10 +34,9 @@ class Shared:
             return
         words = self.state.words("shared", touch.rank)
         at, owner = words.words(touch.offsets, touch.size)
-        who = touch.threads[owner]
-        self.conflicts.touch(
-            Use(touch.block, words, at, who, touch.line, touch.kind, touch.rank, touch.warps[owner], who % LANES)
-        )
+        who, warps = touch.threads[owner], touch.warps[owner]
+        use = Use(touch.block, words, at, who, touch.line, touch.kind, touch.rank, warps, who % LANES)
+        self.conflicts.touch(use)
 
     # --- instructions of the catalog
 
@@ -48,12 +47,8 @@ class Shared:
                 if access.proxy == "tensormap" or "barrier" not in bound.form:
                     for use in list(self._uses(block, bound, access, threads, "read")):
                         self.conflicts.note(use)
-        uses = [
-            use
-            for write in effects.now.writes
-            for use in self._uses(block, bound, write.at, threads, "atomic" if write.combine else "write")
-        ]
-        for use in uses:
+        writes = [(own.at, "atomic" if own.combine else "write") for own in effects.now.writes]
+        for use in [use for at, kind in writes for use in self._uses(block, bound, at, threads, kind)]:
             self.conflicts.note(use)
 
     def _uses(self, block: Block, bound: Bound, access: Access, threads: Array, kind: str) -> Iterator[Use]:

@@ -173,7 +173,7 @@ class Signals:
             none = np.zeros(1, np.int64)
             marker = state.operations.issue("mbarrier", line, rank, warps[:1], threads[:1], none, "generic")
             words.note_landing(places, marker)
-            self.mbarriers.initialise(key, int(warps[0]), line, marker, Site(block, thread))
+            self.mbarriers.initialise(key, int(warps[0]), line, Site(block, thread))
             return
         self.mbarriers.use(key, warps, line, Site(block, thread))
         ended = state.mbarriers.pop(key, None)
@@ -194,11 +194,8 @@ def _box(bound: Bound, pending: Pending, signal: Signal) -> tuple[int, int] | No
     """Of a copy of a box of a tensor: the bytes that an mbarrier counts, and those of them that lie in the tensor."""
     if "tensor_map" not in bound.form:
         return None
-    inside = sum(
-        own.address.size * own.size if own.mask is None else int(own.mask.sum())
-        for own in pending.reads
-        if own.space == "global"
-    )
+    read = [own for own in pending.reads if own.space == "global"]
+    inside = sum(own.address.size * own.size if own.mask is None else int(own.mask.sum()) for own in read)
     return int(np.ravel(signal.count)[0]), inside
 
 

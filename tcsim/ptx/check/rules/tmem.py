@@ -122,9 +122,8 @@ class TensorMemory:
         if taken is None or not taken.any() or not mask.any() or (block.threads.alive & ~mask).any():
             return
         line, count = int(taken[taken != 0][0]), int((taken != 0).sum())
-        said = (
-            f"{count} columns of Tensor Memory are not given back: no tcgen05.dealloc follows {self.state.opcode(line)}"
-        )
+        missing = f"no tcgen05.dealloc follows {self.state.opcode(line)}"
+        said = f"{count} columns of Tensor Memory are not given back: {missing}"
         self.state.report("TMEM_LEAK", block, said, line, columns=count)
 
 

@@ -67,7 +67,6 @@ class Unused:
     def tell(self, findings: Findings) -> None:
         """All threads have ended: name the races in which every load was for nothing."""
         for key, loads in self._loads.items():
-            if key not in self._used and all(
-                (own, warp) not in self.stored for warp, stores in loads for own in stores
-            ):
+            stored = any((own, warp) in self.stored for warp, stores in loads for own in stores)
+            if key not in self._used and not stored:
                 findings.rename(key, RULE, "nothing orders them, and nothing depends on the value that is read")

@@ -73,19 +73,13 @@ class Warps:
         for warp in self.state.some(block, threads).tolist():
             made = Request(line, row.arithmetic, resource.delta, int(self.state.clocks.now[warp]))
             before = self._requests.setdefault(warp, [])
-            self._directed(block, before, made, warp)
+            owned = before[-1].count if before else block.program.registers_at_launch
+            wrong = made.count > owned if made.word == "dec" else made.count < owned
+            if block.program.registers_at_launch and wrong:
+                said = f"asks for {made.count} registers, and the warp has {owned}"
+                self._report(block, "SETMAXNREG_DIRECTION", said, made, warp)
             self._compared(block, before, made, warp)
             before.append(made)
-
-    def _directed(self, block: Block, before: list[Request], made: Request, warp: int) -> None:
-        launched = block.program.registers_at_launch
-        if not launched:
-            return
-        owned = before[-1].count if before else launched
-        if made.count > owned if made.word == "dec" else made.count < owned:
-            self._report(
-                block, "SETMAXNREG_DIRECTION", f"asks for {made.count} registers, and the warp has {owned}", made, warp
-            )
 
     def _compared(self, block: Block, before: list[Request], made: Request, warp: int) -> None:
         """What the other warps have executed in its place has to be the same; each before it has to be known to be over, but for one that is the same again."""

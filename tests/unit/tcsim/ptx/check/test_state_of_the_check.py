@@ -164,7 +164,7 @@ def test_the_tensor_core_keeps_the_order_of_one_thread_or_of_fences(pair: tuple[
 )
 def test_which_phase_waits_for_an_operation(expecting: int, phase: int, kind: str, waits: int) -> None:
     """The one that expected its bytes, if that was before it was issued and it has no group."""
-    found = Object(0x40, 1, 0, 1, None, np.zeros(1), np.zeros(1), expecting=expecting)  # type: ignore[arg-type]
+    found = Object(0x40, 1, 0, 1, np.zeros(1), np.zeros(1), expecting=expecting)  # type: ignore[arg-type]
     assert found.phase_of(SimpleNamespace(tells=((0x80, 9), (0x40, phase)), kind=kind)) == waits  # type: ignore[arg-type]
 
 
@@ -179,7 +179,7 @@ def test_the_bytes_of_a_copy_that_come_in_two_phases(ended: tuple[int, int]) -> 
         _ended=None,
         _arrived=None,
     )
-    found = Object(0x40, 1, 0, 1, None, np.zeros(1), np.zeros(1))  # type: ignore[arg-type]
+    found = Object(0x40, 1, 0, 1, np.zeros(1), np.zeros(1))  # type: ignore[arg-type]
     copy = SimpleNamespace(number=3, line=17)
     work: Any = SimpleNamespace(operations=[copy], count=1, published=np.zeros((KINDS, 4), int), warps=[0])
     for phase in ended:
