@@ -1,11 +1,11 @@
 """Shadow state: who touched which word last, what orders it with what comes next, and the hazards that follow.
 
-- `state`: all that is known of a cluster, in a table at its head; no rule is there
+- `state`: all that is known of a cluster, in a table at its head, and the hazards that were found; no rule is there
 - `clocks`, `lanes`: which events of which warp, and of which of its lanes, come before what a warp does now
-- `flags`, `strength`: what accesses that release tell those that acquire
+- `flags`: what accesses that release tell those that acquire
 - `operations`: asynchronous work, and who knows that it is complete
-- `words`, `conflicts`: of every word of a memory the last write and reads, and those that nothing orders with an access now
-- `objects`: mbarriers; `places`: where accesses lie; `findings`: hazards, one for each name and pair of lines
+- `words`: of every word of a memory the last write and reads, and those that nothing orders with an access now
+- `objects`: mbarriers; `places`: where accesses lie
 - `order`: what is executed that orders memory
 - `rules`: what is wrong, by subject
 - `layout`: which elements the operands of products are

@@ -20,8 +20,7 @@ from tcsim.ptx.machine.faults import Stop
 from tcsim.ptx.machine.flights import Flight
 from tcsim.ptx.machine.memory import Segment
 from tcsim.ptx.machine.observer import Observer
-from tcsim.ptx.stepping.log import Asked, Event, Log, Record
-from tcsim.ptx.stepping.places import placed
+from tcsim.ptx.stepping.log import Asked, Event, Log, Record, placed
 
 Pause = Callable[[Block, Site, Array], None]
 

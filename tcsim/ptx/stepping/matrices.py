@@ -40,6 +40,8 @@ _TENSOR_FORMATS = {
 """Formats of the elements of a tensor map; of a type that is not here the bits are shown."""
 
 
+Extent = tuple[int, int]
+"""The first, and the one behind the last."""
 MOST_ELEMENTS = 1 << 16
 """Elements of a tile, or of an array in global memory, that is shown."""
 
@@ -297,7 +299,7 @@ def in_global_memory(memory: Memory, own: Named) -> Matrix:
 # --- Tensor Memory
 
 
-def tensor_memory(block: Block, lanes: tuple[int, int], columns: tuple[int, int], format: str) -> Matrix:
+def tensor_memory(block: Block, lanes: Extent, columns: Extent, format: str) -> Matrix:
     """Cells of Tensor Memory: lanes are rows; of a 16-bit format two elements a column.
 
     Raises OperandError for cells that there are not, and a format that does not fill cells.

@@ -19,9 +19,8 @@ from tcsim.layouts.layout import FragmentLayout
 from tcsim.model.effects import Access, Outcome, Write
 from tcsim.ptx.compile.compiled import Site
 from tcsim.ptx.machine.arrays import LANES, Array
-from tcsim.ptx.stepping.log import Asked, Event, Work
+from tcsim.ptx.stepping.log import Asked, Byte, Event, Work, taken_apart
 from tcsim.ptx.stepping.matrices import operands_of, registers_of
-from tcsim.ptx.stepping.places import Byte, taken_apart
 
 DIGIT = 7
 CHECK, WORDS = 50, 100

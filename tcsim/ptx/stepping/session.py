@@ -19,7 +19,7 @@ from tcsim.ptx.machine.block import Block
 from tcsim.ptx.stepping import state
 from tcsim.ptx.stepping.arrays import element
 from tcsim.ptx.stepping.breakpoints import Breakpoint, Line, Source, When
-from tcsim.ptx.stepping.places import Byte, placed
+from tcsim.ptx.stepping.log import Byte, placed
 from tcsim.ptx.stepping.stepper import Stepper
 from tcsim.ptx.stepping.stopped import Stopped
 from tcsim.ptx.stepping.why import Trail, Why, nodes
@@ -247,11 +247,9 @@ def _register(session: Stopped, trail: Trail, line: Any, register: str, lane: in
     records = [one for one, _ in session.stepper.log.records if one.site.item.line == line and one.block == own.number]
     if not records:
         lines = sorted({one.site.item.line for one, _ in session.stepper.log.records if one.block == own.number})
-        close, what = (
-            listing(nearest(str(line), map(str, lines))) or "none yet",
-            f"nothing was executed at line {shortened(line)}",
-        )
-        raise OperandError(f"why: {what} by block {own.index}; nearest: {close}")
+        close = listing(nearest(str(line), map(str, lines))) or "none yet"
+        what = f"why: nothing was executed at line {shortened(line)} by block {own.index}"
+        raise OperandError(f"{what}; nearest: {close}")
     site = records[-1].site
     name = next((one for one in site.numbers if one == register or unscoped(one) == register), None)
     if name is None:

@@ -10,10 +10,9 @@ from tcsim.isa.wmma.tile import FragmentMove
 from tcsim.model.statement import TYPE_BYTES, Address, Operand, Vector, registers_in
 from tcsim.ptx.compile.ordinary import ordinary
 from tcsim.ptx.machine.arrays import LANES
-from tcsim.ptx.stepping.log import Asked, Event, Record
+from tcsim.ptx.stepping.log import Asked, Byte, Event, Record
 from tcsim.ptx.stepping.matrices import items_of, registers_of
 from tcsim.ptx.stepping.moves import Moved, factors, is_product, moved_by
-from tcsim.ptx.stepping.places import Byte
 
 Reads = tuple[tuple[tuple[Byte, ...], int], ...]
 """Elements, as their bytes, and when each was read."""

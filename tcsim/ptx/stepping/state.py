@@ -16,8 +16,7 @@ from tcsim.ptx.machine.arrays import LANES, Array
 from tcsim.ptx.machine.block import Block
 from tcsim.ptx.machine.deadlock import waiting_for
 from tcsim.ptx.stepping import text
-from tcsim.ptx.stepping.log import Log
-from tcsim.ptx.stepping.places import runs, taken_apart
+from tcsim.ptx.stepping.log import Log, runs, taken_apart
 from tcsim.ptx.text.syntax import place_of, statement, unscoped
 
 _FLOATS = {"f16": np.float16, "f32": np.float32, "f64": np.float64}

@@ -139,8 +139,8 @@ class Stopped:
 
     def tmem(
         self,
-        columns: tuple[int, int] = (0, 8),
-        lanes: tuple[int, int] = (0, 128),
+        columns: matrices.Extent = (0, 8),
+        lanes: matrices.Extent = (0, 128),
         format: str = "f32",
         block: Any = None,
     ) -> matrices.Matrix:

@@ -9,7 +9,7 @@ import numpy as np
 
 from tcsim.ptx.machine.arrays import LANES, Array
 from tcsim.ptx.machine.deadlock import threads_in_words
-from tcsim.ptx.stepping.places import runs
+from tcsim.ptx.stepping.log import runs
 
 WIDTH = 80
 

@@ -17,8 +17,7 @@ from tcsim.core.errors import shortened
 from tcsim.ptx.machine.arrays import LANES
 from tcsim.ptx.stepping import text
 from tcsim.ptx.stepping.arrays import Named
-from tcsim.ptx.stepping.log import Log, Record, Work
-from tcsim.ptx.stepping.places import Byte, taken_apart
+from tcsim.ptx.stepping.log import Byte, Log, Record, Work, taken_apart
 from tcsim.ptx.stepping.sources import Group, Reads, Sources, joined, sources
 from tcsim.ptx.stepping.state import Shown, bytes_in_words, refused, valued
 from tcsim.ptx.text.syntax import place_of, statement, unscoped

@@ -82,13 +82,9 @@ _SUITS: dict[tuple[str, type], Callable[[Slot, Any], bool]] = {
 
 def _unlike(form: Form, operands: Sequence[tuple[Operand, bool]], registers: Registers) -> int:
     """How many registers are of another width than a form's operands."""
-    pairs = zip(form.operands, (operand for operand, _ in operands), strict=False)
-    found = [
-        (slot.type.removeprefix("."), registers[own.name][0])
-        for slot, own in pairs
-        if slot.kind == "register" and isinstance(own, Register)
-    ]
-    return sum(CONTAINERS[one].itemsize != CONTAINERS[other].itemsize for one, other in found)
+    pairs = [(slot, own) for slot, (own, _) in zip(form.operands, operands, strict=False) if slot.kind == "register"]
+    types = [(slot.type.removeprefix("."), registers[own.name][0]) for slot, own in pairs if isinstance(own, Register)]
+    return sum(CONTAINERS[one].itemsize != CONTAINERS[other].itemsize for one, other in types)
 
 
 def misplaced(item: Instruction, function: Function, module: Module) -> str:

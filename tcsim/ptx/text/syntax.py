@@ -13,7 +13,6 @@ from tcsim.model.statement import (
     Group,
     Immediate,
     Instruction,
-    Location,
     Negated,
     Operand,
     Pair,
@@ -23,7 +22,6 @@ from tcsim.model.statement import (
     Symbol,
     Tensor,
     Vector,
-    leaves,
 )
 
 LONGEST_MESSAGE = 1000
@@ -208,33 +206,7 @@ def line_in_words(item: Instruction) -> str:
 
 
 __all__ = [
-    "LONGEST_MESSAGE",
-    "TYPE_BYTES",
-    "Address",
-    "Function",
-    "Group",
-    "Immediate",
-    "Initial",
-    "Instruction",
-    "Location",
-    "Module",
-    "Negated",
-    "Operand",
-    "Pair",
-    "PtxError",
-    "Register",
-    "Relocation",
-    "Sink",
-    "Special",
-    "Symbol",
-    "Tensor",
-    "Variable",
-    "Vector",
-    "leaves",
-    "place_of",
-    "rebuilt",
-    "statement",
-    "unscoped",
-    "without_middle",
-    "written",
-]
+    "TYPE_BYTES", "Address", "Group", "Immediate", "Instruction", "Negated", "Operand", "Pair", "Register", "Sink", "Symbol",
+    "Tensor", "Vector",
+]  # fmt: skip
+"""What others take from here of `tcsim.model.statement`."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from tcsim.layouts.swizzle import DESCRIPTOR_SWIZZLES, PATTERN_ROW
 from tcsim.ptx.check.layout.tiles import NEAR, Mend, Source, View, dense_k
 from tcsim.ptx.machine.arrays import Array
 
+Made = TypeVar("Made")
 UNIT = 16
 """Bytes that no swizzle parts."""
 _FIELD = 16
@@ -26,6 +27,14 @@ _STEPS = (128, 256, 512, 1024, 2048)
 """Values of LBO and SBO that are tried besides those that the place of other elements suggests."""
 _STARTS = tuple(sign * 16 * step for step in (1, 2, 3, 4, 6, 8, 16, 32, 64) for sign in (-1, 1))
 """Bytes by which the start address is tried further on."""
+
+
+def valid(make: Callable[..., Made], *given: Any, **named: Any) -> Made | None:
+    """What is made of operands; None if they are not valid."""
+    try:
+        return make(*given, **named)
+    except OperandError:
+        return None
 
 
 def _piece(tile: TileBytes, unit: int) -> int:
@@ -93,10 +102,7 @@ class Through(Source):
     @cached_property
     def own(self) -> MatrixDescriptor | None:
         """The descriptor; None for one that is not valid."""
-        try:
-            return MatrixDescriptor.decode(self.descriptor, arch=self.tile.arch)
-        except OperandError:
-            return None
+        return valid(MatrixDescriptor.decode, self.descriptor, arch=self.tile.arch)
 
     def view(self, name: str, line: int, by: int, sparse: bool) -> View:
         """The tile as an operand. sparse: it has half of the elements."""
@@ -125,11 +131,8 @@ class Through(Source):
 
     def through(self, descriptor: int) -> Array | None:
         """The origins of the tile through another descriptor."""
-        try:
-            other = self.tile.under(descriptor)
-        except OperandError:
-            return None
-        return self._origins(other.address, other) if other.size == self.tile.size else None
+        other = valid(self.tile.under, descriptor)
+        return self._origins(other.address, other) if other is not None and other.size == self.tile.size else None
 
     def _origins(self, address: Array, tile: TileBytes) -> Array | None:
         return origins_of(self.at, self.unit, address, tile)
@@ -138,13 +141,10 @@ class Through(Source):
         self, own: MatrixDescriptor, changed: MatrixDescriptor, rule: str, how: Hashable = None
     ) -> Iterator[Mend]:
         """What is read through another descriptor."""
-        try:
-            encoded = changed.encode()
-        except OperandError:
-            return
-        fields = _fields(own, changed)
-        how, make = fields if how is None else how, partial(self.through, encoded)
-        yield Mend(rule, _difference(own, changed), make, how, dict(fields))
+        encoded, fields = valid(changed.encode), _fields(own, changed)
+        if encoded is not None:
+            how, make = fields if how is None else how, partial(self.through, encoded)
+            yield Mend(rule, _difference(own, changed), make, how, dict(fields))
 
     def _phases(self, own: MatrixDescriptor) -> Iterator[Mend]:
         """The tile as it was stored with another phase of the swizzle: the pieces of each row exchanged as those of another row are."""
@@ -176,13 +176,11 @@ class Through(Source):
     def turned(self) -> Iterator[Mend]:
         """The tile with the other dimension along its lines, as the instruction or its descriptor says."""
         tile = self.tile
-        major: Any = "MN" if tile.major == "K" else "K"
-        try:
-            other = tile_bytes(self.descriptor, tile.rows, tile.k, tile.format, major, tile.arch, tile.kind)
-        except OperandError:
-            return
-        said = f"{major}-major instead of {tile.major}-major"
-        yield Mend("DESC_MAJOR", said, partial(self._origins, other.address, other))
+        major = "MN" if tile.major == "K" else "K"
+        other = valid(tile_bytes, self.descriptor, tile.rows, tile.k, tile.format, major, tile.arch, tile.kind)
+        if other is not None:
+            said = f"{major}-major instead of {tile.major}-major"
+            yield Mend("DESC_MAJOR", said, partial(self._origins, other.address, other))
 
     def shifts(self, target: Array) -> Iterator[Mend]:
         """The tile from where an element lies."""

@@ -13,11 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from tcsim.ptx.check.findings import Findings, Key
 from tcsim.ptx.check.layout.descriptors import UNIT
 from tcsim.ptx.check.layout.origins import Origins
 from tcsim.ptx.check.layout.tiles import Mend, View, common_step, irregular, is_matrix, paired, step_of, stride
-from tcsim.ptx.check.state import Site
+from tcsim.ptx.check.state import Findings, Key, Site
 from tcsim.ptx.machine.arrays import Array
 
 _MOST_MENDS = 12

@@ -221,9 +221,8 @@ class _Step:
         if self._turned() or self._widened():
             return
         self.as_it_is()
-        steps, rest = zip(
-            *(divmod(side.at - self.starts[side.view.name].at, side.step) for side in self.now), strict=True
-        )
+        moved = [(side.at - self.starts[side.view.name].at, side.step) for side in self.now]
+        steps, rest = zip(*(divmod(far, step) for far, step in moved), strict=True)
         if any(rest):
             self.sums.trials.refute(self.mends)
         elif steps[0] != steps[1]:
@@ -362,9 +361,8 @@ class _Step:
         words = f"{said} ({bytes})" if bytes else said
         report = partial(sums.mends.behind, self.site, side.view, mend, words, self.last)
 
-        def unexplained() -> (
-            bool
-        ):  # no product of the sum takes the slice, or each takes others: products of numbers in two parts pair slices more than once
+        def unexplained() -> bool:
+            """No product of the sum takes the slice, or each takes others: products of numbers in two parts pair slices more than once."""
             taken = [pair["AB".index(name)] for pair in self.own.pairs]
             return later not in taken or len(set(taken)) == len(taken)
 

@@ -77,9 +77,8 @@ def moved(count: int, move: Callable[[Array], list[Array]]) -> list[Array] | Non
     *parts, checks = (move(digits(numbers, plane)) for plane in range(_PLANES + 1))
     planes = ([own.astype(np.int64) << 7 * plane for own in part] for plane, part in enumerate(parts))
     found: list[Array] = [np.add.reduce(part) for part in zip(*planes, strict=True)]
-    return (
-        found if all((digits(own, _PLANES) == check).all() for own, check in zip(found, checks, strict=True)) else None
-    )
+    same = all((digits(own, _PLANES) == check).all() for own, check in zip(found, checks, strict=True))
+    return found if same else None
 
 
 class _Bytes:

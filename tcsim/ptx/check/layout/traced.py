@@ -25,8 +25,8 @@ from tcsim.ptx.check.layout import fragments, tags
 from tcsim.ptx.check.layout.layout import Layout
 from tcsim.ptx.check.layout.mends import Trial, fits
 from tcsim.ptx.check.layout.origins import Origins, in_columns
-from tcsim.ptx.check.layout.scales import NAMES, Scales, Shapes
 from tcsim.ptx.check.layout.sums import bytes_of_step
+from tcsim.ptx.check.layout.tensor_memory import NAMES, Scales, Shapes
 from tcsim.ptx.check.layout.tiles import FILL, View, paired, pitch_of_pieces, stride
 from tcsim.ptx.check.state import Issue, Site, State, Touch
 from tcsim.ptx.compile.carried import Move, Transfer

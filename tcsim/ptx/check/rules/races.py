@@ -295,10 +295,8 @@ class Party:
     def _report(self, touch: Touch, does: str, event: Event, warp: int, where: int, name: str, missing: str) -> None:
         state, block = self.state, touch.block
         line, other = touch.line, state.number(event.item)
-        whose, now = (
-            "" if event.block == block.index else f" in block {event.block}",
-            "reads" if touch.kind == "read" else "writes",
-        )
+        now = "reads" if touch.kind == "read" else "writes"
+        whose = "" if event.block == block.index else f" in block {event.block}"
         before = f"{does} by {state.opcode(other)}{whose}"
         said = f"{state.opcode(line)} {now} global memory at {where:#x}, {before}: {missing}"
         thread = warp % state.per_block * LANES

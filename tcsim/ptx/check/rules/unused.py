@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 
 from tcsim.isa.scalar.catalog import scalar
 from tcsim.model.statement import Instruction, Register, leaves
-from tcsim.ptx.check.findings import Findings, Key
-from tcsim.ptx.check.state import State
+from tcsim.ptx.check.state import Findings, Key, State
 
 _MOVES = frozenset(("mov", "ld", "cvta", "shfl", "vote", "match", "redux"))
 """What gives registers from registers or memory and does nothing else, beside scalar instructions."""

@@ -13,8 +13,7 @@ import tcsim
 from tcsim.model.effects import Access
 from tcsim.ptx import Memory, parse
 from tcsim.ptx.stepping import breakpoints, moves, text
-from tcsim.ptx.stepping.log import Log
-from tcsim.ptx.stepping.places import Place, placed, taken_apart
+from tcsim.ptx.stepping.log import Log, Place, placed, taken_apart
 from tcsim.ptx.stepping.state import InFlight
 from tcsim.ptx.stepping.stepper import Worker
 from tcsim.ptx.stepping.why import Node

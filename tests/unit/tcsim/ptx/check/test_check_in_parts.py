@@ -13,12 +13,12 @@ from tcsim.descriptors.matrix import MatrixDescriptor
 from tcsim.model.effects import Access
 from tcsim.numbers.formats import FORMATS
 from tcsim.ptx import Memory
-from tcsim.ptx.check.layout import fragments, origins, scales
+from tcsim.ptx.check.layout import fragments, origins, tensor_memory
 from tcsim.ptx.check.layout.descriptors import Through
 from tcsim.ptx.check.layout.mends import Trials, _written_as
 from tcsim.ptx.check.layout.origins import Copies, Origins
-from tcsim.ptx.check.layout.scales import Scales, Shapes
 from tcsim.ptx.check.layout.tags import Tags
+from tcsim.ptx.check.layout.tensor_memory import Scales, Shapes
 from tcsim.ptx.check.layout.tiles import FILL, Source, View, irregular
 from tcsim.ptx.check.order import Ordering
 from tcsim.ptx.check.rules import deadlocks, tmem
@@ -134,7 +134,7 @@ def test_the_words_of_columns() -> None:
 
 def test_places_that_are_tried_lie_on_both_sides() -> None:
     """Columns before and behind, each step once; patterns of a swizzle once each."""
-    for steps in (origins._STEPS, scales._STEPS):
+    for steps in (origins._STEPS, tensor_memory._STEPS):
         assert sorted(steps) == sorted(-own for own in steps) and len(set(steps)) == len(steps) and 0 not in steps
     assert len(set(fragments._SWIZZLES)) == len(fragments._SWIZZLES) and set(fragments._PATTERNS) <= set(
         fragments._SWIZZLES
@@ -227,7 +227,7 @@ def test_factors_of_operands_of_two_arrays(a: Any, b: Any, apart: bool) -> None:
     )  # fmt: skip
     flight: Any = SimpleNamespace(block=SimpleNamespace(rank=0))
     views = {name: view(found, name) for name, found in (("A", a), ("B", b)) if found is not None}
-    Scales.judge(own, flight, dict.fromkeys(scales.NAMES, ()), views, 1)
+    Scales.judge(own, flight, dict.fromkeys(tensor_memory.NAMES, ()), views, 1)
     assert asked == [apart] * 2
 
 

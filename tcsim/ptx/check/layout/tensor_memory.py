@@ -1,4 +1,4 @@
-"""Scale factors in Tensor Memory: whether tcgen05.mma reads those of one operand, from the columns where they were put."""
+"""What tcgen05 has in Tensor Memory: whether scale factors are those of one operand, and whether products are as large as what is read of their results."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from tcsim.core.errors import OperandError
 from tcsim.descriptors.tile_bytes import TileBytes, tile_bytes
 from tcsim.model.effects import Access
-from tcsim.ptx.check.layout import descriptors
+from tcsim.ptx.check.layout.descriptors import origins_of, valid
 from tcsim.ptx.check.layout.mends import Trial, Trials
 from tcsim.ptx.check.layout.origins import Origins, places_of
 from tcsim.ptx.check.layout.tiles import FILL, View, step_of
@@ -200,10 +199,8 @@ class Shapes:
             return
         operand, line = "A" if field == "M" else "B", state.number(flight.block.here)
         mend = f"{field} {rows} instead of {tile.rows}"
-        takes = (
-            f"{state.opcode(product.line)} takes {tile.rows} rows of {operand}, of which {rows} lie in shared memory"
-        )
-        plain = f"{state.opcode(line)} reads results that no product has written: {takes}"
+        takes = f"takes {tile.rows} rows of {operand}, of which {rows} lie in shared memory"
+        plain = f"{state.opcode(line)} reads results that no product has written: {state.opcode(product.line)} {takes}"
         thread = int(flight.threads[0])
         finding = state.report("IDESC_SHAPE", flight.block, plain, product.line, line, thread, operand=operand)
         said = f"{plain}: with {mend} in the instruction descriptor it would have written them"
@@ -214,15 +211,13 @@ class Shapes:
         at = self.origins.at.get(rank)
         if at is None:
             return False
-        major: Any = tile.major
-        try:
-            more = tile_bytes(tile.descriptor, rows, tile.k, tile.format, major, tile.arch, tile.kind)
-        except OperandError:
+        more = valid(tile_bytes, tile.descriptor, rows, tile.k, tile.format, tile.major, tile.arch, tile.kind)
+        if more is None:
             return False
-        found = descriptors.origins_of(at, self.origins.unit, more.address, more)
+        found = origins_of(at, self.origins.unit, more.address, more)
         if found is None or not (found > 0).all():
             return False
         others = [own.address for product in self._of(rank) for own in product.tiles.values()]
         beyond = np.setdiff1d(more.address, tile.address)
-        follow = step_of(found if major == "K" else found.T, 0, 0)
+        follow = step_of(found if tile.major == "K" else found.T, 0, 0)
         return bool(follow) and not np.isin(beyond, np.concatenate(others)).any()
