@@ -7,26 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tcsim.model.effects import Access, Effects, Signal
 from tcsim.ptx.check.checker import Checker
-from tcsim.ptx.check.objects import flipped
+from tcsim.ptx.check.operations import flipped
 from tcsim.ptx.check.places import shares
 from tcsim.ptx.check.rules.races import Races
+from tcsim.ptx.compile.families import Bound
+from tcsim.ptx.hazards.hazard import Hazard
 from tcsim.ptx.machine.arrays import LANES, Array
+from tcsim.ptx.machine.block import Block
+from tcsim.ptx.machine.cluster import Cluster
+from tcsim.ptx.machine.fibers import Wait
+from tcsim.ptx.machine.flights import Flight
+from tcsim.ptx.machine.memory import Segment
 from tcsim.ptx.machine.observer import Observer
-
-if TYPE_CHECKING:
-    from tcsim.ptx.compile.families import Bound
-    from tcsim.ptx.hazards.hazard import Hazard
-    from tcsim.ptx.machine.block import Block
-    from tcsim.ptx.machine.cluster import Cluster
-    from tcsim.ptx.machine.fibers import Wait
-    from tcsim.ptx.machine.flights import Flight
-    from tcsim.ptx.machine.memory import Segment
 
 MOST_SPANS = 4000
 """Of a timeline: what comes later is counted and left out, so that a page stays small."""

@@ -3,9 +3,9 @@
 - `state`: all that is known of a cluster, in a table at its head, and the hazards that were found; no rule is there
 - `clocks`, `lanes`: which events of which warp, and of which of its lanes, come before what a warp does now
 - `flags`: what accesses that release tell those that acquire
-- `operations`: asynchronous work, and who knows that it is complete
+- `operations`: asynchronous work, who knows that it is complete, and the mbarriers that follow it
 - `words`: of every word of a memory the last write and reads, and those that nothing orders with an access now
-- `objects`: mbarriers; `places`: where accesses lie
+- `places`: where accesses lie
 - `order`: what is executed that orders memory
 - `rules`: what is wrong, by subject
 - `layout`: which elements the operands of products are

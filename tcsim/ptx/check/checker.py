@@ -24,8 +24,7 @@ from tcsim.ptx.check.rules.races import Party, Races
 from tcsim.ptx.check.rules.shared import Shared
 from tcsim.ptx.check.rules.signals import Cancels, Signals
 from tcsim.ptx.check.rules.tmem import TensorMemory
-from tcsim.ptx.check.rules.warps import Warps
-from tcsim.ptx.check.rules.wgmma import Wgmma
+from tcsim.ptx.check.rules.warps import Warps, Wgmma
 from tcsim.ptx.check.state import Issue, State, Touch
 from tcsim.ptx.compile.families import Bound
 from tcsim.ptx.hazards.hazard import Hazard

@@ -32,8 +32,7 @@ from tcsim.model.statement import Instruction
 from tcsim.ptx.check.clocks import ORDERED, Clocks
 from tcsim.ptx.check.flags import Flags
 from tcsim.ptx.check.lanes import Lanes, lanes_in, shares_in, warps_in
-from tcsim.ptx.check.objects import Object, Work
-from tcsim.ptx.check.operations import Operation, Operations
+from tcsim.ptx.check.operations import Object, Operation, Operations, Work
 from tcsim.ptx.check.words import Words
 from tcsim.ptx.hazards.hazard import Hazard
 from tcsim.ptx.machine.arrays import LANES, Array

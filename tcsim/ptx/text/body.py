@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from tcsim.core.errors import listing, shortened
 from tcsim.isa.ordinary.special_registers import since
 from tcsim.model.statement import Instruction, Location, Operand, Pair, Register, Special, Symbol, Vector, leaves
-from tcsim.ptx.text.expressions import CONSTANTS
 from tcsim.ptx.text.fitting import misplaced
-from tcsim.ptx.text.operands import read_operand, split
+from tcsim.ptx.text.operands import CONSTANTS, read_operand, split
 from tcsim.ptx.text.scanner import DECLARED, NAME, NUMBERS, PRAGMA, SINCE, SPACES, WORD, Scanner, parameters
 from tcsim.ptx.text.spellings import known, refusal, unmodelled
 from tcsim.ptx.text.syntax import Function, Module, PtxError, rebuilt
@@ -115,6 +114,7 @@ class BodyReader:
             else:
                 self.scope.symbols[parameter.name] = parameter.name
         self.pending: list[tuple[int, Scope]] = []  # instructions that name symbols, to be looked up when all are known
+        self.tables: list[tuple[str, int, Scope]] = []  # lists of targets, by name, and where they stand
         self.source: Location | None = None
         self.located: dict[tuple[int, int, int], Location] = {}  # by file, line and column
 
@@ -167,7 +167,7 @@ class BodyReader:
             reader.require(f".{targets[1]}", SINCE.get(targets[1]), start)
             reader.at = targets.end()
             self.made.targets[own] = tuple(part.strip() for part in targets[2].split(","))
-            self.pending.append((-1 - start, self.scope))
+            self.tables.append((own, start, self.scope))
         elif reader.text.startswith(".callprototype", reader.at):
             reader.at += len(".callprototype")
             returns = parameters(reader) if reader.text[reader.at :].lstrip()[:1] == "(" else ()
@@ -324,17 +324,12 @@ class BodyReader:
 
     def _finish(self) -> None:
         """Give symbols their unique names, now that all labels are known."""
-        listed = list(self.made.targets)
-        tables = 0
+        for name, start, scope in self.tables:
+            self.made.targets[name] = tuple(map(scope.symbol, self.made.targets[name]))
+            for label in self.made.targets[name]:
+                if label not in self.made.labels and label not in self.module.functions:
+                    raise self.reader.error(f"{shortened(label)} is not a label or function", start)
         for index, scope in self.pending:
-            if index < 0:
-                name = listed[tables]
-                tables += 1
-                self.made.targets[name] = tuple(scope.symbol(label) for label in self.made.targets[name])
-                for label in self.made.targets[name]:
-                    if label not in self.made.labels and label not in self.module.functions:
-                        raise self.reader.error(f"{shortened(label)} is not a label or function", -1 - index)
-                continue
             found = self.made.body[index]
             if scope.parent is not None or self.made.labels:
                 found = self.made.body[index] = found._replace(operands=rebuilt(found.operands, scope.resolved))

@@ -12,8 +12,7 @@ import numpy.typing as npt
 
 from tcsim.core.errors import shortened
 from tcsim.model.statement import TYPE_BYTES, Symbol
-from tcsim.ptx.text.expressions import constant
-from tcsim.ptx.text.operands import number, read_operand
+from tcsim.ptx.text.operands import constant, number, read_operand
 from tcsim.ptx.text.syntax import Initial, PtxError, Relocation, Variable
 
 _TOKEN = re.compile(r"[{},]|[^{},]+")

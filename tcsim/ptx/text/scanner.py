@@ -11,8 +11,8 @@ from math import prod
 from tcsim.core.errors import listing, nearest, shortened
 from tcsim.core.versions import PTX_ISA
 from tcsim.model.statement import TYPE_BYTES
-from tcsim.ptx.text.expressions import constant
 from tcsim.ptx.text.initial import initialised
+from tcsim.ptx.text.operands import constant
 from tcsim.ptx.text.syntax import PtxError, Variable
 
 MOST_CHARACTERS = 64 << 20

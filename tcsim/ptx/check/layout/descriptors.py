@@ -246,8 +246,12 @@ def _rows(own: MatrixDescriptor) -> int:
     return DESCRIPTOR_SWIZZLES[own.swizzle].span // UNIT if own.swizzle != "NONE" else 1
 
 
-_NAMES = {"start_address": "start address", "leading_byte_offset": "LBO", "stride_byte_offset": "SBO"}
-_NAMES["swizzle"] = "swizzle"
+_NAMES = {
+    "start_address": "start address",
+    "leading_byte_offset": "LBO",
+    "stride_byte_offset": "SBO",
+    "swizzle": "swizzle",
+}
 
 
 def _fields(own: MatrixDescriptor, changed: MatrixDescriptor) -> tuple[tuple[str, Any], ...]:

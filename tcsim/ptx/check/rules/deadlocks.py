@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tcsim.memory import mbarrier_bits
-from tcsim.ptx.check.objects import Object
+from tcsim.ptx.check.operations import Object
 from tcsim.ptx.check.rules.mbarriers import Mbarriers
 from tcsim.ptx.check.state import Site, State
 from tcsim.ptx.machine.arrays import LANES, Array

@@ -10,8 +10,7 @@ import numpy as np
 from tcsim.model.effects import Signal
 from tcsim.ptx.check.clocks import EXECUTED, INITIALISED
 from tcsim.ptx.check.lanes import EVERY
-from tcsim.ptx.check.objects import Object, Pass, Work
-from tcsim.ptx.check.operations import Operation
+from tcsim.ptx.check.operations import Object, Operation, Pass, Work
 from tcsim.ptx.check.state import Site, State
 from tcsim.ptx.machine.arrays import LANES, Array
 from tcsim.ptx.machine.block import Block

@@ -9,8 +9,7 @@ import numpy as np
 from tcsim.isa.clusterlaunchcontrol import encode_response
 from tcsim.model.effects import Access, Effects, Outcome, Pending, Resource, Signal
 from tcsim.ptx.check.lanes import EVERY
-from tcsim.ptx.check.objects import Work, flipped
-from tcsim.ptx.check.operations import WRITTEN, Operation
+from tcsim.ptx.check.operations import WRITTEN, Operation, Work, flipped
 from tcsim.ptx.check.places import shares
 from tcsim.ptx.check.rules.cluster import Reaches
 from tcsim.ptx.check.rules.conflicts import CANCEL, Conflicts, Use

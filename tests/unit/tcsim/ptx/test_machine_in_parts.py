@@ -27,7 +27,7 @@ from tcsim.ptx.machine.register_file import RegisterFile
 from tcsim.ptx.machine.reports import Reports
 from tcsim.ptx.machine.turns import Place
 from tcsim.ptx.machine.warps import Warps
-from tcsim.ptx.text.expressions import DEEPEST, constant
+from tcsim.ptx.text.operands import DEEPEST, constant
 
 HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tcsim.ptx import LaunchError, Memory, PtxError, parse
-from tcsim.ptx.text.expressions import constant
+from tcsim.ptx.text.operands import constant
 from tcsim.ptx.text.spellings import refusal
 
 HEAD = ".version 8.6\n.target sm_90a\n.address_size 64\n"

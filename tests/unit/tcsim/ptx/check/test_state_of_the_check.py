@@ -11,8 +11,7 @@ import pytest
 from tcsim.ptx.check.clocks import EXECUTED, GLOBALLY, HANDED, INITIALISED, KINDS, NEVER, ORDERED, PROXIED, Clocks
 from tcsim.ptx.check.flags import Flags, order_of, scope_of
 from tcsim.ptx.check.lanes import Lanes
-from tcsim.ptx.check.objects import Object
-from tcsim.ptx.check.operations import Operations
+from tcsim.ptx.check.operations import Object, Operations
 from tcsim.ptx.check.rules import races as rules
 from tcsim.ptx.check.rules.mbarriers import Mbarriers
 from tcsim.ptx.check.rules.races import BLOCK, CLUSTER, FAR, WEAK, Event, Party
