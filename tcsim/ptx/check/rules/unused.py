@@ -10,19 +10,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from tcsim.isa.ordinary.table import space_in
 from tcsim.isa.scalar.catalog import scalar
 from tcsim.model.statement import Instruction, Register, leaves
 from tcsim.ptx.check.state import Findings, Key, State
+from tcsim.ptx.compile.ordinary import ordinary, row_of
 
-_MOVES = frozenset(("mov", "ld", "cvta", "shfl", "vote", "match", "redux"))
-"""What gives registers from registers or memory and does nothing else, beside scalar instructions."""
-_STORES = ("st.global.", "st.shared.", "st.shared::cta.")
+_STORED = ("global", "shared", "shared::cta")
+"""Where a store may put it: a thread may store it for others."""
 RULE = "GMEM_RACE_UNUSED"
+
+
+def _computes(opcode: str) -> bool:
+    """Whether an instruction gives registers from registers or memory and does nothing else."""
+    row = ordinary(opcode)
+    alone = row.instead or row.path == "warp" or scalar(opcode) is not None or row_of(opcode) is None
+    return alone and row.writes and not row.heard and row.waits is None
 
 
 def stores_of(body: Sequence[Instruction], load: Instruction) -> frozenset[int] | None:
     """The stores of what is computed from a loaded value, by `id`; None: something else depends on it, or may."""
-    if not load.opcode.startswith("ld.") or all(own is not load for own in body):
+    if ordinary(load.opcode).path != "load" or all(own is not load for own in body):
         return None
     reached, stores, before = set(leaves(load.operands[:1])), set[int](), -1
     while before != len(reached):
@@ -30,13 +38,13 @@ def stores_of(body: Sequence[Instruction], load: Instruction) -> frozenset[int] 
         for own in body:
             guarded = own.predicate in reached
             first, rest = leaves(own.operands[:1]), leaves(own.operands[1:])
-            computes = own.opcode.split(".", 1)[0] in _MOVES or scalar(own.opcode) is not None
+            computes, path = _computes(own.opcode), ordinary(own.opcode).path
             if computes and (guarded or reached.intersection(rest)):
-                if own.opcode.startswith("ld"):
+                if path == "load":
                     return None
                 reached.update(leaf for leaf in first if isinstance(leaf, Register))
             elif not computes and (guarded or reached.intersection(first) or reached.intersection(rest)):
-                if guarded or reached.intersection(first) or not own.opcode.startswith(_STORES):
+                if guarded or reached.intersection(first) or path != "store" or space_in(own.opcode) not in _STORED:
                     return None
                 stores.add(id(own))
     return frozenset(stores)
