@@ -88,12 +88,8 @@ class Operations:
             self.flying.setdefault((kind, rank), []).append(made)
         return made
 
-    def seen(self, operation: Operation, warps: Array, part: int = WRITTEN, lanes: Array | np.uint32 = EVERY) -> None:
-        """Some warps, or some lanes of each (as bits), learn now that an operation has read, or has written."""
-        self._seen_all(operation.number, warps, part, lanes)
-
-    def _seen_all(self, numbers: Array | int, warps: Array, part: int, lanes: Array | np.uint32) -> None:
-        """As `seen`, of operations by number: one for all warps, or one for each."""
+    def seen(self, numbers: Array | int, warps: Array, part: int = WRITTEN, lanes: Array | np.uint32 = EVERY) -> None:
+        """Some warps, or some lanes of each (as bits), learn now that an operation has read, or has written, by number: one for all, or one for each."""
         now = self.clocks.now[warps]
         for own in (READ, WRITTEN)[: part + 1]:
             seen, learnt = self._seen[own], self._learnt[own]
@@ -164,7 +160,7 @@ class Operations:
                 done.append(own)
             elif not own.left[part].any():
                 own.depended = False
-                self.seen(own, own.warps, part, np.uint32(0) if own.each else EVERY)
+                self.seen(own.number, own.warps, part, np.uint32(0) if own.each else EVERY)
                 if own.each:
                     self.lanes.doing[own.warps[0], own.threads % LANES] = True
                 if own.published is not None:
@@ -173,7 +169,7 @@ class Operations:
                 kept.append(own)
         if done:
             numbers, owners = np.array([own.number for own in done]), np.concatenate([own.warps for own in done])
-            self._seen_all(numbers, owners, part, np.uint32(0))
+            self.seen(numbers, owners, part, np.uint32(0))
             self.lanes.doing[owners] = True
         self.flying[kind, rank] = kept
 
@@ -184,7 +180,7 @@ class Operations:
                 own.left[READ] = own.left[READ] & ~mask[own.threads]
                 if not own.left[READ].any():
                     own.depended = True
-                    self.seen(own, own.warps, READ)
+                    self.seen(own.number, own.warps, READ)
 
     def after(self, numbers: Array, warps: Array, part: int) -> Array:
         """Whether what each warp does now comes after each operation has read (READ) or written (WRITTEN): bool, elementwise."""

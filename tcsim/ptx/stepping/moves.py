@@ -17,13 +17,14 @@ from tcsim.isa.tcgen05.multiply_operands import Multiplication
 from tcsim.isa.wgmma.multiply import WarpgroupMultiply
 from tcsim.layouts.layout import FragmentLayout
 from tcsim.model.effects import Access, Outcome, Write
+from tcsim.ptx.check.layout.tags import CHECK, DIGIT, digits
 from tcsim.ptx.compile.compiled import Site
 from tcsim.ptx.machine.arrays import LANES, Array
 from tcsim.ptx.stepping.log import Asked, Byte, Event, Work, taken_apart
 from tcsim.ptx.stepping.matrices import operands_of, registers_of
 
-DIGIT = 7
-CHECK, WORDS = 50, 100
+WORDS = 100
+"""From this on digits are of words of four bytes."""
 _VALUES = frozenset(("value", "registers", "a", "d"))
 """Operands of stores and moves whose registers are data; the others are addresses, sizes, numbers."""
 
@@ -72,7 +73,7 @@ class Tagged:
         event = self._events[self._next]
         self._next += 1
         count = len(event.numbers) * event.size
-        found = digits(np.arange(self._at, self._at + count), self._digit)
+        found = coded(np.arange(self._at, self._at + count), self._digit)
         self._at += count
         shape = np.broadcast_shapes(access.address.shape, np.shape(access.cta) if access.cta is not None else ())
         found = found.reshape(*shape, event.size)
@@ -83,21 +84,16 @@ class Tagged:
         return np.zeros_like(self._asked.operands[name])
 
 
-def digits(numbers: Array, digit: int) -> Array:
-    """Seven bits of numbers, as bytes; CHECK: of something else that follows from them; from WORDS on: of words of four bytes.
+def coded(numbers: Array, digit: int) -> Array:
+    """A digit of numbers, as bytes, or of words of four of them: a float of moderate size with few bits, which no rounding changes.
 
-    A word with a number is a float of moderate size with few bits, which no rounding changes.
-
-    >>> digits(np.arange(1, 9), WORDS).tolist()
+    >>> coded(np.arange(1, 9), WORDS).tolist()
     [0, 0, 1, 64, 0, 0, 2, 64]
     """
-    if digit >= WORDS:
-        words, place = (numbers - 1) // 4 + 1, (numbers - 1) % 4
-        own = words >> DIGIT * (digit - WORDS) & (1 << DIGIT) - 1
-        return np.where(place == 2, own, np.where(place == 3, 64, 0)).astype(np.uint8)
-    if digit == CHECK:
-        return np.where(numbers > 0, (numbers * 2654435761 >> 16) & (1 << DIGIT) - 1, 0).astype(np.uint8)
-    return (numbers >> DIGIT * digit & (1 << DIGIT) - 1).astype(np.uint8)
+    if digit < WORDS:
+        return digits(numbers, digit)
+    place, own = (numbers - 1) % 4, digits((numbers - 1) // 4 + 1, digit - WORDS)
+    return np.where(place == 2, own, np.where(place == 3, 64, 0)).astype(np.uint8)
 
 
 @dataclass(eq=False)
@@ -236,7 +232,7 @@ def _with_numbers(asked: Asked, numbered: Numbered, digit: int) -> Mapping[str, 
     at = 1 + sum(numbered.sizes[: len(numbered.reads)])
     for name in _data(asked):
         own = np.asarray(found[name])
-        found[name] = digits(np.arange(at, at + own.nbytes), digit).view(own.dtype).reshape(own.shape)
+        found[name] = coded(np.arange(at, at + own.nbytes), digit).view(own.dtype).reshape(own.shape)
         at += own.nbytes
     return found
 

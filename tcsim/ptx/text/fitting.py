@@ -10,20 +10,8 @@ from tcsim.isa.ordinary.table import space_in
 from tcsim.isa.scalar.table import CONTAINERS
 from tcsim.model.form import Form
 from tcsim.model.operand import Operand as Slot
-from tcsim.model.statement import (
-    Address,
-    Immediate,
-    Instruction,
-    Negated,
-    Operand,
-    Pair,
-    Register,
-    Sink,
-    Symbol,
-    Tensor,
-    Vector,
-)
-from tcsim.ptx.text.syntax import Function, Module
+from tcsim.model.statement import Address, Immediate, Negated, Operand, Pair, Register, Sink, Symbol, Tensor, Vector
+from tcsim.ptx.text.syntax import Function, Instruction, Module
 
 Registers = Mapping[str, tuple[str, int]]
 """The registers of a function by name: their type, and the length of a vector."""

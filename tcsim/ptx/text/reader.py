@@ -9,21 +9,11 @@ from tcsim.core.errors import shortened
 from tcsim.core.targets import OLDER, TARGETS
 from tcsim.core.versions import PTX_ISA, number
 from tcsim.ptx.text.body import BodyReader
-from tcsim.ptx.text.scanner import (
-    DEEPEST_SCOPE,
-    LINKAGES,
-    MOST_CHARACTERS,
-    NAME,
-    NUMBERS,
-    PRAGMA,
-    SINCE,
-    SPACES,
-    WORD,
-    Scanner,
-    parameters,
-)
+from tcsim.ptx.text.scanner import LINKAGES, NAME, NUMBERS, PRAGMA, SINCE, SPACES, WORD, Scanner, parameters
 from tcsim.ptx.text.syntax import Function, Module, PtxError, Variable
 
+MOST_CHARACTERS = 64 << 20
+DEEPEST_SCOPE = 64
 TARGET_OPTIONS = ("texmode_unified", "texmode_independent", "debug")
 MODULE_DIRECTIVES = (
     "version", "target", "address_size", "file", "section", "entry", "func", "alias", "pragma", *LINKAGES, "global", "const", "shared",

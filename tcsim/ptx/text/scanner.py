@@ -15,8 +15,6 @@ from tcsim.ptx.text.initial import initialised
 from tcsim.ptx.text.operands import constant
 from tcsim.ptx.text.syntax import PtxError, Variable
 
-MOST_CHARACTERS = 64 << 20
-DEEPEST_SCOPE = 64
 MOST_BYTES = 1 << 30  # of one variable
 MOST_DIMENSIONS = 8
 MOST_ALIGNMENT = 1 << 16
@@ -54,7 +52,7 @@ PARAMETER_WORDS = ("ptr", "align", "attribute", "reg")
 class Scanner:
     """A text and a place in it."""
 
-    def __init__(self, text: str, nesting: int = DEEPEST_SCOPE) -> None:
+    def __init__(self, text: str, nesting: int) -> None:
         self.nesting = nesting  # blocks in braces that may stand in each other
         self.inline = [match.start() for match in _INLINE.finditer(text)]
         self.text = COMMENT.sub(_blank, text)

@@ -44,11 +44,7 @@ class Layout:
     def accessed(self, touch: Touch) -> None:
         """Threads store: that has no origin."""
         if touch.kind != "read" and touch.rank >= 0:
-            self.forget(touch.rank, touch.offsets, touch.size)
-
-    def forget(self, rank: int, offsets: Array, size: int) -> None:
-        """Something else than a copy is written."""
-        self.origins.forget(rank, offsets, size)
+            self.origins.forget(touch.rank, touch.offsets, touch.size)
 
     def issued(self, issue: Issue) -> None:
         """Work begins."""

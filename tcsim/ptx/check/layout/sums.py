@@ -106,9 +106,7 @@ class Sums:
 
     def forget(self, key: Any) -> None:
         """What is added next is not known to go on from anything."""
-        self._over(self.now.pop(key, None))
-
-    def _over(self, own: Sum | None) -> None:
+        own = self.now.pop(key, None)
         if own is not None:
             self._left += own.records
             self._left += own.turns if own.turned == own.steps else []

@@ -14,10 +14,14 @@ from tcsim.ptx.check.layout.tiles import FILL
 from tcsim.ptx.compile.carried import CONSTANT, UNKNOWN, Move
 from tcsim.ptx.machine.arrays import LANES, Array
 
+DIGIT = 7
+"""Bits of a byte's number that the byte carries at a time: the eighth may be changed by a negation."""
+CHECK = 50
+"""In place of a digit: something else that follows from the number."""
 LINE = 40
 """Bits of a place below the number of the instruction that loaded it."""
-_PLANES = 3  # of seven bits, by which a byte that is moved is known again
-MOST = 1 << 7 * _PLANES
+_PLANES = 3  # digits by which a byte that is moved is known again
+MOST = 1 << DIGIT * _PLANES
 """Bytes that can be told apart so."""
 
 
@@ -60,11 +64,11 @@ class Tags:
         self.origin[to, threads], self.place[to, threads] = origin + more, place
 
 
-def digits(numbers: Array, plane: int) -> Array:
-    """Seven bits of numbers, as bytes; of the plane behind the last something else that follows from them."""
-    if plane == _PLANES:
-        return np.where(numbers > 0, (numbers * 2654435761 >> 16) & 127, 0).astype(np.uint8)
-    return (numbers >> 7 * plane & 127).astype(np.uint8)
+def digits(numbers: Array, digit: int) -> Array:
+    """A digit of numbers, as bytes."""
+    if digit == CHECK:
+        return np.where(numbers > 0, (numbers * 2654435761 >> 16) & (1 << DIGIT) - 1, 0).astype(np.uint8)
+    return (numbers >> DIGIT * digit & (1 << DIGIT) - 1).astype(np.uint8)
 
 
 def moved(count: int, move: Callable[[Array], list[Array]]) -> list[Array] | None:
@@ -74,10 +78,10 @@ def moved(count: int, move: Callable[[Array], list[Array]]) -> list[Array] | Non
     [[4, 3, 2, 1], [0, 0]]
     """
     numbers = np.arange(1, count + 1)
-    *parts, checks = (move(digits(numbers, plane)) for plane in range(_PLANES + 1))
-    planes = ([own.astype(np.int64) << 7 * plane for own in part] for plane, part in enumerate(parts))
+    *parts, checks = (move(digits(numbers, digit)) for digit in (*range(_PLANES), CHECK))
+    planes = ([own.astype(np.int64) << DIGIT * plane for own in part] for plane, part in enumerate(parts))
     found: list[Array] = [np.add.reduce(part) for part in zip(*planes, strict=True)]
-    same = all((digits(own, _PLANES) == check).all() for own, check in zip(found, checks, strict=True))
+    same = all((digits(own, CHECK) == check).all() for own, check in zip(found, checks, strict=True))
     return found if same else None
 
 

@@ -224,7 +224,7 @@ class Mbarriers:
             self._known[key] = max(first, work.count), work.operations
         for first, some in firsts.items():
             for own in work.operations[first : work.count]:
-                self.operations.seen(own, np.array(some), lanes=EVERY if lanes == EVERY else np.uint32(lanes))
+                self.operations.seen(own.number, np.array(some), lanes=EVERY if lanes == EVERY else np.uint32(lanes))
 
     # --- what a wait was for
 

@@ -62,7 +62,7 @@ class Shared:
             if not len(own.at):
                 continue
             if kind != "read" and space == "shared":
-                self.layout.forget(own.rank, own.offsets, own.size)
+                self.layout.origins.forget(own.rank, own.offsets, own.size)
             if own.rank != block.rank:
                 self.reaches.reached(block, own.rank, state.warps(block, own.threads), line)
             lanes = own.lanes if bound.lanes == 1 or access.thread is not None else several(len(own.at))
