@@ -8,7 +8,6 @@ draws anew: two clusters that differ have the same number only by chance.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -23,7 +22,7 @@ from tcsim.ptx.check.lanes import as_bits
 from tcsim.ptx.check.rules.global_memory import reaches_global
 from tcsim.ptx.compile.families import Bound
 from tcsim.ptx.compile.ordinary import reads_tiles
-from tcsim.ptx.machine.arrays import LANES, Array, distinct
+from tcsim.ptx.machine.arrays import LANES, Array, distinct, each_once
 from tcsim.ptx.machine.batch import Batch
 from tcsim.ptx.machine.block import Block
 from tcsim.ptx.machine.faults import Stuck, Unbatchable
@@ -167,18 +166,12 @@ class Digest:
         moved: where bytes are accessed; elsewhere an address may lie behind its segment.
         """
         found, segments = np.zeros(len(addresses), np.int64), block.spaces.memory.segments
-        left, of = np.ones(len(addresses), bool), np.broadcast_to(of, addresses.shape)
-        while left.any():
-            at = int(np.argmax(left))
-            next_one = bisect_right(segments, int(addresses[at]), key=lambda own: own.address)
-            if not next_one:
-                raise Stuck("an access where nothing is mapped")
-            segment, *rest = segments[next_one - 1 : next_one + 1]
-            behind = rest[0].address if rest else 1 << 64
-            inside = left & (addresses >= np.uint64(segment.address))
-            inside &= (addresses < np.uint64(segment.end)) | (~moved & (addresses <= np.uint64(behind - 1)))
-            if not inside[at]:
-                raise Stuck("an access where nothing is mapped")
+        starts, ends = np.array([(own.address, own.end) for own in segments], np.uint64).reshape(-1, 2).T
+        place, of = np.searchsorted(starts, addresses, "right") - 1, np.broadcast_to(of, addresses.shape)
+        if (place < 0).any() or (moved & (addresses >= ends[place])).any():
+            raise Stuck("an access where nothing is mapped")
+        for number in each_once(place):
+            segment, inside = segments[number], place == number
             first = self._first.setdefault(segment.address, np.full(self.count, _NOWHERE))
             own, whose = addresses[inside].astype(np.int64), of[inside]
             fresh = first[whose] == _NOWHERE
@@ -188,7 +181,6 @@ class Digest:
             begin = first[whose]
             # Words of 4 bytes and copies of 16 are told apart by where they begin.
             found[inside] = (own - begin) * 256 + (begin & 15) + mixed(np.array([segment.address])).astype(np.int64)
-            left &= ~inside
         return found
 
     def access(self, code: np.uint64, block: Block, at: Access, threads: Array) -> None:

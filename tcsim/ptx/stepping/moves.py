@@ -237,6 +237,8 @@ def _with_numbers(asked: Asked, numbered: Numbered, digit: int) -> Mapping[str, 
     return found
 
 
+# --- products: what an element was made of, the bytes of its row of A, of its column of B, and of the accumulator
+
 Cell = tuple[int, int, int]
 """Unit (warp, warpgroup or instruction), row and column of D."""
 
@@ -247,15 +249,19 @@ Factors = tuple[str, tuple[tuple[str, tuple[tuple[Byte, ...], ...]], ...]]
 
 def is_product(asked: Asked, work: Work | None) -> bool:
     """Whether an instruction multiplies matrices in a way that is followed element by element."""
-    if work is not None and isinstance(getattr(work.pending.fetch, "__self__", None), Multiplication):
-        return True
-    return isinstance(asked.bound.model, MatrixProduct)
+    return _in_flight(work) is not None or isinstance(asked.bound.model, MatrixProduct)
+
+
+def _in_flight(work: Work | None) -> Multiplication | None:
+    """The product of tcgen05.mma that work is."""
+    own = None if work is None else getattr(work.pending.fetch, "__self__", None)
+    return own if isinstance(own, Multiplication) else None
 
 
 def factors(site: Site, asked: Asked, work: Work | None, block: int, bytes: Iterable[Byte]) -> Factors:
     """What the elements of D that hold some bytes were made of."""
-    multiplication = getattr(work.pending.fetch, "__self__", None) if work is not None else None
-    if work is not None and isinstance(multiplication, Multiplication):
+    multiplication = _in_flight(work)
+    if work is not None and multiplication is not None:
         return _in_tensor_memory(multiplication, asked, work, bytes)
     cells = _cells(site, asked, bytes)
     found: dict[str, list[tuple[Byte, ...]]] = {"A": [], "B": [], "C": []}

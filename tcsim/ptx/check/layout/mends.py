@@ -2,6 +2,10 @@
 
 An operand is reported only if another way to read it, which differs in one thing, makes it right. Where registers
 are followed that is more: A and B go through k together, and rows stay within an array.
+
+A mend is only printed if every product of the launch would be right with it: each later product of the instruction is judged as it would be with it
+(`tcsim.ptx.check.layout.origins`), and no other mistake of layout is left without a mend. So much as one product that would not be right, or that is
+right as it is, and none is named.
 """
 
 from __future__ import annotations

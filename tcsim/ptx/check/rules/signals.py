@@ -1,4 +1,4 @@
-"""What instructions and work tell mbarriers, and what waits see there."""
+"""What instructions and work tell mbarriers, and what waits see there; requests for clusters that have not started, which write an answer and tell one."""
 
 from __future__ import annotations
 
