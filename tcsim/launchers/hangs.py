@@ -12,6 +12,7 @@ from tcsim.launchers.mends import Change, Mend, boxes, instead, with_operand
 from tcsim.launchers.witnesses import SCHEDULES
 from tcsim.model.statement import Address, Immediate, Instruction, Register
 from tcsim.ptx import Hazard, parse
+from tcsim.ptx.compile.ordinary import row_of
 from tcsim.ptx.launch.grid import Progress
 from tcsim.ptx.text.syntax import Function, place_of, statement, written
 
@@ -34,7 +35,6 @@ _WAIT = (
     "and.b32 %mended3, %mended3, %mended2; or.b32 %mended_parity, %mended_parity, %mended3; }}"
 )
 """A wait for the next phase of its mbarrier: the first time the parity of the first wait of its line, then the other one each time."""
-_BARRIER = ("bar.sync", "bar.arrive", "barrier.sync", "barrier.arrive")
 _ENDS = ("DEADLOCK", "BARRIER_COUNT")
 _ONCE = ".reg .pred %mended_once; setp.eq.b32 %mended_once, 0, 0; {}"
 Right = Callable[[Sequence[Execution]], bool]
@@ -184,16 +184,22 @@ def _counts(own: Hazard, body: Sequence[Instruction]) -> Iterator[Mend]:
     if own.name != "MBAR_ARRIVE_MISSING":
         return
     for line, *_ in detail["expected"]:
-        for items in _together(item for item in body if item.opcode.startswith("mbarrier.expect_tx")):
+        for items in _together(item for item in body if _is(item, "mbarrier", "expect_tx")):
             if line in {item.line for item in items}:
                 arriving = [_arriving(item) for item in items]
                 said = f"`{arriving[0]}` instead of `{statement(items[0])}`, {_where(items)}"
                 yield Mend(said, tuple(map(instead, items, arriving)))
-    items = [item for item in body if item.line in detail["init"] and item.opcode.startswith("mbarrier.init")]
+    items = [item for item in body if item.line in detail["init"] and _is(item, "mbarrier", "init")]
     for group in _together(items) if detail["arrived"] else ():
         new = Immediate(detail["arrived"])
         said = f"`{with_operand(group[0], 1, new)}` ({detail['arrived']} arrivals instead of {detail['count']}), {_where(group)}"
         yield Mend(said, tuple(_alone(item, 1, new) for item in group))
+
+
+def _is(item: Instruction, family: str, *does: str) -> bool:
+    """Whether an instruction is one of a family that does one of some things, as its row says."""
+    row = row_of(item.opcode)
+    return row is not None and row.family == family and row.arithmetic in does
 
 
 def _arriving(item: Instruction) -> str:
@@ -217,7 +223,7 @@ def _bytes(own: Hazard, body: Sequence[Instruction]) -> Iterator[Mend]:
 
 
 def _waits(body: Sequence[Instruction]) -> list[Instruction]:
-    return [item for item in body if item.opcode.startswith("mbarrier.t") and ".parity" in item.opcode]
+    return [item for item in body if _is(item, "mbarrier", "try_wait.parity", "test_wait.parity")]
 
 
 def _parities(body: Sequence[Instruction]) -> Iterator[Mend]:
@@ -260,14 +266,18 @@ def _next_phase(item: Instruction, first: str, function: Function) -> str:
 # --- named barriers
 
 
+def _is_barrier(item: Instruction) -> bool:
+    return _is(item, "barrier.cta", "sync", "arrive")
+
+
 def _named(body: Iterable[Instruction], number: Any) -> list[Instruction]:
     """What counts threads at a named barrier."""
-    return [own for own in body if own.opcode.startswith(_BARRIER) and own.operands[0] == number and own.operands[1:]]
+    return [own for own in body if _is_barrier(own) and own.operands[0] == number and own.operands[1:]]
 
 
 def _barriers(own: Hazard, body: Sequence[Instruction]) -> Iterator[Mend]:
     """One number of threads for all that meet at a barrier."""
-    here = [item.operands[0] for item in body if item.line == own.line and item.opcode.startswith(_BARRIER)]
+    here = [item.operands[0] for item in body if item.line == own.line and _is_barrier(item)]
     items = _named(body, here[0]) if here else []
     counts = {item.operands[1].value for item in items if isinstance(item.operands[1], Immediate)}
     for count in dict.fromkeys((*sorted(counts, reverse=True), own.detail.get("arrived", 0))):

@@ -22,6 +22,7 @@ class Named:
     """A named barrier of a block."""
 
     last: Array  # of each thread: phases that were over when it arrived last; -1: it has not
+    lines: Array  # the instruction at which each thread has arrived in the phase under way, if it is .aligned
     met: Array  # of each warp: phases that were over when it last went on from one
     met_clock: Array  # and its clock then
     ended: int = 0  # phases that are over
@@ -30,20 +31,20 @@ class Named:
     arriving: dict[int, int] = field(default_factory=dict)
     wanted: int | None = None  # threads that it is for
     count: int = 0  # and that have arrived
-    lines: Array | None = None  # the instruction at which each thread arrived, if it is .aligned
     published: Array | None = None
 
     @classmethod
     def of(cls, threads: int) -> Named:
         """That of a block."""
-        warps = threads // LANES
-        return cls(np.full(threads, -1), np.zeros(warps, np.int64), np.zeros(warps, np.int64))
+        met = np.zeros((2, threads // LANES), np.int64)
+        return cls(np.full(threads, -1), np.zeros(threads, np.int64), *met)
 
     def close(self, warps: Array, now: Array) -> None:
         """The phase under way is over for some warps, by their clocks."""
         self.ended += 1
         self.arrived, self.arriving = self.arriving, {}
-        self.wanted, self.count, self.lines, self.published = None, 0, None, None
+        self.wanted, self.count, self.published = None, 0, None
+        self.lines[:] = 0
         self.met[warps], self.met_clock[warps] = self.ended, now
 
 
@@ -93,8 +94,6 @@ class Barriers:
         elif 0 < wanted < own.count:
             many = f"{said} {own.count} have arrived at barrier {number} in one phase"
             state.report("BARRIER_COUNT", block, many, line, 0, thread)
-        if own.lines is None:
-            own.lines = np.zeros(block.threads.count, np.int64)
         own.lines[mask] = line if aligned else 0
 
     def _follows(self, own: Named, block: Block, number: int, mask: Array, some: Array) -> None:
@@ -134,8 +133,7 @@ class Barriers:
             if not own.wanted:  # it is for all threads that have not ended
                 over = (known for warp, (_, known) in self._over.items() if warp // state.per_block == block.rank)
                 self._released_by(over, some)
-            if own.lines is not None:
-                self._together(block, number, mask, own.lines)
+            self._together(block, number, mask, own.lines)
             own.close(some - block.rank * state.per_block, state.clocks.now[some])
             return
         for phase in (block.cluster.phase - 1, block.cluster.phase - 2):
