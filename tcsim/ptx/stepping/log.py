@@ -98,7 +98,7 @@ def results_of(site: Site) -> tuple[int, ...]:
 class Event:
     """Accesses of one size."""
 
-    numbers: Array  # the first byte of each (tcsim.ptx.stepping.log), uint64
+    numbers: Array  # the first byte of each, uint64
     size: int
     threads: Array | None = None  # who made each; of several that write one byte the last counts
 
@@ -127,9 +127,9 @@ class Event:
         """The last access that touches a byte; None if there is none."""
         if not len(self.numbers) or not self.low <= byte < self.high:
             return None
-        found = np.flatnonzero((self.numbers <= np.uint64(byte)) & (self.numbers > np.uint64(max(byte - self.size, 0))))
-        if byte < self.size:
-            found = np.flatnonzero(self.numbers <= np.uint64(byte))
+        found = np.flatnonzero(
+            np.uint64(byte) - self.numbers < np.uint64(self.size)
+        )  # what begins behind it wraps around
         return int(found[-1]) if len(found) else None
 
 
