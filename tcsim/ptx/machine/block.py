@@ -33,7 +33,6 @@ from tcsim.ptx.machine.view import ClusterView
 from tcsim.ptx.machine.warps import Warps
 from tcsim.ptx.text.syntax import Instruction
 
-
 _NEVER = float("inf")
 
 

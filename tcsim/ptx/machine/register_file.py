@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tcsim.engines.contract import Registers as Held
 from tcsim.ptx.machine.arrays import Array
 
 Numbers = Array
@@ -55,6 +56,11 @@ class RegisterFile:
         matrix = self.matrix[int(numbers.flat[0])]
         found = matrix[self.row[numbers]] if threads is None else matrix[self.row[numbers][..., None], threads]
         return np.ascontiguousarray(found.swapaxes(-1, -2))
+
+    def held(self, numbers: Numbers) -> Held | None:
+        """The registers (instructions, n) of one width where they lie; None for sinks, and for those that are not words."""
+        matrix = self.matrix[int(numbers.flat[0])]
+        return Held(matrix, self.row[numbers]) if matrix.dtype == np.uint32 and (numbers >= 0).all() else None
 
     def scatter(self, numbers: Numbers, threads: Array | None, values: Array) -> None:
         """Put values (..., threads, n) into registers (..., n) of one width; negative numbers get nothing."""
