@@ -1,7 +1,8 @@
 """What accesses that release have told those that acquire, in one cluster: their block, and the cluster where their scope goes beyond the block.
 
 A release and an acquire synchronise if the scope of each has the thread of the other (PTX ISA, Memory Consistency Model, Morally strong operations).
-Which flag was written and read does not matter: whoever acquires knows all releases so far.
+Which flag was written and read does not matter: whoever acquires knows all releases so far. What an access orders, and for whom, is said by the words of its
+opcode.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A writer is a code: 0 for nobody, 1 + warp, or 1 + warps + number of an asynchronous operation. A word is as wide as the narrowest
 access to shared memory in the program, so that neighbours are not mistaken for each other. What a warp or its work did stands there with the
-lane: `LANE_BITS` of `what` and `reader`, the instruction above them.
+lane: `LANE_BITS` of `what` and `reader`, the instruction above them. Conflicts are earlier accesses to the words of one now that nothing orders with it.
 """
 
 from __future__ import annotations

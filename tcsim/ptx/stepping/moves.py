@@ -1,7 +1,8 @@
 """Which byte becomes which in an instruction that moves bytes: found by asking it again with bytes that carry their own numbers.
 
 So nothing is written down twice: a box of TMA, a transposed ldmatrix, a swizzle or a fill are followed through the same code that did them.
-Each byte carries seven bits of its number at a time (the eighth may be changed by a negation), so that a copy of 16384 bytes is asked twice.
+Each byte carries seven bits of its number at a time, so that a copy of 16384 bytes is asked twice. Products are followed in the same way: an element of
+D to the bytes of its row of A, of its column of B, and of the accumulator.
 """
 
 from __future__ import annotations

@@ -131,6 +131,8 @@ def _even(found: Array) -> bool:
     return bool((steps == steps[0]).all())
 
 
+# --- M and N of the instruction descriptor
+
 _ROWS = {"M": (64, 128), "N": tuple(range(8, 257, 8))}
 """Values of the fields that are tried, of one CTA."""
 

@@ -26,6 +26,7 @@ from tcsim.ptx.check.rules.dependents import Ledger
 from tcsim.ptx.check.rules.global_memory import GlobalMemory
 from tcsim.ptx.check.rules.mbarriers import Mbarriers
 from tcsim.ptx.check.rules.races import Party
+from tcsim.ptx.check.rules.unused import _computes
 from tcsim.ptx.compile.carried import Move
 
 
@@ -127,6 +128,21 @@ def test_the_words_of_columns() -> None:
     """Of each lane, from the first one on."""
     found = tmem._words(4, 3).reshape(128, 3)
     assert found[0].tolist() == [4, 5, 6] and (np.diff(found, axis=0) == 512).all()
+
+
+@pytest.mark.parametrize(
+    ("opcodes", "computes"),
+    [
+        ("add.f32 mov.b32 ld.global.u32 cvta.to.global.u64 cvt.rn.f16.f32 selp.b32 isspacep.global", True),
+        ("shfl.sync.bfly.b32 vote.sync.ballot.b32 redux.sync.add.s32 elect.sync activemask.b32", True),
+        ("st.global.u32 atom.global.add.u32 red.global.add.u32 prefetch.global.L1 bra ret alloca.u32", False),
+        ("bar.sync bar.red.popc.u32 barrier.cta.red.popc.u32 membar.gl cp.async.ca.shared.global", False),
+        ("ldmatrix.sync.aligned.m8n8.x4.shared.b16 mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", False),
+    ],
+)  # fmt: skip
+def test_what_gives_registers_and_does_nothing_else(opcodes: str, computes: bool) -> None:
+    """Of ordinary instructions, of scalar ones and of those of a member mask; the lanes of a barrier's reduction wait for each other."""
+    assert {own: _computes(own) for own in opcodes.split()} == dict.fromkeys(opcodes.split(), computes)
 
 
 # --- layouts
