@@ -114,7 +114,7 @@ HANGS = (
     (RING, {"READS": "0"}, "MBAR_PARITY", f"{FLIP} k.cu:4 (PTX line 40)"),
     (COPY, {"EXPECT": EXPECT.replace("256", "512")}, "MBAR_TX_OVER", "expect 256 bytes instead of 512 in"),
     (COPY, {"EXPECT": "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [bar], 256;"}, "MBAR_ARRIVE_MISSING", "`mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 256;` instead of"),
-    (TURNS, {"COUNT": "96"}, "BARRIER_COUNT", "`bar.sync 1, 64;` instead of `bar.sync 1, 96;`, k.cu:1"),
+    (TURNS, {"COUNT": "96", "bar.sync 1": "barrier.cta.sync.aligned 1"}, "BARRIER_COUNT", "`barrier.cta.sync.aligned 1, 64;` instead of `barrier.cta.sync.aligned 1, 96;`, k.cu:1"),
     (TURNS, {"OPEN": ""}, "DEADLOCK", "`bar.arrive 1, 64;` once before the first wait in k.cu:2"),
 )  # fmt: skip
 
