@@ -8,6 +8,7 @@ draws anew: two clusters that differ have the same number only by chance.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -165,10 +166,13 @@ class Digest:
 
         moved: where bytes are accessed; elsewhere an address may lie behind its segment.
         """
-        found, segments = np.zeros(len(addresses), np.int64), block.spaces.memory.segments
-        starts, ends = np.array([(own.address, own.end) for own in segments], np.uint64).reshape(-1, 2).T
+        found, every = np.zeros(len(addresses), np.int64), block.spaces.memory.segments
+        ends = int(addresses.min()), int(addresses.max())
+        low, high = (bisect_right(every, own, key=lambda segment: segment.address) for own in ends)
+        segments = every[max(low - 1, 0) : high]
+        starts, behind = np.array([(own.address, own.end) for own in segments], np.uint64).reshape(-1, 2).T
         place, of = np.searchsorted(starts, addresses, "right") - 1, np.broadcast_to(of, addresses.shape)
-        if (place < 0).any() or (moved & (addresses >= ends[place])).any():
+        if (place < 0).any() or (moved & (addresses >= behind[place])).any():
             raise Stuck("an access where nothing is mapped")
         for number in each_once(place):
             segment, inside = segments[number], place == number
@@ -334,7 +338,7 @@ class Traces(Observer):
         elif self.digest.reaches_global or order_of(block.here.opcode if block.here is not None else "")[0]:
             # Which flag it is does not matter to the check (`tcsim.ptx.check.flags`).
             values = np.zeros(len(own), np.int64)
-            if self.digest.reaches_global:
+            if self.digest.reaches_global and len(own):
                 values = self.digest.in_global(block, offsets, of)
         else:  # of which the check sees only that there was one since the last barrier
             self.digest.touched[of] |= np.uint64(1 << block.rank)
