@@ -257,7 +257,8 @@ class Digest:
         """
         if isinstance(value, tuple):
             for place, own in enumerate(value):
-                self.plain(code ^ code_of(place), block, own, threads)
+                if not isinstance(own, tuple) or own:
+                    self.plain(code ^ code_of(place), block, own, threads)
         elif isinstance(value, Access):
             self.access(code, block, value, threads)
         elif isinstance(value, Write):
