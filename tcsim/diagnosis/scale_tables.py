@@ -6,7 +6,7 @@ The partial products of a scale block without factors are known, so any table of
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from typing import Any
@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from tcsim.core.samples import some_of
-from tcsim.diagnosis.hypothesis import Hypothesis
-from tcsim.diagnosis.problem import Codes, Problem
+from tcsim.diagnosis.hypothesis import Operands, WrongKernel
+from tcsim.diagnosis.problem import Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
 from tcsim.numbers.codec import decode, encode
 from tcsim.numbers.formats import FORMATS, Format
@@ -50,98 +50,44 @@ class Reading:
 OWN = Reading("", "", "", lambda own, other: own, 0)
 
 
-@dataclass(frozen=True, eq=False)
-class ScaleTables(Hypothesis):
-    """A table of factors for A and one for B."""
+def with_tables(a: Reading, b: Reading, lines: tuple[int, int], blocks: int) -> WrongKernel:
+    """A kernel with a table of factors for A and one for B. lines: rows of A and columns of B that were given."""
+    alike = (a.mistake, a.detail) == (b.mistake, b.detail)
+    rank = max(a.rank, b.rank) if alike else a.rank + b.rank
+    return WrongKernel(_names(a, b, alike), partial(_with_tables, (a, b), lines, blocks), rank=rank)
 
-    a: Reading
-    b: Reading
-    lines: tuple[int, int]  # rows of A and columns of B that were given
-    blocks: int
 
-    @property
-    def rank(self) -> int:
-        """Smaller is simpler."""
-        alike = self.a.mistake == self.b.mistake and self.a.detail == self.b.detail
-        return max(self.a.rank, self.b.rank) if alike else self.a.rank + self.b.rank
+def _with_tables(readings: tuple[Reading, Reading], lines: tuple[int, int], blocks: int, given: Operands) -> Operands:
+    """What is multiplied with these tables in the places of the factors."""
+    if given.scales is None:
+        raise ValueError("no factors")
+    found = [x.copy() for x in given.scales]
+    for place, (reading, table) in enumerate(zip(readings, found, strict=True)):
+        own, other = (given.scales[one][:, : lines[one], :blocks] for one in (place, 1 - place))
+        table[:, : lines[place], :blocks] = [reading.table(*pair) for pair in zip(own, other, strict=True)]
+    return given._replace(scales=(found[0], found[1]))
 
-    def names(self) -> list[tuple[str, str, str]]:
-        """(mistake, detail, advice)."""
-        names = (
-            {"x": "a", "y": "b", "line": "row", "other": "column"},
-            {"x": "b", "y": "a", "line": "column", "other": "row"},
-        )
+
+def _names(a: Reading, b: Reading, alike: bool) -> tuple[tuple[str, str, str], ...]:
+    """(mistake, detail, advice)."""
+    names = (
+        {"x": "a", "y": "b", "line": "row", "other": "column"},
+        {"x": "b", "y": "a", "line": "column", "other": "row"},
+    )
+    if a.mistake == b.mistake == FOREIGN:
+        details = (one.detail.format(**of) for one, of in zip((a, b), names, strict=True))
+        return (("scale_a and scale_b exchanged", "; ".join(details), _ORDER),)
+    if alike:
         both = {"x": "a and scale_b", "y": "the other", "line": "line", "other": "line"}
-        if self.a.mistake == self.b.mistake == FOREIGN:
-            details = (one.detail.format(**of) for one, of in zip((self.a, self.b), names, strict=True))
-            return [("scale_a and scale_b exchanged", "; ".join(details), _ORDER)]
-        if self.a.mistake == self.b.mistake and self.a.detail == self.b.detail:
-            advice = self.a.advice.format(x="both operands")
-            return [(self.a.mistake.format(**both), self.a.detail.format(**both), advice)]
-        return [
-            (one.mistake.format(**of), one.detail.format(**of), one.advice.format(**of))
-            for one, of in zip((self.a, self.b), names, strict=True)
-            if one is not OWN
-        ]
-
-    def tables(self, factors: tuple[Numbers, Numbers]) -> tuple[Numbers, Numbers]:
-        """The factors of all lines with these tables in their places; (lines, blocks) of each operand."""
-        own = tuple(x[:count, : self.blocks] for x, count in zip(factors, self.lines, strict=True))
-        found = []
-        for place, reading in enumerate((self.a, self.b)):
-            table = factors[place].copy()
-            table[: self.lines[place], : self.blocks] = reading.table(own[place], own[1 - place])
-            found.append(table)
-        return found[0], found[1]
-
-    def values(self, reals: Reals, matrix: int) -> Numbers:
-        """What it predicts of a matrix, (M, N), up to rounding."""
-        if reals.factors is None or reals.bare is None:
-            raise ValueError("no factors")
-        tables = self.tables((reals.factors[0][matrix], reals.factors[1][matrix]))
-        if any(
-            np.isinf(table).any() for table in tables
-        ):  # what is infinite is the factor of a block's sum, not of its terms
-            with np.errstate(invalid="ignore"):
-                blocks = [x[matrix].reshape(*by.shape, -1) for x, by in zip(reals.bare, tables, strict=True)]
-                sums = np.einsum("ibk,jbk->bij", *blocks)
-                whole: Numbers = (sums * tables[0].T[:, :, None] * tables[1].T[:, None]).sum(axis=0) + reals.c[matrix]
-            return whole
-        a, b = (
-            bare[matrix] * np.repeat(by, bare.shape[2] // by.shape[1], axis=1)
-            for bare, by in zip(reals.bare, tables, strict=True)
-        )
-        found: Numbers = a @ b.T + reals.c[matrix]
-        return found
-
-    def near(self, reals: Reals, matrix: int) -> Mask:
-        """Which outputs of a matrix it gives: larger factors round further."""
-        return reals.near(self.values(reals, matrix), matrix, self.values(reals.absolute(), matrix))
-
-    def codes(self, problem: Problem) -> Codes | None:
-        """What it predicts of every output, bit for bit; None with a factor that is infinite."""
-        if problem.scales is None:
-            raise ValueError("no factors")
-        format = problem.machine.formats["scale"]
-        own, other = (decode(x, format).astype(np.float64) for x in problem.scales)
-        tables = [self.tables((a, b.T)) for a, b in zip(own, other, strict=True)]
-        if not all(np.array_equal(table, _in_format(table, format)) for pair in tables for table in pair):
-            return None  # infinite, or between the format's numbers
-        scales = tuple(
-            np.stack([encode(pair[place] if place == 0 else pair[1].T, format, saturate=True) for pair in tables])
-            for place in (0, 1)
-        )
-        a, b = problem.a.copy(), problem.b.copy()
-        for place, pair in enumerate(
-            tables if not format.zero else ()
-        ):  # a format without a zero: elements are zeros instead
-            a[place][np.repeat(pair[0] == 0, a.shape[2] // pair[0].shape[1], axis=1)] = 0
-            b[place][np.repeat(pair[1].T == 0, b.shape[1] // pair[1].shape[1], axis=0)] = 0
-        changed = replace(problem, finish=None, a=a, b=b, scales=(scales[0], scales[1]))
-        return changed.outputs
+        return ((a.mistake.format(**both), a.detail.format(**both), a.advice.format(x="both operands")),)
+    return tuple(
+        (one.mistake.format(**of), one.detail.format(**of), one.advice.format(**of))
+        for one, of in zip((a, b), names, strict=True)
+        if one is not OWN
+    )
 
 
-def scale_tables(problem: Problem, reals: Reals, open_: Mask) -> Iterator[ScaleTables]:
+def scale_tables(problem: Problem, reals: Reals, open_: Mask) -> Iterator[WrongKernel]:
     """Tables of A and of B that give some outputs, simplest first."""
     if reals.factors is None or reals.bare is None:
         return
@@ -153,7 +99,7 @@ def scale_tables(problem: Problem, reals: Reals, open_: Mask) -> Iterator[ScaleT
     if not len(places):
         if open_.any():  # infinities alone: nothing to try tables on
             shifted = next((own for own in _values(format) if own.mistake.endswith(SHIFTED)), OWN)
-            yield from (ScaleTables(a, b, (lines[0], lines[1]), blocks) for a, b in ((shifted, OWN), (OWN, shifted)))
+            yield from (with_tables(a, b, lines, blocks) for a, b in ((shifted, OWN), (OWN, shifted)))
         return
     t, i, j = places[places[:, 0] == places[0, 0]].T
     matrix = int(t[0])
@@ -177,7 +123,7 @@ def scale_tables(problem: Problem, reals: Reals, open_: Mask) -> Iterator[ScaleT
     for a, b in pairs[pairs.any(axis=1)]:  # the others are as they should be
         found, size = ((x * tables[0][a] * tables[1][b]).sum(axis=1) for x in sums)
         if reals.near(found + reals.c[place], place, size).all():
-            items.append(ScaleTables(readings[a], readings[b], (lines[0], lines[1]), blocks))
+            items.append(with_tables(readings[a], readings[b], lines, blocks))
     yield from sorted(items, key=lambda item: item.rank)[:_FIRST]
 
 
@@ -364,12 +310,6 @@ def _as_exponents(format: Format, own: Numbers) -> Numbers:
     """Factors as f32 has them whose exponent is the code: the lowest is zero there, NaN infinity."""
     found: Numbers = np.where(own == 2.0**-format.bias, 0.0, np.where(np.isnan(own), np.inf, own))
     return found
-
-
-def _in_format(table: Numbers, format: Format) -> Numbers:
-    """The nearest factors that a format has; zeros stay, as elements that are zero do the same."""
-    found: Numbers = decode(encode(table, format, saturate=True), format).astype(np.float64)
-    return np.where(table == 0, 0.0, found)
 
 
 def _both(own: Numbers, other: Numbers) -> Numbers:
