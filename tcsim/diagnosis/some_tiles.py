@@ -19,7 +19,7 @@ from tcsim.diagnosis.addresses import addresses
 from tcsim.diagnosis.candidate import Candidate
 from tcsim.diagnosis.hypothesis import Hypothesis
 from tcsim.diagnosis.least_squares import in_parts, samples
-from tcsim.diagnosis.maps import LATE, PARTS, SAME, Rule, Where
+from tcsim.diagnosis.maps import LATE, SAME, Rule, Where
 from tcsim.diagnosis.moved import Moved, line_maps, moved
 from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
@@ -152,10 +152,6 @@ def _where(where: Where, holds: Mask, part: int, r: Ints, k: Ints, o: Ints) -> t
     return np.where(there, row, r), np.where(there, at, k)
 
 
-_SIZES_AT_ONCE = 32  # sizes of blocks
-_WORKSPACE = "look at the workspace of split-K: at the order in which partial sums are written and read"
-
-
 @dataclass(frozen=True, eq=False)
 class InPart(Hypothesis):
     """Outputs whose products of a part of K lie at another place; the rest of K and C are right."""
@@ -215,61 +211,6 @@ class InPart(Hypothesis):
         for size in (longest, len(steps)):
             cut = [run[at : at + size] for run in runs for at in range(0, len(run), size)]
             yield [(tuple(int(step) for step in run), bool(held[run[0]])) for run in cut]
-
-
-def _transposed(size: tuple[int, int]) -> Iterator[Moved]:
-    """Blocks of the output, of every size, whose partial sums are written by rows and read by columns, or the other way round."""
-    sizes = [sorted({extent, *(each for each in PARTS if each < 2 * extent)}) for extent in size]
-    for height, width in product(*sizes):
-        for back in (False, True)[: 1 + (height != width)]:
-            how = "written by columns and read by rows" if back else "written by rows and read by columns"
-            said = f"each block of {height} x {width} outputs is {how}"
-            where = partial(_transposed_at, height, width, back, size)
-            yield Moved(flat=Rule("partial sums transposed", said, _WORKSPACE, where, 1))
-
-
-def _transposed_at(
-    height: int, width: int, back: bool, size: tuple[int, int], r: Ints, k: Ints, o: Ints
-) -> tuple[Ints, Ints]:
-    row, column = r % height, k % width
-    place = row + height * column if back else width * row + column
-    at = divmod(place, width) if back else divmod(place, height)[::-1]
-    row, column = r - row + at[0], k - column + at[1]
-    return np.where((row < size[0]) & (column < size[1]), row, -1), column
-
-
-def transposed_parts(problem: Problem, reals: Reals, open_: Mask) -> Iterator[InPart]:
-    """Blocks that give some outputs where the sums of some tiles of K are transposed, of the largest tiles of K that give any."""
-    depth = reals.a.shape[2]
-    units = [unit for unit in (times * problem.step for times in (*TIMES, 1)) if unit < depth <= _MOST * unit]
-    chosen = samples(reals, open_, -(-depth // units[-1])) if units and len(reals.a) == 1 else None
-    if chosen is None:
-        return
-    chosen = chosen[: -(-depth // units[-1]) + _SAMPLES]
-    place = tuple(chosen.T)
-    plain = reals.a[0][place[1]] * reals.b[0][place[2]]
-    wanted = reals.observed[place] - reals.right[place]
-    every = list(_transposed(problem.sizes))
-    for unit in units:
-        found = False
-        for start in range(0, len(every), _SIZES_AT_ONCE):
-            some = every[start : start + _SIZES_AT_ONCE]
-            changes = np.stack([_products(reals, item, place) - plain for item in some])
-            for number, holds in holding(in_parts(changes, unit).sum(axis=3), wanted, reals.reach[place]):
-                found = True
-                yield InPart(some[number], np.repeat(holds, unit)[:depth])
-        if found:
-            return
-
-
-def _products(reals: Reals, item: Moved, place: tuple[Ints, ...]) -> Numbers:
-    """The terms (samples, K) of the sums that some outputs get."""
-    assert item.flat is not None
-    row, column = item.flat.where(place[1], place[2], 0 * place[1])
-    inside = row >= 0
-    row, column = np.where(inside, row, 0), np.where(inside, column, 0)
-    found: Numbers = reals.a[0][row] * reals.b[0][column] * inside[:, None]
-    return found
 
 
 _UNITS = 32  # of K, at most
