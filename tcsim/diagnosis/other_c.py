@@ -10,7 +10,7 @@ import numpy as np
 
 from tcsim.diagnosis.maps import SAME, Ints, Rule, flat_place, line_rules, memory_rules
 from tcsim.diagnosis.reals import Numbers
-from tcsim.diagnosis.rules import first_rules
+from tcsim.diagnosis.rules import index_rules
 
 _LEAST = 6  # outputs that tell an address of C
 _SHARE = 0.7  # of the outputs that it must give
@@ -83,7 +83,7 @@ def c_addresses(c: Numbers, size: tuple[int, int], places: Ints, wanted: Numbers
 
 def _lines(count: int, others: int) -> Iterator[Rule]:
     yield from (rule for rule in line_rules(count, others) if rule.rank < 3)
-    yield from first_rules(count)
+    yield from index_rules(count)
 
 
 def _flat(rows: int, columns: int) -> Iterator[Rule]:

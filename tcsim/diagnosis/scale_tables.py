@@ -14,22 +14,22 @@ from typing import Any
 import numpy as np
 
 from tcsim.core.samples import some_of
+from tcsim.diagnosis.candidate import taken
 from tcsim.diagnosis.hypothesis import Operands, WrongKernel
+from tcsim.diagnosis.maps import Rule
 from tcsim.diagnosis.problem import Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
+from tcsim.diagnosis.rules import part_rules
 from tcsim.numbers.codec import decode, encode
 from tcsim.numbers.formats import FORMATS, Format
 
-_FEW = 12  # outputs that every pair of tables is tried on
+_FEW = 4  # outputs that every pair of tables is tried on
 _SAMPLES = 64  # outputs that those are tried on which give the few
 _FIRST = 24  # pairs that are reckoned out in full
 _LAYOUT = (
     "look at the layout of the scale factors of {x} in memory, and at the one that the instruction or the copy expects"
 )
 _ORDER = "look at the order of the arguments: which buffer of scale factors goes with which operand"
-_INDEX = (
-    "look at the index with which the scale factors of {x} are read: which row, and how many elements of K share one"
-)
 _VALUE = "look at what is done to the scale factors of {x} between the quantizer and the multiplication"
 
 Table = Callable[[Numbers, Numbers], Numbers]  # (own, the other operand's), each (lines, blocks) -> (own lines, blocks)
@@ -45,9 +45,21 @@ class Reading:
     advice: str
     table: Table
     rank: int = 3
+    rule: Rule | None = None  # by which the table is read, 1 behind its end
+
+    def lines(self, which: Ints, own: Numbers, other: Numbers) -> Numbers:
+        """The factors of some lines, (lines, blocks)."""
+        if self.rule is None:
+            return self.table(own, other)[which]
+        block = np.arange(own.shape[1])[None]
+        return taken(own, *np.broadcast_arrays(*self.rule.where(which[:, None], block, 0 * block)), 1.0)
 
 
-OWN = Reading("", "", "", lambda own, other: own, 0)
+def _own(own: Numbers, other: Numbers) -> Numbers:
+    return own
+
+
+OWN = Reading("", "", "", _own, 0)
 
 
 def with_tables(a: Reading, b: Reading, lines: tuple[int, int], blocks: int) -> WrongKernel:
@@ -64,7 +76,8 @@ def _with_tables(readings: tuple[Reading, Reading], lines: tuple[int, int], bloc
     found = [x.copy() for x in given.scales]
     for place, (reading, table) in enumerate(zip(readings, found, strict=True)):
         own, other = (given.scales[one][:, : lines[one], :blocks] for one in (place, 1 - place))
-        table[:, : lines[place], :blocks] = [reading.table(*pair) for pair in zip(own, other, strict=True)]
+        which = np.arange(own.shape[1])
+        table[:, : lines[place], :blocks] = [reading.lines(which, *pair) for pair in zip(own, other, strict=True)]
     return given._replace(scales=(found[0], found[1]))
 
 
@@ -103,12 +116,12 @@ def scale_tables(problem: Problem, reals: Reals, open_: Mask) -> Iterator[WrongK
         return
     t, i, j = places[places[:, 0] == places[0, 0]].T
     matrix = int(t[0])
-    readings = list(_readings(format, blocks))
+    readings = [list(_readings(problem, blocks, *sizes)) for sizes in (lines, lines[::-1])]
     own = [x[matrix, :count, :blocks] for x, count in zip(reals.factors, lines, strict=True)]
     with np.errstate(all="ignore"):
         tables = [
-            np.stack([reading.table(own[place], own[1 - place])[at] for reading in readings])
-            for place, at in ((0, i), (1, j))
+            np.stack([reading.lines(at, own[place], own[1 - place]) for reading in readings[place]])
+            for place, at in enumerate((i, j))
         ]  # (readings, samples, blocks)
     terms = reals.bare[0][t, i] * reals.bare[1][t, j]
     terms = terms.reshape(len(t), reals.factors[0].shape[2], -1)
@@ -116,21 +129,17 @@ def scale_tables(problem: Problem, reals: Reals, open_: Mask) -> Iterator[WrongK
     place = t, i, j
     if (np.abs((reals.observed - reals.c)[place]) <= reals.reach[place]).all():
         return  # nothing is added: lines that are zero say that more simply than tiny factors
-    first = tuple(x[:_FEW] for x in place)
-    found, size = (_together(x[:_FEW], *(own[:, :_FEW] for own in tables)) for x in sums)
-    pairs = np.argwhere(np.all(reals.near(found + reals.c[first], first, size), axis=2))
+    fits = np.ones((len(readings[0]), len(readings[1])), bool)
+    for one in range(min(_FEW, len(t))):
+        found, size = ((tables[0][:, one] * x[one]) @ tables[1][:, one].T for x in sums)
+        at = t[one], i[one], j[one]
+        fits &= reals.near(found + reals.c[at], at, size)
     items = []
-    for a, b in pairs[pairs.any(axis=1)]:  # the others are as they should be
+    for a, b in np.argwhere(fits):
         found, size = ((x * tables[0][a] * tables[1][b]).sum(axis=1) for x in sums)
-        if reals.near(found + reals.c[place], place, size).all():
-            items.append(with_tables(readings[a], readings[b], lines, blocks))
+        if (a or b) and reals.near(found + reals.c[place], place, size).all():  # else as they should be
+            items.append(with_tables(readings[0][a], readings[1][b], lines, blocks))
     yield from sorted(items, key=lambda item: item.rank)[:_FIRST]
-
-
-def _together(terms: Numbers, a: Numbers, b: Numbers) -> Numbers:
-    """Sums over the blocks for every pair of tables: (readings of a, readings of b, samples)."""
-    found: Numbers = np.moveaxis((a * terms).swapaxes(0, 1) @ np.moveaxis(b, 0, 2), 0, 2)
-    return found
 
 
 FOREIGN = "scale_{x} is that of {y}"
@@ -138,10 +147,13 @@ SHIFTED = "decoded by shifting"
 _ALIKE = "{line} i of {x} takes the factors of {other} i of {y}"
 
 
-def _readings(format: Format, blocks: int) -> Iterator[Reading]:
+def _readings(problem: Problem, blocks: int, count: int, others: int) -> Iterator[Reading]:
+    """Of an operand of `count` lines."""
+    format = problem.machine.formats["scale"]
     yield OWN
     yield from _values(format)
-    yield from _indices(blocks)
+    for rule in part_rules("scale", count, others, blocks, problem.machine.blocks):
+        yield Reading(rule.mistake, rule.detail, rule.advice, _own, rule.rank, rule)
     for said, ours, read in _layouts(blocks):
         for fill in _FILLS:
             yield Reading(
@@ -155,7 +167,6 @@ def _readings(format: Format, blocks: int) -> Iterator[Reading]:
             yield Reading(kind, said, advice, partial(_laid, ours, read, _FILLS[fill], 1), 3 + bool(detail))
 
 
-_NEAR = {1: "the next one", -1: "the one before"}
 _FILLS = {"": 1.0, "; what is not written counts as 0": 0.0, "; behind the end the last one is taken again": None}
 """What is read behind the end of the memory, and where nothing was written."""
 
@@ -314,52 +325,3 @@ def _as_exponents(format: Format, own: Numbers) -> Numbers:
 
 def _both(own: Numbers, other: Numbers) -> Numbers:
     return own * _laid(_by_line, _by_line, 1.0, 1, own, other)
-
-
-def _indices(blocks: int) -> Iterator[Reading]:
-    """Other lines or other blocks of the own table."""
-
-    def of_block(detail: str, block: Callable[..., Ints]) -> Reading:
-        return Reading("scale_{x} of another block", detail, _INDEX, partial(_at, _same, block))
-
-    def of_line(detail: str, line: Callable[..., Ints]) -> Reading:
-        return Reading("scale_{x} of another {line}", detail, _INDEX, partial(_at, line, _same))
-
-    for by in (by for by in (2, 4, 8, 16) if by <= blocks):
-        large = f"as if blocks were {'twice' if by == 2 else f'{by} times'} as large"
-        said = f"one factor is used for {by} blocks of K: block i takes number i / {by}"
-        yield of_block(said, lambda x, by=by: x // by)
-        said = f"a factor is taken for 1 / {by} of its elements: block i takes number {by} i"
-        yield of_block(said, lambda x, by=by: x * by)
-        said = f"block i takes number i mod {by}: always those of the first K tile"
-        yield of_block(said, lambda x, by=by: x % by)
-        yield of_block(f"always the first of every {by} along K, {large}", lambda x, by=by: x // by * by)
-        yield of_block(f"always the last of every {by} along K", lambda x, by=by: x // by * by + by - 1)
-    for by in (-1, 1, -2, 2, 4, -4):
-        said = f" i takes that of i {'+' if by > 0 else '-'} {abs(by)}, {_NEAR.get(by, 'further on' if by > 0 else 'further back')}"
-        yield of_block(f"block{said}", lambda x, by=by: x + by)
-        yield of_line(f"{{line}}{said}", lambda x, by=by: x + by)
-    for size in (8, 16, 32, 64, 128):
-        said = f"line i always takes that of i mod {size}, in the first block"
-        yield of_line(said, lambda x, size=size: x % size)
-        yield of_line(f"always the first of every {size}", lambda x, size=size: x // size * size)
-        yield of_line(f"line i takes that of i / {size}", lambda x, size=size: x // size)
-    yield of_line("always the first", _none)
-    yield of_block("always the first", _none)
-    yield Reading("scale_{x} of another {line} and block", "one factor for all", _INDEX, partial(_at, _none, _none))
-
-
-def _at(line: Callable[[Ints], Ints], block: Callable[[Ints], Ints], own: Numbers, other: Numbers) -> Numbers:
-    lines, blocks = (np.arange(size) for size in own.shape)
-    at = line(lines)[:, None], block(blocks)[None]
-    inside = (at[0] >= 0) & (at[0] < len(lines)) & (at[1] >= 0) & (at[1] < len(blocks))
-    found: Numbers = np.where(inside, own[np.clip(at[0], 0, len(lines) - 1), np.clip(at[1], 0, len(blocks) - 1)], 1.0)
-    return found
-
-
-def _same(x: Ints) -> Ints:
-    return x
-
-
-def _none(x: Ints) -> Ints:
-    return x * 0
