@@ -67,8 +67,17 @@ def test_the_reach_of_rounding_is_bounded() -> None:
 )  # fmt: skip
 def test_codes_without_their_sign(format: str, codes: list[int], found: list[int] | None) -> None:
     """The highest bit of formats that have one."""
-    own = recoded._unsigned(np.array(codes, FORMATS[format].dtype), FORMATS[format])
+    own = recoded._unsigned(np.array(codes, FORMATS[format].dtype), FORMATS[format], 1)
     assert (None if own is None else own.tolist()) == found
+
+
+def test_a_group_with_one_nonzero_that_is_kept_twice() -> None:
+    """Only beside a zero, and only where a sparse operand keeps two of a group."""
+    codes = np.array([[0x0000, 0x3C00, 0x4000, 0x0000, 0x4200, 0x4400]], np.uint16)  # f16: 0, 1 | 2, 0 | 3, 4
+    first, second = (recoded._twice(place, codes, FORMATS["f16"], 2) for place in (0, 1))
+    assert first is not None and first.tolist() == [[0x3C00, 0x3C00, 0x4000, 0x0000, 0x4200, 0x4400]]
+    assert second is not None and second.tolist() == [[0x0000, 0x3C00, 0x4000, 0x4000, 0x4200, 0x4400]]
+    assert recoded._twice(0, codes, FORMATS["f16"], 1) is None
 
 
 def test_functions_of_slices_of_k() -> None:
