@@ -44,7 +44,7 @@ def _gives(problem: Problem, item: Candidate, way: Way, part: Part, far: float) 
         return False
     every = one.every
     seen = problem.seen(part)
-    near = (off(one, every, seen) <= far)[knows].any()
+    near = (off(one, every, seen) <= far)[knows].all()
     return bool(near and (_ended(problem, one.predict(every)) == seen)[knows].all())
 
 

@@ -19,6 +19,7 @@ from tcsim.diagnosis.reals import Mask, Numbers, Reals
 _GROUPS = (16, 32, 64, 128, 256)  # of K
 _TIMES = 2  # outputs of a line for each number that is solved for
 _TELLS = 0.01  # of a usual output: what the numbers come to
+_SIDE = 64  # rows and columns that one constant of each operand is tried on first
 _FIRST = 4  # lines that are solved first: they refuse most
 _CLOSE = 0.02  # how near to a whole number a constant or a count comes
 _ADVICE = (
@@ -93,7 +94,8 @@ def line_sums(problem: Problem, reals: Reals, wrong: Mask, grouped: bool = False
     rows, columns = problem.sizes
     a, b, off, reach = _of_one(reals, rows, columns)
     depth = problem.length
-    both = _both(a, b, off, reach, whole)
+    few = np.s_[:_SIDE, :_SIDE]
+    both = _both(a[:_SIDE], b[:_SIDE], off[few], reach[few], whole) and _both(a, b, off, reach, whole)
     if both is not None:
         yield from () if grouped else (both,)
         return
@@ -102,10 +104,13 @@ def line_sums(problem: Problem, reals: Reals, wrong: Mask, grouped: bool = False
             count = -(-depth // group)
             if len(lines) < _TIMES * count + 4:
                 continue
-            z = _least(_sums(lines[:, :depth], group), aim)
-            if z is not None:
+            sums = _sums(lines[:, :depth], group)
+            z = _least(sums, aim[:, :_FIRST])
+            if z is not None and (np.abs(sums @ z - aim[:, :_FIRST]) <= far[:, :_FIRST]).all():
+                z = _least(sums, aim)
+                assert z is not None  # of the same terms
                 z = np.rint(z) if whole and (np.abs(z - np.rint(z)) < _CLOSE).all() else z
-                if (np.abs(_sums(lines[:, :depth], group) @ z - aim) <= far).all():
+                if (np.abs(sums @ z - aim) <= far).all():
                     if group < depth or not grouped:
                         yield _constants({name: _across(z, len(reals.lines(name)[0]))}, group, 0.0, whole)
                     return
