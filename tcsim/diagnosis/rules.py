@@ -58,7 +58,7 @@ def data_rules(count: int, depth: int, others: int, chunk: int, step: int) -> It
 def index_rules(count: int, along_k: bool = False) -> Iterator[Rule]:
     """Tables of `count` lines, or blocks of K, whose index is off, or counted for blocks of another size."""
 
-    def rule(said: str, at: Callable[[Ints], Ints]) -> Rule:
+    def rule(said: str, at: Callable[..., Ints]) -> Rule:
         def where(r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
             own = at(k if along_k else r)
             own = np.where((own >= 0) & (own < count), own, -1)

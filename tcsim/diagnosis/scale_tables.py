@@ -52,7 +52,8 @@ class Reading:
         if self.rule is None:
             return self.table(own, other)[which]
         block = np.arange(own.shape[1])[None]
-        return taken(own, *np.broadcast_arrays(*self.rule.where(which[:, None], block, 0 * block)), 1.0)
+        row, at = np.broadcast_arrays(*self.rule.where(which[:, None], block, 0 * block))
+        return taken(own, row, at, 1.0)
 
 
 def _own(own: Numbers, other: Numbers) -> Numbers:
