@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from functools import cache
 from math import prod
 from time import thread_time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from tcsim.core.errors import listing
 from tcsim.engines.contract import Codes, Engine, EngineError, EngineWarning, Matrices, Stored, Words, Work
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 GROUP = "tcsim.engines"
 _TIMED = 1 << 18
 """Products of a call that says how long NumPy takes for them."""
+
+Found = TypeVar("Found")
 
 _asked: ContextVar[str | Engine | None] = ContextVar("tcsim.engine", default=None)
 _NOMINAL = 3e8
@@ -119,15 +121,22 @@ def multiply(work: Work, matrices: Matrices, order: Sequence[int] = (0,), engine
     return _by_one(work, matrices, products, engine, lambda one: one.multiply(work, matrices, order))
 
 
-def execute(work: Work, stored: Stored, engine: str | Engine | None = None) -> Words:
-    """The words (T, words) of D of one instruction, by the engine that `multiply` would take. Raises as it does."""
+def execute(work: Work, stored: Stored, engine: str | Engine | None = None) -> Words | None:
+    """The words (T, words) of D of one instruction, by the engine that `multiply` would take; None where they are in its registers.
+
+    Raises as `multiply` does.
+    """
     products = work.kept * prod(stored.shape)
-    return _by_one(work, stored, products, engine, lambda one: one.execute(work, stored))
+    found = _by_one(work, stored, products, engine, lambda one: one.execute(work, stored))
+    if stored.into is None or found is None:
+        return found
+    stored.into.put(found)
+    return None
 
 
 def _by_one(
-    work: Work, given: Matrices | Stored, products: int, engine: str | Engine | None, run: Callable[[Engine], Codes]
-) -> Codes:
+    work: Work, given: Matrices | Stored, products: int, engine: str | Engine | None, run: Callable[[Engine], Found]
+) -> Found:
     """The result of an engine: of the one that is asked for, or of the first that works."""
     wanted = engine if engine is not None else asked()
     if wanted is not None:

@@ -10,13 +10,13 @@ from functools import cache, lru_cache, partial
 from importlib import import_module
 from importlib.util import find_spec
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
 
 from tcsim.arithmetic.steps import conversion_table
-from tcsim.engines.contract import Codes, Engine, EngineError, Matrices, Stored, Words, Work
+from tcsim.engines.contract import Codes, Engine, EngineError, Matrices, Registers, Stored, Words, Work
 from tcsim.engines.places import Places, in_order
 from tcsim.engines.program import NotCovered, Program, program_of
 from tcsim.engines.threads import share
@@ -74,18 +74,19 @@ class CompiledEngine(Engine):
             out[:, :, part] = _gemm(_loops(), work, program, matrices.part(**own), places)
         return out
 
-    def execute(self, work: Work, stored: Stored) -> Words:
+    def execute(self, work: Work, stored: Stored) -> Words | None:
         """As the contract says."""
         if _are_fragments(work, stored) and all(one.words <= one.word.size for one in stored.places):
-            return _fragments(work, stored.shape, stored.words, stored.places)
+            return _fragments(work, stored.shape, stored.words, stored.places, stored.into)
         batch, m, n = stored.shape
+        words = [_copied(own) for own in stored.words]
         out = np.empty((batch, stored.places[3].words), np.uint32)
         step = max(_COLUMNS if n < _COLUMNS else 1, _CHUNK // (m * n * work.k))
 
         def loop(first: int, last: int) -> None:
             for start in range(first * step, min(last * step, batch), step):
                 part = slice(start, start + step)
-                codes = self.multiply(work, _gathered(work, stored, part), (0,))
+                codes = self.multiply(work, _gathered(work, words, stored.places, range(batch)[part]), (0,))
                 _scattered(codes, stored.places[3], out[part])
 
         share(loop, -(-batch // step))
@@ -137,18 +138,21 @@ def _types(program: Program) -> list[tuple[npt.NDArray[Any], npt.NDArray[Any], i
 
 
 def _fragments(
-    work: Work, shape: tuple[int, int, int], words: tuple[Words, Words, Words], places: tuple[Places, ...]
-) -> Words:
-    """Fragments side by side: the words of D."""
+    work: Work,
+    shape: tuple[int, int, int],
+    words: Sequence[Words | Registers],
+    places: tuple[Places, ...],
+    into: Registers | None = None,
+) -> Words | None:
+    """Fragments side by side: the words of D; None where they are in their registers."""
     loops, program = _loops(), program_of(work)
     in_words, sizes = _tables(work, places)
     target = FORMATS[program.widened] if program.widened else None
     fields = [loops.fields(format, to) for format, to in zip(work.formats, (target, target, None), strict=True)]
     batch, m, n = shape
-    steps = np.array([0 if len(x) == 1 else x.shape[1] for x in words])
-    out = np.empty((batch, places[3].words), np.uint32)
     left_out = np.ones(-(-batch // loops.F), np.bool_)
-    stored = loops.Fragments(*(x.reshape(-1) for x in words), out.reshape(-1), steps, left_out)
+    out = into if _whole(into) else np.empty((batch, places[3].words), np.uint32)
+    stored = loops.Fragments(*(_lying(loops, own) for own in (*words, out)), left_out)
     tables = loops.Tables(sizes, *in_words, *fields)
     for like, sums, most in _types(program):
         if left_out.any():
@@ -158,19 +162,36 @@ def _fragments(
                 len(left_out),
                 1 + _SHARED // (loops.F * m * n * work.k),
             )
-    return out
+    return None if isinstance(out, Registers) else out
 
 
-def _gathered(work: Work, stored: Stored, part: slice) -> Matrices:
+def _whole(given: Words | Registers | None) -> TypeGuard[Registers]:
+    """Whether registers lie so that loops take them as they are: of 16 warps at a time."""
+    return isinstance(given, Registers) and given.warps % 16 == 0 and given.matrix.flags.c_contiguous
+
+
+def _copied(given: Words | Registers) -> Words:
+    """Words (T, words) of an operand that loops cannot take as it lies."""
+    return np.asarray(given).reshape(-1, given.shape[-2] * given.shape[-1]) if isinstance(given, Registers) else given
+
+
+def _lying(loops: Any, given: Words | Registers) -> Any:
+    """The words of an operand as loops take them."""
+    if _whole(given):
+        return loops.Lying(given.matrix.reshape(-1), 0, given.rows * given.matrix.shape[1], given.warps)
+    words = _copied(given)
+    return loops.Lying(words.reshape(-1), 0 if len(words) == 1 else words.shape[1], np.empty((0, 0), np.int64), 0)
+
+
+def _gathered(work: Work, words: Sequence[Words], places: Sequence[Places], part: range) -> Matrices:
     """The codes of operands that lie in words, of a part of the batch."""
-    loops, batch = _loops(), len(range(*part.indices(stored.shape[0])))
-    found = []
-    for words, places, format in zip(stored.words, stored.places, work.formats, strict=False):
-        own = words if len(words) == 1 else words[part]
-        codes = np.empty((len(own), *places.word.shape), np.uint32)
+    loops, found = _loops(), []
+    for every, where, format in zip(words, places, work.formats, strict=False):
+        own = every if len(every) == 1 else every[part.start : part.stop]
+        codes = np.empty((len(own), *where.word.shape), np.uint32)
         mask = (1 << (format.sign_shift + format.ignored_low_bits + 1)) - 1
-        loops.gathered(own, places.table, mask, codes.reshape(len(own), -1))
-        found.append(np.broadcast_to(codes, (batch, *places.word.shape)))
+        loops.gathered(own, where.table, mask, codes.reshape(len(own), -1))
+        found.append(np.broadcast_to(codes, (len(part), *where.word.shape)))
     return Matrices(*found)
 
 
@@ -187,6 +208,7 @@ def _fragments_of_codes(work: Work, given: Matrices) -> Codes:
     places = (*(place for _, place in operands), in_order(m, n, dtype.itemsize * 8))
     a, b, c = (words for words, _ in operands)
     out = _fragments(work, given.shape, (a, b, c), places)
+    assert out is not None
     return out.view(dtype).reshape(given.shape).astype(work.result.dtype, copy=False)
 
 

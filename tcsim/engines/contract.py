@@ -93,14 +93,49 @@ class Matrices:
 
 
 @dataclass(frozen=True, eq=False)
+class Registers:
+    """Registers of whole warps where a machine has them, of several instructions: for others an array uint32 (instructions, warps, 32, n), a copy.
+
+    >>> held = Registers(np.arange(96, dtype=np.uint32).reshape(3, 32), np.array([[0, 2]]))
+    >>> held.shape, np.asarray(held)[0, 0, 5].tolist()
+    ((1, 1, 32, 2), [5, 69])
+    """
+
+    matrix: Words  # (registers, threads), contiguous
+    rows: npt.NDArray[np.int64]  # (instructions, n)
+    dtype = np.dtype(np.uint32)
+
+    @property
+    def warps(self) -> int:
+        """Of one instruction."""
+        return self.matrix.shape[1] // 32
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the array."""
+        return len(self.rows), self.warps, 32, self.rows.shape[1]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        found = np.ascontiguousarray(self.matrix[self.rows].swapaxes(-1, -2)).reshape(self.shape)
+        return found if dtype is None else found.astype(dtype, copy=False)
+
+    def put(self, words: Words) -> None:
+        """Words (instructions * warps, 32 * n) into the registers."""
+        count, threads = len(self.rows), self.matrix.shape[1]
+        self.matrix[self.rows] = words.reshape(count, threads, self.rows.shape[1]).swapaxes(-1, -2)
+
+
+@dataclass(frozen=True, eq=False)
 class Stored:
     """The operands of a batch T of one instruction where they lie, in words, and how to get at their codes."""
 
     shape: tuple[int, int, int]  # T, M, N
-    words: tuple[Words, Words, Words]  # of a, b and c, contiguous: (T, words), or (1, words) for one that all share
+    words: tuple[Words | Registers, Words | Registers, Words | Registers]
+    """Of a, b and c, contiguous: (T, words), or (1, words) for one that all share."""
     places: tuple[Places, Places, Places, Places]  # of the elements of a, b, c and d
     matrices: Callable[[], Matrices]  # their codes
     packed: Callable[[Codes], Words]  # the words of D (T, M, N)
+    into: Registers | None = None  # where D goes; they may be those of C
 
 
 class Engine(ABC):
@@ -122,8 +157,8 @@ class Engine(ABC):
         """Whether it is faster than NumPy for operands of these shapes, if there are `least` products."""
         return True
 
-    def execute(self, work: Work, stored: Stored) -> Words:
-        """The words (T, words) of D of one instruction. Raises as `multiply` does."""
+    def execute(self, work: Work, stored: Stored) -> Words | None:
+        """The words (T, words) of D of one instruction; None where they are in its registers already. Raises as `multiply` does."""
         return stored.packed(self.multiply(work, stored.matrices(), (0,)))
 
     def on_device(self, work: Work, **arrays: Any) -> Any:

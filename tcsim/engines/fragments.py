@@ -49,10 +49,19 @@ def _exchange(context: Any, source: Any, at: Any, step: Any, target: Any, to: An
 
 
 @loop(**UNCOUNTED)
-def _transposed(words: Any, step: Any, start: Any, count: Any, raw: Any) -> None:
-    """Words of some fragments, `step` from one to the next, as raw (size * F,), fragments innermost; what is beyond `count` is not changed."""
+def _transposed(lying: Any, start: Any, count: Any, raw: Any) -> None:
+    """Words of some fragments as raw (size * F,), fragments innermost; what is beyond `count` is not changed."""
     widest()
-    size = len(raw) // F
+    words, step, rows, warps = lying
+    size, registers = len(raw) // F, rows.shape[1]
+    if registers:
+        for t in range(0, count, 16):
+            instruction, warp = (start + t) // warps, (start + t) % warps
+            for n in range(registers):
+                for lane in range(0, 32, 16):
+                    at = rows[instruction, n] + warp * 32 + lane
+                    _exchange(words, at, 32, raw, (lane * registers + n) * F + t, registers * F)
+        return
     whole, even = count // 16 * 16, size // 16 * 16
     for t in range(0, whole, 16):
         for part in range(0, even, 16):
@@ -63,10 +72,19 @@ def _transposed(words: Any, step: Any, start: Any, count: Any, raw: Any) -> None
 
 
 @loop(**UNCOUNTED)
-def _put(raw: Any, start: Any, count: Any, words: Any) -> None:
+def _put(raw: Any, start: Any, count: Any, lying: Any) -> None:
     """The inverse of `_transposed`."""
     widest()
-    size = len(raw) // F
+    words, _, rows, warps = lying
+    size, registers = len(raw) // F, rows.shape[1]
+    if registers:
+        for t in range(0, count, 16):
+            instruction, warp = (start + t) // warps, (start + t) % warps
+            for n in range(registers):
+                for lane in range(0, 32, 16):
+                    at = rows[instruction, n] + warp * 32 + lane
+                    _exchange(raw, (lane * registers + n) * F + t, registers * F, words, at, 32)
+        return
     whole, even = count // 16 * 16, size // 16 * 16
     for t in range(0, whole, 16):
         for part in range(0, even, 16):
@@ -153,14 +171,22 @@ def _codes(v: Any, half: Any, places: Any, raw: Any) -> None:
                 words[n] = np.uint32(SIZE if np.int32(bits & SIZE) > INFINITE else bits)
 
 
-class Fragments(NamedTuple):
-    """A batch of fragments in words."""
+class Lying(NamedTuple):
+    """The words of an operand: fragment after fragment, or in registers."""
 
-    a: Any  # words; `steps` of them belong to each fragment
-    b: Any
-    c: Any
-    out: Any  # words of d
-    steps: Any  # words from one fragment to the next, of a, b and c
+    words: Any
+    step: Any  # words from one fragment to the next
+    rows: Any  # (instructions, n): where in `words` their registers of all threads begin; empty where there are none
+    warps: Any  # of one instruction, 16 or a multiple
+
+
+class Fragments(NamedTuple):
+    """A batch of fragments."""
+
+    a: Lying
+    b: Lying
+    c: Lying
+    out: Lying  # d
     left_out: Any  # blocks that are still to be computed
 
 
@@ -207,7 +233,7 @@ class _Scratch(NamedTuple):
 @loop(**UNCOUNTED)
 def _blocks(stored: Any, tables: Any, steps: Any, first: Any, last: Any, scratch: Any, line: Any) -> None:
     """What `fragments` does."""
-    a, b, c, out, apart, left_out = stored
+    a, b, c, out, left_out = stored
     sizes, in_a, in_b, in_c, in_d, of_a, of_b, of_c = tables
     shape, program, separate, most, half = steps
     raw_a, raw_c, raw_d, av, ae, rows_av, rows_ae, bv, be, cv, seen, other = scratch
@@ -218,13 +244,13 @@ def _blocks(stored: Any, tables: Any, steps: Any, first: Any, last: Any, scratch
             continue
         start = block * F
         count = min(F, batch - start)
-        _transposed(b, apart[1], start, count, raw_a[: sizes[1] * F])
+        _transposed(b, start, count, raw_a[: sizes[1] * F])
         odd_b = _values(raw_a, in_b, of_b, bv, seen)
         if _exponents(bv, of_b[7], be) and narrow:
             continue
         far = False
-        _transposed(a, apart[0], start, count, raw_a[: sizes[0] * F])
-        _transposed(c, apart[2], start, count, raw_c[: sizes[2] * F])
+        _transposed(a, start, count, raw_a[: sizes[0] * F])
+        _transposed(c, start, count, raw_c[: sizes[2] * F])
         clear(raw_d)
         for row in range(m):  # which stays in the L1 cache, and so does a column of B
             odd = odd_b | _values(raw_a, in_a[row * k : (row + 1) * k], of_a, av, seen)

@@ -16,9 +16,13 @@ class RegisterInstruction(Instruction):
 
     batched = True
     heard = False
+    in_place = False  # whether `compute` takes registers where they lie (`tcsim.engines.contract.Registers`), and with them where its d goes
 
     def compute(self, form: Form, operands: Mapping[str, Array]) -> dict[str, Array]:
-        """The registers that are written, by operand, from those that are read; leading dimensions are a batch."""
+        """The registers that are written, by operand, from those that are read; leading dimensions are a batch.
+
+        What `in_place` allows is in the operands too, with its name.
+        """
         raise NotImplementedError
 
     def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:

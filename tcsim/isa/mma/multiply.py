@@ -19,6 +19,8 @@ from tcsim.model.registers import RegisterInstruction
 class MatrixMultiply(MatrixProduct, RegisterInstruction):
     """d = a * b + c on fragments of a warp."""
 
+    in_place = True
+
     def execute(self, a: Any, b: Any, c: Any) -> npt.NDArray[np.uint32]:
         """Registers in, registers out: uint32 (..., lanes, registers); leading dimensions broadcast.
 
@@ -31,7 +33,8 @@ class MatrixMultiply(MatrixProduct, RegisterInstruction):
         8.0
         """
         call = f"{self!r}.execute"
-        return self._executed(call, a=a, b=b, c=c)
+        found: npt.NDArray[np.uint32] = self._executed(call, a=a, b=b, c=c)
+        return found
 
     def matmul(self, a: Any, b: Any, c: Any) -> npt.NDArray[Any]:
         """Codes in, codes out: a (..., M, K), b (..., K, N), c and the result (..., M, N); leading dimensions broadcast.
@@ -50,6 +53,9 @@ class MatrixMultiply(MatrixProduct, RegisterInstruction):
 
     def compute(self, form: Form, operands: Mapping[str, Array]) -> dict[str, Array]:
         """d of the operands of a form; each warp's selectors are those of its first lane."""
+        if "d" in operands:
+            into: Any = operands["d"]
+            return {"d": self._executed(f"{self!r}.execute", into, **{name: operands[name] for name in "abc"})}
         given: dict[str, Any] = {}
         for operand in form.operands:
             if operand.role == "destination":

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from tcsim.core.arguments import broadcast, spread
 from tcsim.core.errors import OperandError
 from tcsim.engines.choice import execute, multiply
-from tcsim.engines.contract import Matrices, Stored, Words, Work
+from tcsim.engines.contract import Matrices, Registers, Stored, Words, Work
 from tcsim.engines.places import Places
 from tcsim.model.fragment_codes import codes_of, places_of, registers_of
 from tcsim.model.instruction import Instruction
@@ -127,9 +127,9 @@ class MatrixProduct(Instruction):
             return None
         return a, b, c, d
 
-    def _executed(self, call: str, **given: Any) -> npt.NDArray[np.uint32]:
-        """The registers of d of those of a, b and c; leading dimensions broadcast."""
-        arrays = {name: np.asarray(registers) for name, registers in given.items()}
+    def _executed(self, call: str, into: Registers | None = None, **given: Any) -> Any:
+        """The registers of d of those of a, b and c; leading dimensions broadcast. into: where they go; then it is the answer."""
+        arrays = {name: own if isinstance(own, Registers) else np.asarray(own) for name, own in given.items()}
         for name, registers in arrays.items():
             check_registers(registers, self.operands[name], call)
         batch = broadcast([registers.shape[:-2] for registers in arrays.values()], call)
@@ -144,10 +144,9 @@ class MatrixProduct(Instruction):
         def packed(codes: Array) -> Words:
             return self.registers("d", codes).reshape(-1, d.lanes * d.registers)
 
-        found = execute(
-            self._work_of_fields, Stored((prod(batch), *d.shape), (a, b, c), self._places, matrices, packed)
-        )
-        return found.reshape(*batch, d.lanes, d.registers)
+        stored = Stored((prod(batch), *d.shape), (a, b, c), self._places, matrices, packed, into)
+        found = execute(self._work_of_fields, stored)
+        return into if found is None else found.reshape(*batch, d.lanes, d.registers)
 
     def _product(
         self,
@@ -176,8 +175,10 @@ def matrices_of(arrays: Sequence[Array], batch: tuple[int, ...], columns: Array 
     return Matrices(**flat)
 
 
-def as_words(registers: Array, batch: tuple[int, ...]) -> Words:
-    """Registers (..., lanes, registers) as (T, words); as (1, words) where all of the batch share them."""
+def as_words(registers: Array | Registers, batch: tuple[int, ...]) -> Any:
+    """Registers (..., lanes, registers) as (T, words); as (1, words) where all of the batch share them; where they lie, as they are."""
+    if isinstance(registers, Registers):
+        return registers
     size = registers.shape[-2] * registers.shape[-1]
     if registers.shape[:-2] != batch and registers.size != size:
         registers = np.broadcast_to(registers, (*batch, *registers.shape[-2:]))

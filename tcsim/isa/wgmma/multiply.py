@@ -169,7 +169,7 @@ class WarpgroupMultiply(MatrixProduct):
 
         at = as_words(arrays["a"], batch), as_words(arrays["b"], batch), as_words(c, batch)
         stored = Stored((prod(batch), *d.shape), at, (of_a, places["b"].transposed, of_c, of_d), matrices, packed)
-        return execute(self.work, stored).reshape(*batch, d.lanes, d.registers)
+        return np.asarray(execute(self.work, stored)).reshape(*batch, d.lanes, d.registers)
 
     def effects(self, form: Form, operands: Mapping[str, Array], view: View) -> Effects:
         """The product goes on after the instruction, in a group: it reads shared memory and the accumulator when it is fetched.

@@ -129,10 +129,9 @@ class Batch:
         if changed.any():
             block.threads.changed = block.threads.changed & ~changed
             self._calm(changed)
-        idle = now & (self._idle >= IDLE)
-        if idle.any():
-            self._spin(idle)
         self.fair = self._idle >= (IDLE if block.program.waits else LONG_IDLE)
+        if np.count_nonzero(idle := now & self.fair):
+            self._spin(idle)
         if self.turns.max() >= TURNS:
             due = self.turns >= TURNS
             if (due & ~self._working()).any() and self.turns.max() >= MANY_TURNS:

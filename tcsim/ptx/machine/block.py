@@ -33,6 +33,8 @@ from tcsim.ptx.machine.view import ClusterView
 from tcsim.ptx.machine.warps import Warps
 from tcsim.ptx.text.syntax import Instruction
 
+_NEVER = float("inf")
+
 
 class Owner(ClusterView, Protocol):
     """The cluster that a block is made for."""
@@ -73,7 +75,7 @@ class Block:
         self.calls = Calls(threads, self.accesses, self.stack, program.functions, setup.limits)
         self.reports = Reports(self, threads, events)
         self.meeting = Meeting(self, program, self.warps, self.performer)
-        self.patience = work()
+        self.patience = work() if program.plain else _NEVER
         self.parts: dict[str, Any] = {name: self if name == "block" else getattr(self, name) for name in PARTS}
 
     @property
@@ -91,10 +93,10 @@ class Block:
     def branch(self, w: Mask, p: Array, target: int, after: int) -> Any:
         """Go to a block where the predicate holds, else on."""
         taken = p if w is True else w & p
-        if not taken.any():
+        if not np.count_nonzero(taken):  # which takes a tenth of the time of any() and all()
             return after
         rest = ~p if w is True else w & ~p
-        if not rest.any():
+        if not np.count_nonzero(rest):
             return target
         return [(taken.copy(), target), (rest, after)]
 
@@ -108,7 +110,7 @@ class Block:
             index = int(number[thread])
             raise Stop("INVALID_PC", f"brx.idx: index {index} of {len(places)} targets", thread, index=index)
         moves: Moves = [(go & (number == place), block) for place, block in enumerate(places)]
-        return [(own, block) for own, block in (*moves, (mask & ~go, after)) if own.any()]
+        return [(own, block) for own, block in (*moves, (mask & ~go, after)) if np.count_nonzero(own)]
 
     def guarded(self, w: Mask, p: Array, after: int, action: Callable[[Mask], Any]) -> Moves:
         """Do something that may wait with the threads whose predicate holds; the others go on."""
@@ -118,9 +120,9 @@ class Block:
     def parted(self, everyone: Mask, w: Array, after: int, action: Callable[[Mask], Any]) -> Moves:
         """Do something that may wait with some of the threads; the others go on."""
         rest = self.threads.mask(everyone) & ~w
-        moves: Moves = [(rest, after)] if rest.any() else []
-        if w.any():
-            found = action(True if w.all() else w)
+        moves: Moves = [(rest, after)] if np.count_nonzero(rest) else []
+        if count := np.count_nonzero(w):
+            found = action(True if count == len(w) else w)
             moves += found if isinstance(found, list) else [(w, found)]
         return moves
 
@@ -163,7 +165,7 @@ class Block:
                         self.executing = self.threads.blocks_in(mask)
                         parts = int(np.count_nonzero(self.executing))
         self.threads.executed += self.program.size_of(fiber.block) * parts
-        if self.program.plain and self.program.worked(fiber.block, self.threads.count) > self.patience:
+        if self.patience < _NEVER and self.program.worked(fiber.block, self.threads.count) > self.patience:
             self.program.done[fiber.block] = float("-inf")
             lower(self.program, fiber.block)
         found = self.execute(fiber.block, mask)
@@ -212,7 +214,7 @@ class Block:
         """Run a basic block's source, with other parts in place of some; an exception ends the launch."""
         parts = {**self.parts, **instead} if instead else self.parts
         try:
-            return self.program.blocks[block](*parts.values(), True if mask.all() else mask)
+            return self.program.blocks[block](*parts.values(), True if np.count_nonzero(mask) == len(mask) else mask)
         except Stop as stop:
             self.cluster.running = self
             raise stop from None

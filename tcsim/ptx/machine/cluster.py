@@ -19,7 +19,7 @@ from tcsim.ptx.machine.setup import Setup
 TURN = 64
 """Basic blocks that a block of threads executes before another one of its cluster has its turn."""
 IDLE = 64
-"""Basic blocks without any change of memory or of who waits, after which spinning is looked for."""
+"""Basic blocks without any change of memory or of who waits, after which spinning is looked for where a loop may wait; elsewhere after LONG_IDLE."""
 SHIFT = 1 << 22
 """Instructions that a cluster executes before others of the grid have their turn, even if it could go on."""
 SHORT_SHIFT = 1 << 12
@@ -59,7 +59,7 @@ class Cluster:
         self.stirred = False  # whether the last run changed anything
         self.turns = 0  # of loops that may wait, since pending work went on
         self.watch: Watch | None = None  # over what it polls, if it only spins
-        self._idle = 0
+        self._idle, self._long = 0, IDLE if setup.program.waits else LONG_IDLE
         self._seen: Any = None
         self.observers = [make(self) for make in observe]
         for observer in self.observers:
@@ -135,11 +135,11 @@ class Cluster:
     def _spins(self) -> bool:
         """Whether the state is one that was there before: then nothing but pending work can ever change it."""
         self._idle += 1
-        if self._idle < IDLE:
+        if self._idle < self._long:
             return False
         if self.queue.flights and (self._idle >= LONG_IDLE or any(own.threads.timed for own in self.blocks)):
             return True  # with the time in a register no state comes again
-        self.fair = self._idle >= (IDLE if self.blocks[0].program.waits else LONG_IDLE)
+        self.fair = True
         if self._seen is not None:
             places, registers, least = self._seen
             if (

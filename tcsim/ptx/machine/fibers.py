@@ -127,9 +127,9 @@ class Fibers:
             return True
         blocks, others = self.threads.blocks_in(mask), self.threads.blocks_in(other)
         both = blocks & others
-        if not both.any():
+        if not np.count_nonzero(both):
             return None
-        return True if both.sum() == blocks.sum() else mask & self.threads.per_thread(both)
+        return True if np.count_nonzero(both) == np.count_nonzero(blocks) else mask & self.threads.per_thread(both)
 
     def _apart(self, mask: Array, other: Array) -> Array | None:
         """The threads of a mask whose blocks another mask has no threads of; None if there are none."""
@@ -138,7 +138,7 @@ class Fibers:
             if self.threads.batch > 1
             else np.zeros(1, bool)
         )
-        return mask & self.threads.per_thread(blocks) if blocks.any() else None
+        return mask & self.threads.per_thread(blocks) if np.count_nonzero(blocks) else None
 
     def _leave(self, fiber: Fiber, which: Any) -> None:
         """Threads wait no more, all of a fiber (True) or those of a mask."""
@@ -160,10 +160,9 @@ class Fibers:
         else:
             if random is not None and not random.randrange(4):
                 block = random.choice(list(self.ready))
-            elif fair:
-                _, block = min((own.turns, place) for place, own in self.ready.items())
             else:
-                _, block = min((own.turns >> self.patience, place) for place, own in self.ready.items())
+                shift = 0 if fair else self.patience
+                _, block = min([(own.turns >> shift, place) for place, own in self.ready.items()])
             fiber = self.ready.pop(block)
         if fiber is None:
             return None
@@ -210,7 +209,10 @@ class Fibers:
         ready, waiting = places
         if len(waiting) != len(self.waiting) or self.ready.keys() != ready.keys():
             return False
-        return all(self.ready[block].mask.tobytes() == mask for block, mask in ready.items()) and all(
+        for block, mask in ready.items():
+            if self.ready[block].mask.tobytes() != mask:
+                return False
+        return all(
             own.block == block and own.mask.tobytes() == mask
             for own, (block, mask) in zip(self.waiting, waiting, strict=True)
         )

@@ -191,6 +191,8 @@ class Performer:
         if bound.inexact:
             self.inexact.counts[bound.model.mnemonic] += len(run.results[0][1]) * len(threads)
         some = None if len(threads) == self.threads.count else threads
+        if some is None and self._in_place(run):
+            return
         operands: dict[str, Array] = {}
         for name, numbers in run.sources:
             if isinstance(numbers, int):
@@ -208,6 +210,20 @@ class Performer:
             if values.dtype == np.uint32 and values.shape[-1] == 2 * numbers.shape[-1]:
                 values = np.ascontiguousarray(values).view(np.uint64)
             self.file.scatter(numbers, some, values)
+
+    def _in_place(self, run: Together) -> bool:
+        """Run such instructions of all threads on registers where they lie; whether it can be."""
+        model: Any = run.bound.model
+        held = (
+            {name: self.file.held(numbers) for name, numbers in (*run.sources, *run.results)} if model.in_place else {}
+        )
+        if not held or any(own is None for own in held.values()):
+            return False
+        try:
+            model.compute(run.bound.form, held)
+        except TcsimError as error:
+            raise Stop("INVALID_OPERAND", str(error)) from None
+        return True
 
     def attempt(self, bound: Bound, given: dict[str, Any], w: Mask, here: int, after: int) -> Any:
         """Run an instruction that may wait; threads with different operands ask apart."""

@@ -4,14 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from tcsim.ptx.machine.arrays import Array
+from tcsim.engines.contract import Registers as Held
+from tcsim.ptx.machine.arrays import LANES, Array
 
 Numbers = Array
 """Registers by number, int64 (...)."""
+
+
+_PIECE = 1 << 15
+"""Registers that are turned at once: they stay in the cache."""
+
+
+def _parts(threads: Array | None, count: int, registers: int) -> list[tuple[slice, slice]]:
+    """Many threads as ranges: of all, and of those that are asked for; none where they are few, or far apart."""
+    asked = count if threads is None else len(threads)
+    if asked * registers < _PIECE:
+        return []
+    ends = np.array([0, asked]) if threads is None else np.flatnonzero(np.diff(threads, prepend=-2, append=-2) != 1)
+    if len(ends) * LANES > asked:
+        return []
+    step, found = max(_PIECE // registers, 1), []
+    for first, last in pairwise(ends.tolist()):
+        start = first if threads is None else int(threads[first])
+        for at in range(first, last, step):
+            stop = min(at + step, last)
+            found.append((slice(start + at - first, start + stop - first), slice(at, stop)))
+    return found
 
 
 class Registers(list[Array]):
@@ -53,8 +76,18 @@ class RegisterFile:
     def gather(self, numbers: Numbers, threads: Array | None) -> Array:
         """The registers (..., threads, n) of numbers (..., n) of one width, of some threads or all."""
         matrix = self.matrix[int(numbers.flat[0])]
+        if numbers.ndim == 1 and (parts := _parts(threads, matrix.shape[1], len(numbers))):
+            found = np.empty((parts[-1][1].stop, len(numbers)), matrix.dtype)
+            for there, here in parts:
+                found[here] = matrix[self.row[numbers], there].T
+            return found
         found = matrix[self.row[numbers]] if threads is None else matrix[self.row[numbers][..., None], threads]
         return np.ascontiguousarray(found.swapaxes(-1, -2))
+
+    def held(self, numbers: Numbers) -> Held | None:
+        """The registers (instructions, n) of one width where they lie; None for sinks, and for those that are not words."""
+        matrix = self.matrix[int(numbers.flat[0])]
+        return Held(matrix, self.row[numbers]) if matrix.dtype == np.uint32 and (numbers >= 0).all() else None
 
     def scatter(self, numbers: Numbers, threads: Array | None, values: Array) -> None:
         """Put values (..., threads, n) into registers (..., n) of one width; negative numbers get nothing."""
@@ -64,6 +97,10 @@ class RegisterFile:
                 return
             numbers, values = numbers[kept], values[..., kept]
         matrix = self.matrix[int(numbers.flat[0])]
+        if numbers.ndim == 1 and (parts := _parts(threads, matrix.shape[1], len(numbers))):
+            for there, here in parts:
+                matrix[self.row[numbers], there] = values[here].T
+            return
         flipped = values.swapaxes(-1, -2).astype(matrix.dtype, copy=False)
         if threads is None:
             matrix[self.row[numbers]] = flipped

@@ -12,8 +12,9 @@ from conformance.engines.agreement import compare
 from conformance.engines.operands import CLASSES
 from tcsim.descriptors.instruction import InstructionDescriptor
 from tcsim.engines import compiled
+from tcsim.engines.choice import using
 from tcsim.engines.compiled import ENGINE
-from tcsim.engines.contract import Matrices, Work
+from tcsim.engines.contract import Matrices, Registers, Work
 from tcsim.engines.kernels import REACH
 from tcsim.engines.program import program_of
 from tcsim.engines.reference import ENGINE as NUMPY
@@ -124,6 +125,31 @@ def test_registers_are_multiplied_where_they_lie(mnemonic: str, arch: str) -> No
     found = mma.execute(*given, engine="numba")
     assert found.shape == want.shape and found.size == 150 * mma.operands["d"].lanes * mma.operands["d"].registers
     assert (found == want).all()
+
+
+@pytest.mark.parametrize(("mnemonic", "arch"), [
+    ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "sm_90"),
+    ("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32", "sm_90"),  # exponents out of reach: some blocks are computed twice
+    ("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16", "sm_80"),
+])  # fmt: skip
+@pytest.mark.parametrize("warps", [48, 5])
+@pytest.mark.parametrize("engine", ["numba", "numpy"])
+def test_registers_of_a_machine_are_multiplied_in_place(mnemonic: str, arch: str, warps: int, engine: str) -> None:
+    """Seven instructions whose d is their c; no other register is written."""
+    mma, stream = tcsim.instruction(mnemonic, arch=arch), np.random.default_rng(8)
+    sizes = {name: mma.operands[name].registers for name in "abc"}
+    matrix = stream.integers(0, 1 << 32, (7 * sum(sizes.values()) + 3, 32 * warps)).astype(np.uint32)
+    numbers, held, before = stream.permutation(len(matrix)), {}, matrix.copy()
+    for name, size in sizes.items():
+        own, numbers = numbers[: 7 * size].reshape(7, size), numbers[7 * size :]
+        held[name] = Registers(matrix, own)
+    copies = {name: np.asarray(own) for name, own in held.items()}
+    want = mma.execute(**copies, engine="numpy")
+    with using(engine):
+        assert mma.compute(mma.row.forms[0], held | {"d": held["c"]})["d"] is held["c"]
+    assert want.size == 7 * warps * 32 * sizes["c"] and (np.asarray(held["c"]) == want).all()
+    held["c"].put(copies["c"].reshape(7 * warps, -1))
+    assert len(numbers) == 3 and (matrix == before).all()
 
 
 @pytest.mark.parametrize(("mnemonic", "swizzle", "trans"), [

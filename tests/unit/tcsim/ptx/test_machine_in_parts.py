@@ -145,6 +145,24 @@ def test_registers_take_a_row_each(batch: int) -> None:
     assert [len(own) for own in file.matrix] == [3, 2, 3, 3, 2]
 
 
+@pytest.mark.parametrize(
+    "some", [slice(None), slice(40, None), slice(0, None, 2), [*range(700), *range(800, 1500), 1900]]
+)
+def test_many_registers_of_many_threads_at_once(some: Any) -> None:
+    """Of all threads, of ranges of them, and of such that lie apart; others are not touched."""
+    file = RegisterFile([np.dtype(np.uint32)] * 70, 2048)
+    matrix = file.matrix[0]
+    matrix[:] = np.arange(matrix.size, dtype=np.uint32).reshape(matrix.shape)
+    numbers = np.random.default_rng(3).permutation(70)[:60]
+    threads = None if some == slice(None) else np.arange(2048)[some]
+    found, want = file.gather(numbers, threads), matrix[numbers].T[some]
+    assert found.shape == want.shape and (found == want).all()
+    expected = matrix.copy()
+    expected.T[np.arange(2048)[some][:, None], numbers] = ~want
+    file.scatter(numbers, threads, ~found)
+    assert (matrix == expected).all()
+
+
 def test_what_ends_a_launch_says_what_was_wrong() -> None:
     """Errors of the model in their own words; others by their type, too."""
     assert stop_for(OperandError("no such lane")).detail == "no such lane"
