@@ -162,14 +162,13 @@ def rules_of(problem: Problem) -> dict[str, tuple[Rule, ...]]:
         chunk = 128 // stored_bits(machine.formats[name], step)
         more: list[Rule] = []
         nibbles = [*nibble_rules(count, depth)] if stored_bits(machine.formats[name], step) == 4 else []
-        parts = []  # (what lies in memory of its own, elements of it along K, of a step)
-        if problem.scales is not None:
-            parts.append(("", 0, 0, depth, step))  # other factors are read off the outputs as tables
         sparse = problem.positions is not None and problem.scales is None and name == "a"
+        width, own_step = (machine.width(depth), machine.kept) if sparse else (depth, step)
         if sparse:
-            parts.append(("metadata", machine.width(depth), machine.kept, machine.width(depth), machine.kept))
-        for part, along, each, width, own_step in parts:
-            more += part_rules(part, count, others, along, each) if part else ()
+            more += part_rules("metadata", count, others, width, own_step)
+        if (
+            sparse or problem.scales is not None
+        ):  # those, and factors, which are read off as tables, lie in memory of their own
             more += data_rules(count, width, others, chunk, own_step)
             tiles = (*_in_tiles(count, width, chunk, described), *nibbles)
             more += [replace(rule, part="data") for rule in tiles]

@@ -123,7 +123,7 @@ def test_what_follows_the_last_k() -> None:
 def test_c_from_elsewhere() -> None:
     """Zeros outside, also of a C of one element."""
     zero = np.zeros(2, int)
-    found = other_c._taken(np.array([[[5.0]]]), zero, np.array([0, 1]), np.array([0, -1]))
+    found = reals.at_places(np.array([[[5.0]]]), zero, np.array([0, 1]), np.array([0, -1]))
     assert found.tolist() == [5.0, 0.0]
 
 
