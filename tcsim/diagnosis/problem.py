@@ -151,15 +151,22 @@ class Problem:
     def predict(self, part: Part) -> Codes:
         """What the model gives for a part: (rows, columns)."""
         machine, at = self.machine, part.matrix
-        scales = (None, None)
+        order = np.array(self.order, np.int64)[:, None]
+
+        def taken(x: Codes, axis: int, size: int) -> Codes:  # instruction after instruction, `size` elements of each
+            return np.take(x, (order * size + np.arange(size)).reshape(-1), axis)[None]
+
+        a, b = taken(self.a[at][part.rows], 1, self.kept), taken(self.b[at][:, part.columns], 0, self.step)
+        scales: tuple[Codes | None, Codes | None] = (None, None)
         if self.scales is not None:
-            scales = self.scales[0][at][part.rows][None], self.scales[1][at][:, part.columns][None]
+            own, other = self.scales[0][at][part.rows], self.scales[1][at][:, part.columns]
+            scales = taken(own, 1, machine.blocks), taken(other, 0, machine.blocks)
         met = None
         if self.positions is not None and machine.sparsity is not None:
-            steps = self.positions[at][part.rows].reshape(len(part.rows), -1, self.kept)
+            steps = taken(self.positions[at][part.rows], 1, self.kept).reshape(1, len(part.rows), -1, self.kept)
             met = machine.sparsity.columns(steps).reshape(1, len(part.rows), -1)
-        a, b, c = self.a[at][part.rows], self.b[at][:, part.columns], self.c[at][np.ix_(part.rows, part.columns)]
-        found = multiply(machine.work, Matrices(a[None], b[None], c[None], *scales, met), self.order)[0]
+        c = self.c[at][np.ix_(part.rows, part.columns)][None]
+        found = multiply(machine.work, Matrices(a, b, c, *scales, met), range(len(order)))[0]
         out = found.astype(machine.formats["d"].dtype, copy=False)
         return out if self.finish is None else self.finish(self, part, out)
 

@@ -73,7 +73,8 @@ def index_rules(count: int, along_k: bool = False) -> Iterator[Rule]:
     for size in (size for size in _SIZES if size < count):
         yield rule(f"one is used for {size}: i takes number i / {size}", lambda i, size=size: i // size)
         yield rule(f"one is taken for 1 / {size}: i takes number {size} i", lambda i, size=size: i * size)
-        yield rule(f"always the first of every {size}", lambda i, size=size: i // size * size)
+        large = f"as if each were {'twice' if size == 2 else f'{size} times'} as large" + " along K" * along_k
+        yield rule(f"always the first of every {size}, {large}", lambda i, size=size: i // size * size)
         yield rule(f"always the last of every {size}", lambda i, size=size: i // size * size + size - 1)
     yield rule("always the first, as of a stride of 0", lambda i: i * 0)
 
