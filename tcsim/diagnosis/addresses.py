@@ -20,7 +20,7 @@ _MOST = 40  # places where a line may begin; of more it tells nothing
 _SHARE = 0.6  # of the lines that an address must be right for
 _FOUND = 3  # addresses that are tried on all outputs
 _BEYOND = 65  # how far beyond twice the right one a pitch is looked for
-_BLOCK = 32  # lines of the smallest tile whose index is likelier to be off than a pointer
+_BLOCK = 32  # lines, or of K, of the smallest tile whose index is likelier to be off than a pointer
 _PITCH, _POINTER = "{x}: pitch wrong", "{x}: pointer off"
 _LEADING, _FIRST = "look at the leading dimension that is passed", "look at the address of the first element"
 
@@ -198,7 +198,7 @@ def _rule(pitch: int, off: int, length: int, size: int, what: str) -> Rule:
         return Rule(_POINTER, said, _FIRST, where, 4 + (off < 0))
     lines = abs(off) // length
     said += f": {lines} {what}, as an offset that is added twice, or a block that begins {lines} too {'late' if off > 0 else 'early'} with zeros behind the end"
-    tile = order == ALONG and lines >= _BLOCK and lines & (lines - 1) == 0  # then its index is likelier to be off
+    tile = lines % _BLOCK == 0  # then its index is likelier to be off
     most = 2 * abs(off) > size  # next to nothing is left
     return Rule(
         _POINTER, said, _FIRST, where, 1 + 2 * tile + (order == ACROSS) + 3 * (off < 0) + 3 * most

@@ -24,7 +24,7 @@ def by_bits(problem: Problem, screen: list[Part]) -> Iterator[Candidate]:
         way = next(ways(problem, item), None)
         if way is not None and all(_gives(problem, item, way, part, far) for part in screen):
             codes = whole(problem, item, way)
-            if codes is not None and (_ended(problem, codes) == problem.observed)[problem.inside()].all():
+            if codes is not None and (as_output(problem, codes) == problem.observed)[problem.inside()].all():
                 yield item
 
 
@@ -44,11 +44,12 @@ def _gives(problem: Problem, item: Candidate, way: Way, part: Part, far: float) 
         return False
     every = one.every
     seen = problem.seen(part)
-    near = (off(one, every, seen) <= far)[knows].any()
-    return bool(near and (_ended(problem, one.predict(every)) == seen)[knows].all())
+    near = (off(one, every, seen) <= far)[knows].all()
+    return bool(near and (as_output(problem, one.predict(every)) == seen)[knows].all())
 
 
-def _ended(problem: Problem, codes: Codes) -> Codes:
+def as_output(problem: Problem, codes: Codes) -> Codes:
+    """Codes as the output tensor's type leaves them."""
     return narrowed(codes, problem.output) if problem.output else codes
 
 

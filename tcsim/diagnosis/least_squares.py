@@ -12,6 +12,7 @@ MOST = 1700  # unknowns that are solved for at once
 _TIMES = 2  # samples for each unknown
 _BLOCK = 64  # unknowns
 _OFF = 0.2  # how far from a whole number a weight may come out
+_CHANCE = 2  # standard deviations
 _TELLS = 0.01  # of a usual sum: how far rounding may take one, whatever the weights; of a term: what is left when the others are taken off
 
 
@@ -90,11 +91,14 @@ def whole_weights(
     """Whole weights that give the wanted sums within reach; 0 for terms that are zero; None if there are none.
 
     usual: of all weights of a right sum: rounding takes a sum of more terms further.
-    most: of all weights together, if that is known: sums that are like none of the terms are then refused at once, as
-    |wanted|^2 is the sum of each weight times its term's share in it.
+    most: of all weights together, if that is known.
+    Sums that are like none of the terms are refused at once: |wanted|^2 is the sum of each weight times its term's share in it, and along a term
+    whose weight is not zero lies its size or more, but for what the other terms add there by chance.
     """
-    size = float(np.linalg.norm(wanted))
-    if most * float(np.abs(wanted @ terms).max(initial=0.0)) < size * (size - float(np.linalg.norm(reach))):
+    size, off = float(np.linalg.norm(wanted)), float(np.linalg.norm(reach))
+    along, each = np.abs(wanted @ terms), np.linalg.norm(terms, axis=0)
+    chance = _CHANCE * size / np.sqrt(len(wanted)) * each
+    if most * float(along.max(initial=0.0)) < size * (size - off) or (size > off and (along + chance < each**2).all()):
         return None
     found = weights(terms / reach[:, None], wanted / reach)  # outputs that are known better count more
     if found is None:

@@ -7,20 +7,19 @@ points of both operands add a number for each row, one for each column and a con
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.diagnosis.hypothesis import Hypothesis
+from tcsim.diagnosis.hypothesis import Operands, WrongKernel
 from tcsim.diagnosis.least_squares import in_parts
-from tcsim.diagnosis.problem import Codes, Problem
-from tcsim.diagnosis.reals import Mask, Numbers, Reals, lines_of
-from tcsim.numbers.codec import decode, encode
+from tcsim.diagnosis.problem import Problem
+from tcsim.diagnosis.reals import Mask, Numbers, Reals
 
 _GROUPS = (16, 32, 64, 128, 256)  # of K
 _TIMES = 2  # outputs of a line for each number that is solved for
 _TELLS = 0.01  # of a usual output: what the numbers come to
+_SIDE = 64  # rows and columns that one constant of each operand is tried on first
 _FIRST = 4  # lines that are solved first: they refuse most
 _CLOSE = 0.02  # how near to a whole number a constant or a count comes
 _ADVICE = (
@@ -28,111 +27,48 @@ _ADVICE = (
 )
 
 
-@dataclass(frozen=True, eq=False)
-class Constants(Hypothesis):
-    """Numbers added to the elements of an operand: (groups of K, lines), or (groups, 1)."""
+def _constants(added: dict[str, Numbers], group: int, rest: float, whole: bool) -> WrongKernel:
+    """Numbers added to the elements of an operand, by operand: (groups of K, lines), or (groups, 1); and one to every output."""
+    names = []
+    for name, z in added.items():
+        line, other = ("column", "row of a") if name == "b" else ("row", "column of b")
+        each = [f"each {line}"] if z.shape[1] > 1 else []
+        each += [f"each {group} of K"] if z.shape[0] > 1 else []
+        said = f"one for {' and '.join(each)}, from {z.min():.4g} to {z.max():.4g}" if each else f"{z[0, 0]:.4g}"
+        said += f": each output is off by that times the sum of its {other}"
+        names.append((f"constant added to {name}", said, _ADVICE.format(x=name)))
+    both = group * float(np.prod([z[0, 0] for z in added.values()])) if len(added) > 1 else np.inf
+    if rest and abs(both - rest) > _CLOSE * abs(rest):
+        names.append(("bias added", f"{rest:.6g} to every output", "the product of both zero points, for instance"))
 
-    added: dict[str, Numbers]  # by operand
-    group: int  # of K
-    rest: float  # added to every output
-    whole: bool
+    def read(given: Operands) -> Operands:
+        c = given.c + rest
+        for name, lines in zip("ba", given.scaled(), strict=True):
+            if name in added:
+                z = added[name]
+                more = _sums(lines, group if z.shape[0] > 1 else lines.shape[2]) @ z
+                c = c + (more if name == "b" else more.swapaxes(1, 2))
+        return given._replace(c=(np.rint(c) + 2.0**31) % 2.0**32 - 2.0**31 if whole else c)
 
-    @property
-    def rank(self) -> int:
-        """Smaller is simpler."""
-        return 2 + len(self.added)
-
-    def names(self) -> list[tuple[str, str, str]]:
-        """(mistake, detail, advice)."""
-        found = []
-        for name, z in self.added.items():
-            line, other = ("column", "row of a") if name == "b" else ("row", "column of b")
-            each = [f"each {line}"] if z.shape[1] > 1 else []
-            each += [f"each {self.group} of K"] if z.shape[0] > 1 else []
-            said = f"one for {' and '.join(each)}, from {z.min():.4g} to {z.max():.4g}" if each else f"{z[0, 0]:.4g}"
-            said += f": each output is off by that times the sum of its {other}"
-            found.append((f"constant added to {name}", said, _ADVICE.format(x=name)))
-        if self.rest and not self._product_of_both:
-            found.append(
-                ("bias added", f"{self.rest:.6g} to every output", "the product of both zero points, for instance")
-            )
-        return found
-
-    @property
-    def grouped(self) -> bool:
-        """Whether groups of K have their own."""
-        return any(z.shape[0] > 1 for z in self.added.values())
-
-    @property
-    def _product_of_both(self) -> bool:
-        """Whether the rest is what both constants come to together."""
-        if len(self.added) < 2:
-            return False
-        product = self.group * float(self.added["a"][0, 0] * self.added["b"][0, 0])
-        return abs(product - self.rest) <= _CLOSE * abs(self.rest)
-
-    def _more(self, a: Numbers, b: Numbers) -> Numbers:
-        """What is added to the outputs, of lines (lines, K)."""
-        found = np.full((len(a), len(b)), self.rest)
-        for name, lines in (("b", a), ("a", b)):
-            if name in self.added:
-                z = self.added[name]
-                more = _sums(lines, self.group if z.shape[0] > 1 else lines.shape[1]) @ z
-                found = found + (more if name == "b" else more.T)
-        return found
-
-    def values(self, reals: Reals, matrix: int) -> Numbers:
-        """What it predicts of a matrix, (M, N), up to rounding."""
-        found: Numbers = reals.right[matrix] + self._more(reals.a[matrix], reals.b[matrix])
-        return found
-
-    def codes(self, problem: Problem) -> Codes | None:
-        """What it predicts of every output, of integers."""
-        if not self.whole:
-            return None
-        a, b = lines_of(problem)
-        right = a @ b.swapaxes(1, 2) + decode(problem.c, problem.machine.formats["c"])
-        more = np.stack([self._more(*pair) for pair in zip(a, b, strict=True)])
-        total = (np.rint(right + more) + 2.0**31) % 2.0**32 - 2.0**31
-        return encode(total, problem.machine.formats["d"])
+    return WrongKernel(tuple(names), read, rank=2 + len(added))
 
 
-@dataclass(frozen=True, eq=False)
-class Factors(Hypothesis):
-    """The products of each group of K and of each line times a factor."""
+def _factors_of(name: str, group: int, factors: Numbers) -> WrongKernel:
+    """The products of each group of K and of each line times a factor, (lines, groups). name: "a": of each row, "b": of each column."""
+    line = "row" if name == "a" else "column"
+    said = f"the products of each {group} of K and each {line} are multiplied by numbers from {factors.min():.4g} to {factors.max():.4g}"
+    advice = f"look at the scales of {name} along K: which group's and which {line}'s they are, and whether they are applied once"
 
-    name: str  # "a": of each row, "b": of each column
-    group: int
-    factors: Numbers  # (lines, groups)
-    grouped = True
+    def read(given: Operands) -> Operands:
+        lines = given.a if name == "a" else given.b
+        return given.reading(name, lines * np.repeat(factors, group, axis=1)[:, : lines.shape[2]])
 
-    def names(self) -> list[tuple[str, str, str]]:
-        """(mistake, detail, advice)."""
-        line = "row" if self.name == "a" else "column"
-        own = self.factors
-        said = f"the products of each {self.group} of K and each {line} are multiplied by numbers from {own.min():.4g} to {own.max():.4g}"
-        advice = f"look at the scales of {self.name} along K: which group's and which {line}'s they are, and whether they are applied once"
-        return [(f"scales of {self.name} wrong", said, advice)]
-
-    def values(self, reals: Reals, matrix: int) -> Numbers:
-        """What it predicts of a matrix, (M, N), up to rounding."""
-        lines = reals.lines(self.name)[matrix]
-        by = np.repeat(self.factors, self.group, axis=1)[:, : lines.shape[1]]
-        others = reals.lines("b" if self.name == "a" else "a")[matrix]
-        product = (lines * by) @ others.T
-        found: Numbers = (product if self.name == "a" else product.T) + reals.c[matrix]
-        return found
-
-    def near(self, reals: Reals, matrix: int) -> Mask:
-        """Which outputs of a matrix it gives: larger factors reach further."""
-        reach = reals.stretched(float(np.abs(self.factors).max()), matrix, times=2)
-        found: Mask = np.abs(self.values(reals, matrix) - reals.observed[matrix]) <= reach
-        return found & reals.finite[matrix]
+    return WrongKernel(((f"scales of {name} wrong", said, advice),), read)
 
 
 def _sums(lines: Numbers, group: int) -> Numbers:
-    """Sums of each group of K: (lines, groups)."""
-    return in_parts(lines, group).sum(axis=2)
+    """Sums of each group of K: (..., lines, groups)."""
+    return in_parts(lines, group).sum(axis=-1)
 
 
 def _open(problem: Problem, reals: Reals, wrong: Mask) -> bool:
@@ -150,32 +86,37 @@ def _of_one(reals: Reals, rows: int, columns: int) -> tuple[Numbers, Numbers, Nu
     return reals.a[0, :rows], reals.b[0, :columns], (reals.observed - reals.right)[place], 2 * reals.reach[place]
 
 
-def line_sums(problem: Problem, reals: Reals, wrong: Mask) -> Iterator[Constants]:
-    """Those that give every output of one matrix."""
+def line_sums(problem: Problem, reals: Reals, wrong: Mask, grouped: bool = False) -> Iterator[WrongKernel]:
+    """Those that give every output of one matrix; `grouped`: if groups of K have their own."""
     if not _open(problem, reals, wrong):
         return
     whole = problem.machine.formats["d"].kind != "float"
     rows, columns = problem.sizes
     a, b, off, reach = _of_one(reals, rows, columns)
     depth = problem.length
-    both = _both(a, b, off, reach, whole)
+    few = np.s_[:_SIDE, :_SIDE]
+    both = _both(a[:_SIDE], b[:_SIDE], off[few], reach[few], whole) and _both(a, b, off, reach, whole)
     if both is not None:
-        yield both
+        yield from () if grouped else (both,)
         return
     for group in (depth, *(size for size in _GROUPS[::-1] if size < depth)):
         for name, lines, aim, far in (("b", a, off, reach), ("a", b, off.T, reach.T)):
             count = -(-depth // group)
             if len(lines) < _TIMES * count + 4:
                 continue
-            z = _least(_sums(lines[:, :depth], group), aim)
-            if z is not None:
+            sums = _sums(lines[:, :depth], group)
+            z = _least(sums, aim[:, :_FIRST])
+            if z is not None and (np.abs(sums @ z - aim[:, :_FIRST]) <= far[:, :_FIRST]).all():
+                z = _least(sums, aim)
+                assert z is not None  # of the same terms
                 z = np.rint(z) if whole and (np.abs(z - np.rint(z)) < _CLOSE).all() else z
-                if (np.abs(_sums(lines[:, :depth], group) @ z - aim) <= far).all():
-                    yield Constants({name: _across(z, len(reals.lines(name)[0]))}, group, 0.0, whole)
+                if (np.abs(sums @ z - aim) <= far).all():
+                    if group < depth or not grouped:
+                        yield _constants({name: _across(z, len(reals.lines(name)[0]))}, group, 0.0, whole)
                     return
 
 
-def group_factors(problem: Problem, reals: Reals, wrong: Mask) -> Iterator[Factors]:
+def group_factors(problem: Problem, reals: Reals, wrong: Mask) -> Iterator[WrongKernel]:
     """Factors of each line and each group of K that give every output of one matrix, none of them zero."""
     if not _open(problem, reals, wrong):
         return
@@ -190,7 +131,7 @@ def group_factors(problem: Problem, reals: Reals, wrong: Mask) -> Iterator[Facto
             found = _factors(lines[:, :depth], other[:, :depth], aim, far, most if name == "b" else most.T, group)
             if found is not None and np.abs(found).min() > _TELLS:
                 ends = ((0, len(reals.lines(name)[0]) - len(found)), (0, 0))
-                yield Factors(name, group, np.pad(found, ends, constant_values=1.0))
+                yield _factors_of(name, group, np.pad(found, ends, constant_values=1.0))
                 return
 
 
@@ -210,7 +151,7 @@ def _least(terms: Numbers, aim: Numbers) -> Numbers | None:
     return None if rank < terms.shape[1] else found.astype(np.float64)
 
 
-def _both(a: Numbers, b: Numbers, off: Numbers, reach: Numbers, whole: bool) -> Constants | None:
+def _both(a: Numbers, b: Numbers, off: Numbers, reach: Numbers, whole: bool) -> WrongKernel | None:
     """One constant of each operand, and one of every output."""
     terms = np.broadcast_arrays(a.sum(axis=1)[:, None], b.sum(axis=1)[None], np.ones((1, 1)))
     flat: npt.NDArray[np.float64] = np.stack([x.reshape(-1) for x in terms], axis=1)
@@ -225,7 +166,7 @@ def _both(a: Numbers, b: Numbers, off: Numbers, reach: Numbers, whole: bool) -> 
     if not numbers.any() or (np.abs(flat @ numbers - off.reshape(-1)) > reach.reshape(-1)).any():
         return None
     added = {name: np.array([[number]]) for name, number in zip("ba", numbers[:2], strict=True) if number}
-    return Constants(added, a.shape[1], float(numbers[2]), whole)
+    return _constants(added, a.shape[1], float(numbers[2]), whole)
 
 
 def _factors(lines: Numbers, own: Numbers, aim: Numbers, reach: Numbers, most: Numbers, group: int) -> Numbers | None:

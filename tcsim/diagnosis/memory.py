@@ -133,16 +133,15 @@ def _read(
     major: Major = other.get("major", tile.major)
     wide = (problem.kept if name == "a" else problem.step) // tile.step  # a sparse instruction takes two of B's steps
     off, late = int(other.get("off", 0)), int(other.get("late", 0))
-    values = []
-    for advance in advances[::wide]:
-        start = int(advance) // _UNIT * _UNIT + off + late
-        if start >= 1 << 18:
-            return None
-        try:
-            values.append(replace(descriptor, start_address=start).encode())
-        except TcsimError:
-            return None
-    steps = element_addresses(np.array(values, np.uint64), tile.rows, tile.step * wide, tile.format, major)
+    starts = np.array(advances[::wide]) // _UNIT * _UNIT + off + late
+    if starts.max() >= 1 << 18:
+        return None
+    try:
+        value = replace(descriptor, start_address=0).encode()
+    except TcsimError:
+        return None
+    values = np.uint64(value) + (starts // _UNIT).astype(np.uint64)  # in its lowest bits
+    steps = element_addresses(values, tile.rows, tile.step * wide, tile.format, major)
     address = steps.swapaxes(0, 1).reshape(tile.rows, -1) - off
     found, inside = _gather(image, address, tile)
     lines: npt.NDArray[np.bool_] = np.asarray(

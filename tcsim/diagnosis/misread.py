@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice, product
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tcsim.core.samples import some_of
-from tcsim.diagnosis.hypothesis import Array, Hypothesis, Operands, WrongKernel
+from tcsim.diagnosis.hypothesis import Array, Operands, WrongKernel
 from tcsim.diagnosis.maps import PARTS, STEPS, TILES
-from tcsim.diagnosis.problem import Codes, Part, Problem
+from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
 from tcsim.diagnosis.where import where_text
 from tcsim.numbers.codec import decode, encode
@@ -58,7 +56,7 @@ def _of_other(
     place = line * depth + k if k_first else k * lines + line
     read, last = np.zeros_like(own), memory.shape[1] - 1
     read[:, :lines, :depth] = np.where(place <= last, memory[:, np.minimum(place, last)], 0)
-    return given._replace(**{name: read})
+    return given.reading(name, read)
 
 
 def bytes_of_operands(problem: Problem, reals: Reals, open_: Mask) -> Iterator[WrongKernel]:
@@ -162,66 +160,44 @@ def behind(lines: Array, t: Ints, line: Ints, depth: int, length: int, back: int
     return np.where(inside, lines[t[:, None], np.where(inside, row, 0), at], lines.dtype.type(0))
 
 
-@dataclass(frozen=True)
-class Overlaid(Hypothesis):
+def overlay(name: str, tile: int, start: int, other: int) -> WrongKernel:
     """In tiles of `tile` lines of operand `name`, those from `start` on are the first ones of the other's tile of `other` lines."""
+    theirs, own, lines = ("b", "rows", "columns") if name == "a" else ("a", "columns", "rows")
+    end = min(tile, start + other)
+    said = (
+        f"{own} {start}-{end - 1} of every tile of {tile} hold {lines} 0-{end - start - 1}"
+        f" of the tile of {other} of {theirs}: the buffers overlap"
+    )
+    advice = (
+        f"look at where the tile of {theirs} begins in shared memory, and at sizes in elements where bytes are meant"
+    )
 
-    name: str  # "a" or "b"
-    tile: int
-    start: int
-    other: int
+    def read(given: Operands) -> Operands:  # all lines again for every tile of the other
+        mine, others = (given.a, given.b) if name == "a" else (given.b, given.a)
+        blocks = np.arange(0, others.shape[1], other)[:, None]
+        at = np.arange(mine.shape[1]) % tile - start
+        source = np.where((at >= 0) & (at < other), blocks + at, -1).reshape(-1)
+        found = np.where(source[:, None] < 0, np.tile(mine, (1, len(blocks), 1)), _lines(others, source))
+        axis = 1 if name == "a" else 2
+        return given.reading(name, found)._replace(c=np.concatenate([given.c] * len(blocks), axis=axis))
 
-    def names(self) -> list[tuple[str, str, str]]:
-        """(mistake, detail, advice)."""
-        theirs, own, lines = ("b", "rows", "columns") if self.name == "a" else ("a", "columns", "rows")
-        end = min(self.tile, self.start + self.other)
-        said = (
-            f"{own} {self.start}-{end - 1} of every tile of {self.tile} hold {lines} 0-{end - self.start - 1}"
-            f" of the tile of {self.other} of {theirs}: the buffers overlap"
-        )
-        advice = f"look at where the tile of {theirs} begins in shared memory, and at sizes in elements where bytes are meant"
-        return [(f"{self.name}: overwritten by {theirs} in shared memory", said, advice)]
+    def store(computed: Array, right: Array) -> Array:
+        i, j = np.indices(right.shape[1:])
+        if name == "a":
+            return computed[:, j // other * right.shape[1] + i, j]
+        return computed[:, i, i // other * right.shape[2] + j]
 
-    def lines(self, own: npt.NDArray[Any], others: npt.NDArray[Any], block: int) -> npt.NDArray[Any]:
-        """The lines (lines, K) of the operand where the other's tile is number `block`."""
-        line = np.arange(len(own))
-        at = line % self.tile - self.start
-        source = block * self.other + at
-        taken = (at >= 0) & (at < self.other)
-        inside = taken & (source < len(others))
-        found = np.where(inside[:, None], others[np.where(inside, source, 0)], own)
-        return np.where((taken & ~inside)[:, None], own.dtype.type(0), found)
-
-    def values(self, reals: Reals, matrix: int) -> Numbers:
-        """What it predicts of a matrix, (M, N), up to rounding."""
-        own, others = (reals.a, reals.b) if self.name == "a" else (reals.b, reals.a)
-        found = np.empty((own.shape[1], others.shape[1]))
-        for block, first in enumerate(range(0, others.shape[1], self.other)):
-            lines = self.lines(own[matrix], others[matrix], block)
-            found[:, first : first + self.other] = lines @ others[matrix, first : first + self.other].T
-        product: Numbers = (found if self.name == "a" else found.T) + reals.c[matrix]
-        return product
-
-    def codes(self, problem: Problem) -> Codes:
-        """What it predicts of every output, bit for bit."""
-        bare = problem.bare
-        out = np.zeros(problem.observed.shape, problem.machine.formats["d"].dtype)
-        a, b = problem.a, problem.b.swapaxes(1, 2)
-        own, others = (a, b) if self.name == "a" else (b, a)
-        for matrix in range(len(out)):
-            for block, first in enumerate(range(0, others.shape[1], self.other)):
-                read = own.copy()
-                read[matrix] = self.lines(own[matrix], others[matrix], block)
-                where = np.arange(own.shape[1]), np.arange(first, min(first + self.other, others.shape[1]))
-                if self.name == "a":
-                    part, changed = Part(matrix, *where), replace(bare, a=read)
-                else:
-                    part, changed = Part(matrix, *where[::-1]), replace(bare, b=read.swapaxes(1, 2))
-                out[matrix, part.rows[:, None], part.columns] = changed.predict(part)
-        return out
+    names = (f"{name}: overwritten by {theirs} in shared memory", said, advice)
+    return WrongKernel((names,), read, store)
 
 
-def overlaid(problem: Problem, reals: Reals, wrong: Mask) -> Iterator[Overlaid]:
+def _lines(x: Array, which: Ints) -> Array:
+    """Lines of (batch, lines, K), zeros behind the end."""
+    inside = which < x.shape[1]
+    return np.where(inside[:, None], x[:, np.where(inside, which, 0)], 0)
+
+
+def overlaid(problem: Problem, reals: Reals, wrong: Mask) -> Iterator[WrongKernel]:
     """Those that give some wrong outputs."""
     formats = problem.machine.formats
     dense = problem.positions is None and problem.scales is None
@@ -240,7 +216,7 @@ def overlaid(problem: Problem, reals: Reals, wrong: Mask) -> Iterator[Overlaid]:
                 inside = (lines % tile >= start) & (source < len(others)) & (lines % tile - start < other)
                 product = (others[np.where(inside, source, 0)] * others[theirs]).sum(axis=1)
                 if (inside & (np.abs(product - wanted) <= reach)).mean() > 0.9:
-                    yield Overlaid(name, tile, start, other)
+                    yield overlay(name, tile, start, other)
 
 
 PAST_END = "d: stored past the end of a row"
@@ -344,9 +320,8 @@ def _kernel(places: tuple[Place, ...]) -> WrongKernel:
         b = given.b
         if "b as rows of K" in by_name:
             b = by_name["b as rows of K"].read(b.swapaxes(1, 2)).swapaxes(1, 2)
-        return Operands(
-            *(by_name[x].read(y) if x in by_name else y for x, y in zip("abc", (given.a, b, given.c), strict=True))
-        )
+        a, c = (by_name[x].read(y) if x in by_name else y for x, y in (("a", given.a), ("c", given.c)))
+        return Operands(a, by_name["b"].read(b) if "b" in by_name else b, c)
 
     said = tuple((f"{one.name[0]}: {one.mistake}", one.detail, one.advice) for one in places)
     stored = by_name.get("d")

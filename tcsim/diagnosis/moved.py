@@ -14,8 +14,20 @@ from tcsim.diagnosis.candidate import CROSSED, STORED, Candidate
 from tcsim.diagnosis.candidate import STORED_ADVICE as _LOOK
 from tcsim.diagnosis.enough import enough, runs
 from tcsim.diagnosis.hypothesis import Hypothesis
-from tcsim.diagnosis.maps import LINES, PARTS, SAME, TILES, Rule, Where, line_rules, memory_rules
-from tcsim.diagnosis.moved_rules import MOST_GIVEN, OFFSET, START, late_rules, offset_rules, staged_rules, store_rules
+from tcsim.diagnosis.maps import LINES, PARTS, SAME, TILES, Rule, line_rules, memory_rules
+from tcsim.diagnosis.moved_rules import (
+    MOST_GIVEN,
+    OFFSET,
+    PITCHES,
+    START,
+    late_rules,
+    offset_rules,
+    pitch_rules,
+    staged_rules,
+    store_rules,
+    stored_with,
+    turned_rules,
+)
 from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
 from tcsim.diagnosis.where import MORE, described, ranges
@@ -26,7 +38,6 @@ _STRIDE = "; where a descriptor reads it: of every tile the first 8 lines alone 
 _LANES = "; in Tensor Memory, M = 64 fills the first 16 lanes of every 32 (of some layouts), and 32 lanes were read one after another"
 _PLACES = 2048  # known places that every rule is tried on
 _SHIFTS = (1, -1, 2, -2, 4, -4, 8, -8)  # of lines that are stored too far on, or not far enough
-_PITCHES = 65  # how far off a pitch of stores is looked for
 
 
 @dataclass(frozen=True)
@@ -302,8 +313,9 @@ def _flat_rules(shape: tuple[int, int]) -> list[Rule]:
     """Outputs at other addresses: read as memory is, or stored with another pitch."""
     return [
         *memory_rules(*shape, shape[0], 8, 16),
-        *stores(*shape),
+        *pitch_rules(shape),
         *staged_rules(shape),
+        *turned_rules(shape),
         *_fragment_rules(),
         *_tile_pitches(shape),
     ]
@@ -371,37 +383,20 @@ def _candidates(i: Ints, j: Ints, row: Ints, column: Ints, shape: tuple[int, int
                 yield Moved(one, two)
 
 
-def stores(rows: int, columns: int) -> Iterator[Rule]:
-    """Outputs stored with another pitch: what lies where."""
-    for pitch in sorted({*range(columns + 1, columns + _PITCHES), 2 * columns, rows} - {columns}):
-        if pitch > columns:
-            yield _pitch_rule(columns, pitch, partial(_stored, rows, columns, pitch))
-
-
-def _pitch_rule(columns: int, pitch: int, where: Where) -> Rule:
-    said = f"{pitch} elements for {columns} from row to row"
-    return Rule("{x}: pitch wrong", said, "look at the leading dimension that the epilogue stores with", where, 3)
-
-
-def _stored(rows: int, columns: int, pitch: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
-    place = r * columns + k
-    row, column = place // pitch, place % pitch
-    return np.where((column < columns) & (row < rows), row, -1), column
-
-
 def overwritten(base: Numbers, seen: Numbers, reach: Numbers, open_: Mask) -> list[Moved]:
     """Outputs stored with too small a pitch: of two rows that meet at an address, each output is the one that came last."""
     rows, columns = base.shape
     places = np.argwhere(open_)
     i, j = some_of(places, _SAMPLES).T
     found: list[Moved] = []
-    for pitch in sorted({*range(max(columns - _PITCHES, columns // 2), columns), columns // 2, rows}):
+    for pitch in sorted({*range(max(columns - PITCHES, columns // 2), columns), columns // 2, rows}):
         if not 0 < pitch < columns:
             continue
         fits, _, _ = _last(base, seen, reach, pitch, i, j)
         if fits.mean() >= MOST_GIVEN:
             _, row, column = _last(base, seen, reach, pitch, *np.indices((rows, columns)))
-            found.append(Moved(flat=_pitch_rule(columns, pitch, partial(_listed, row, column))))
+            where = partial(_listed, row, column)
+            found.append(Moved(flat=replace(stored_with(pitch, 0, (rows, columns)), where=where)))
     return found[:_TRIED]
 
 

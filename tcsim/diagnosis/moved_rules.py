@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 
 from tcsim.core.samples import repeatable
-from tcsim.diagnosis.maps import TILES, Rule
+from tcsim.diagnosis.maps import PARTS, TILES, Rule
 from tcsim.diagnosis.reals import Ints, Numbers
 
 MOST_GIVEN = 0.9  # of the known places a rule must give
@@ -18,6 +18,7 @@ _MISSED = 0.1  # of the outputs
 _LEAST = 12  # of which a pointer is read off
 _PAIRS = 60  # of places that addresses are solved from
 _STORE = "look at the address of the epilogue's store: its pointer and its leading dimension"
+_STAGING_ORDER = "the epilogue, or the workspace of split-K, must be written and read in one order"
 _STAGING = "the staging tile of the epilogue must be written and read with one pitch"
 
 OFFSET = "d: read with an offset in its tile"
@@ -25,6 +26,7 @@ START = (
     "look at where the epilogue begins to read a tile: the column or lane of its tcgen05.ld, its address in the staging tile; "
     "the same comes of parts that are stored too early by as much, the last of them nowhere"
 )
+PITCHES = 65  # how far off a pitch of stores is looked for
 _PADS = (1, 2, 4, 8, 16)  # of a row of the staging tile
 _OFFSETS = (1, 2, 4, 8, 16, 32)  # of lines
 
@@ -41,6 +43,13 @@ def offset_rules(count: int, what: str) -> Iterator[Rule]:
 def _inside_block(size: int, off: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
     inner = r % size + off
     return np.where((inner >= 0) & (inner < size), r + off, -1), k
+
+
+def pitch_rules(shape: tuple[int, int]) -> Iterator[Rule]:
+    """Outputs stored with too large a pitch, whose rows do not meet."""
+    rows, columns = shape
+    for pitch in sorted({*range(columns + 1, columns + PITCHES), 2 * columns, max(rows, columns + 1)}):
+        yield stored_with(pitch, 0, shape)
 
 
 def store_rules(i: Ints, j: Ints, row: Ints, column: Ints, shape: tuple[int, int]) -> Iterator[Rule]:
@@ -74,7 +83,7 @@ def late_rules(base: Numbers, i: Ints, j: Ints, wanted: Numbers, reach: Numbers)
         offs, missed = offs[kept], missed[kept]
     for off in sorted(offs.tolist(), key=abs)[:1]:
         if off and len(written) >= _LEAST:
-            yield _rule(base.shape[1], int(off), (base.shape[0], base.shape[1]))
+            yield stored_with(base.shape[1], int(off), (base.shape[0], base.shape[1]))
 
 
 def _global(i: Ints, j: Ints, row: Ints, column: Ints, shape: tuple[int, int], pairs: Ints) -> Iterator[Rule]:
@@ -86,11 +95,12 @@ def _global(i: Ints, j: Ints, row: Ints, column: Ints, shape: tuple[int, int], p
     offs = begin[pairs[0]][whole] - pitches * row[pairs[0]][whole]
     for pitch, off in dict.fromkeys(zip(pitches.tolist(), offs.tolist(), strict=True)):
         if pitch > 0 and (pitch, off) != (shape[1], 0) and (begin == row * pitch + off).mean() >= MOST_GIVEN:
-            yield _rule(pitch, off, shape)
+            yield stored_with(pitch, off, shape)
             return
 
 
-def _rule(pitch: int, off: int, shape: tuple[int, int]) -> Rule:
+def stored_with(pitch: int, off: int, shape: tuple[int, int]) -> Rule:
+    """The rule of outputs stored with a pitch, `off` elements late."""
     width, lines = shape[1], abs(off) // shape[1]
     said = [f"{pitch} elements for {width} from row to row"] if pitch != width else []
     whole = f", {lines} rows" if off % width == 0 else ""
@@ -132,6 +142,26 @@ def staged_rules(shape: tuple[int, int]) -> Iterator[Rule]:
         for pad in _PADS:
             yield _staging(width + pad, width, (height, width))
             yield _staging(width, width + pad, (height, width))
+
+
+def turned_rules(shape: tuple[int, int]) -> Iterator[Rule]:
+    """Blocks of the output, of every size, that are written by rows and read by columns, or the other way round."""
+    sizes = [sorted({extent, *(each for each in PARTS if each < 2 * extent)}) for extent in shape]
+    for height, width in product(*sizes):
+        for back in (False, True) if height != width else (False,):
+            how = "written by columns and read by rows" if back else "written by rows and read by columns"
+            said = f"each block of {height} x {width} outputs is {how}"
+            yield Rule("{x} transposed", said, _STAGING_ORDER, partial(_turned, height, width, back, shape), 3)
+
+
+def _turned(
+    height: int, width: int, back: bool, shape: tuple[int, int], r: Ints, k: Ints, o: Ints
+) -> tuple[Ints, Ints]:
+    row, column = r % height, k % width
+    place = row + height * column if back else width * row + column
+    at = divmod(place, width) if back else divmod(place, height)[::-1]
+    row, column = r - row + at[0], k - column + at[1]
+    return np.where((row < shape[0]) & (column < shape[1]), row, -1), column
 
 
 def _staging(read: int, written: int, tile: tuple[int, int]) -> Rule:

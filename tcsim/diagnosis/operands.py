@@ -65,9 +65,9 @@ def changed(problem: Problem, name: str, codes: Codes) -> Problem:
     return replace(problem, c=codes) if name == "c" else replace(problem, observed=codes)
 
 
-def stored(problem: Problem, codes: Codes, inside: Codes | None) -> Problem:
-    """The problem with what would have been observed, where that was given: what pads the output to the instruction's shape is not known."""
-    return replace(problem, observed=codes, known=None if inside is None else inside != 0)
+def _where_given(problem: Problem, inside: Codes | None) -> Problem:
+    """The problem with outputs that are known where c or d was given: what pads them to the instruction's shape is not."""
+    return replace(problem, known=None if inside is None else inside != 0)
 
 
 def operand(problem: Problem, name: str) -> Codes:
@@ -87,7 +87,7 @@ def _stored_in_other_order(problem: Problem) -> Problem:
         return np.ascontiguousarray(codes.reshape(batch, columns, rows).swapaxes(1, 2))
 
     inside = None if problem.size is None else turned(problem.inside().astype(problem.observed.dtype))
-    return stored(problem, turned(problem.observed), inside)
+    return _where_given(changed(problem, "d", turned(problem.observed)), inside)
 
 
 def _negated(problem: Problem, name: str) -> Problem | None:
@@ -251,11 +251,11 @@ def _swapped_nibbles(registers: Registers) -> Registers:
 
 
 def _permuted(problem: Problem, given: Fragment, change: _Change) -> Problem | None:
-    name = given.name
-    codes = _moved(problem, given, operand(problem, name), change)
-    if codes is None or name != "d" or problem.size is None:
-        return None if codes is None else changed(problem, name, codes)
-    return stored(problem, codes, _moved(problem, given, problem.inside().astype(codes.dtype), change))
+    codes = _moved(problem, given, operand(problem, given.name), change)
+    if codes is None or given.name in "ab" or problem.size is None:
+        return None if codes is None else changed(problem, given.name, codes)
+    inside = _moved(problem, given, problem.inside().astype(codes.dtype), change)
+    return _where_given(changed(problem, given.name, codes), inside)
 
 
 def _moved(problem: Problem, given: Fragment, codes: Codes, change: _Change) -> Codes | None:

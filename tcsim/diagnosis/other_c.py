@@ -9,8 +9,8 @@ from functools import partial
 import numpy as np
 
 from tcsim.diagnosis.maps import SAME, Ints, Rule, flat_place, line_rules, memory_rules
-from tcsim.diagnosis.reals import Numbers
-from tcsim.diagnosis.rules import first_rules
+from tcsim.diagnosis.reals import Numbers, at_places
+from tcsim.diagnosis.rules import index_rules
 
 _LEAST = 6  # outputs that tell an address of C
 _SHARE = 0.7  # of the outputs that it must give
@@ -34,9 +34,9 @@ class OtherC:
         row = np.stack([rule.where(i, i * 0, j)[0] for rule in self.rows])
         column = np.stack([rule.where(j, j * 0, i)[0] for rule in self.columns])
         places = [(row[:, None] + 0 * column[None], column[None] + 0 * row[:, None])]
-        found = [_taken(c, t, *places[0]).reshape(-1, len(t))]
+        found = [at_places(c, t, *places[0]).reshape(-1, len(t))]
         for rule in self.flat:
-            found.append(_taken(c, t, *rule.where(i, j, i * 0))[None])
+            found.append(at_places(c, t, *rule.where(i, j, i * 0))[None])
         return np.concatenate(found), [*(_both(one, two) for one in self.rows for two in self.columns), *self.flat]
 
 
@@ -83,7 +83,7 @@ def c_addresses(c: Numbers, size: tuple[int, int], places: Ints, wanted: Numbers
 
 def _lines(count: int, others: int) -> Iterator[Rule]:
     yield from (rule for rule in line_rules(count, others) if rule.rank < 3)
-    yield from first_rules(count)
+    yield from index_rules(count)
 
 
 def _flat(rows: int, columns: int) -> Iterator[Rule]:
@@ -159,9 +159,3 @@ def _both(one: Rule, two: Rule) -> Rule:
 
 def _placed(one: Rule, two: Rule, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
     return one.where(r, k * 0, k)[0], two.where(k, r * 0, r)[0]
-
-
-def _taken(c: Numbers, t: Ints, row: Ints, column: Ints) -> Numbers:
-    inside = (row >= 0) & (row < c.shape[1]) & (column >= 0) & (column < c.shape[2])
-    found: Numbers = np.where(inside, c[t, np.where(inside, row, 0), np.where(inside, column, 0)], 0.0)
-    return found

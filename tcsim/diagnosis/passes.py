@@ -25,7 +25,7 @@ from tcsim.diagnosis.reals import Mask, Reals
 from tcsim.diagnosis.scale_tables import scale_tables
 from tcsim.diagnosis.solution import Piece, Solved, shows
 from tcsim.diagnosis.solve import WHOLE, Scored, Solver, clean, foremost
-from tcsim.diagnosis.some_tiles import in_part, in_some_tiles, transposed_parts
+from tcsim.diagnosis.some_tiles import in_part, in_some_tiles
 from tcsim.diagnosis.tables import tables
 from tcsim.diagnosis.tile_sums import moved_tiles, not_cleared, tile_sums
 
@@ -300,7 +300,7 @@ PASSES: tuple[Pass, ...] = (
     (_several, _moved_tiles),
     *_passes(_late_in_both, tile_stages),
     *_passes(_in_parts, in_some_tiles),
-    *_passes(_open, other_buffers, k_steps, transposed_parts, in_some_tiles, stage_phases, part_maps, tables, beneath),
+    *_passes(_open, other_buffers, k_steps, in_some_tiles, stage_phases, part_maps, tables, beneath),
     *_passes(_open, group_factors, k_maps, line_maps_by_k, tile_sums, tile_stages, in_part),
     (lambda found, known: True, _again),
 )

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.arithmetic.steps import NO_SCALES, Scales
-from tcsim.core import chunks
+from tcsim.engines.choice import multiply
+from tcsim.engines.contract import Matrices
 from tcsim.multiplication import Machine
 from tcsim.numbers.codec import decode, encode
 
@@ -150,14 +150,24 @@ class Problem:
 
     def predict(self, part: Part) -> Codes:
         """What the model gives for a part: (rows, columns)."""
-        out = np.empty((len(part.rows), len(part.columns)), self.machine.formats["d"].dtype)
-        height = 64 if self.positions is None else 1
-        width = chunks.step(min(height, len(part.rows)) * self.step)
-        a, b, c = self.a[part.matrix], self.b[part.matrix], self.c[part.matrix]
-        for top in range(0, len(part.rows), 64):
-            for left in range(0, len(part.columns), width):
-                rows, columns = part.rows[top : top + 64], part.columns[left : left + width]
-                out[top : top + 64, left : left + width] = self._accumulate(part, a, b, c, rows, columns)
+        machine, at = self.machine, part.matrix
+        order = np.array(self.order, np.int64)[:, None]
+
+        def taken(x: Codes, axis: int, size: int) -> Codes:  # instruction after instruction, `size` elements of each
+            return np.take(x, (order * size + np.arange(size)).reshape(-1), axis)[None]
+
+        a, b = taken(self.a[at][part.rows], 1, self.kept), taken(self.b[at][:, part.columns], 0, self.step)
+        scales: tuple[Codes | None, Codes | None] = (None, None)
+        if self.scales is not None:
+            own, other = self.scales[0][at][part.rows], self.scales[1][at][:, part.columns]
+            scales = taken(own, 1, machine.blocks), taken(other, 0, machine.blocks)
+        met = None
+        if self.positions is not None and machine.sparsity is not None:
+            steps = taken(self.positions[at][part.rows], 1, self.kept).reshape(1, len(part.rows), -1, self.kept)
+            met = machine.sparsity.columns(steps).reshape(1, len(part.rows), -1)
+        c = self.c[at][np.ix_(part.rows, part.columns)][None]
+        found = multiply(machine.work, Matrices(a, b, c, *scales, met), range(len(order)))[0]
+        out = found.astype(machine.formats["d"].dtype, copy=False)
         return out if self.finish is None else self.finish(self, part, out)
 
     @cached_property
@@ -179,38 +189,6 @@ class Problem:
         d, c = self.machine.formats["d"], self.machine.formats["c"]
         total = decode(clamped(codes), d).astype(np.float64) + decode(self.after[place], c).astype(np.float64)
         return encode(total, d)
-
-    def _scales(self, part: Part, rows: Codes, columns: Codes, block: int) -> Scales:
-        """The scale factors of one step: (1, rows, blocks) and (1, blocks, columns)."""
-        if self.scales is None:
-            return NO_SCALES
-        format, count = self.machine.formats["scale"], self.machine.blocks
-        own = slice(block * count, (block + 1) * count)
-        a, b = (x[part.matrix] for x in self.scales)
-        return {"scale_a": (a[rows, own][None], format), "scale_b": (b[own][:, columns][None], format)}
-
-    def _accumulate(self, part: Part, a: Codes, b: Codes, c: Codes, rows: Codes, columns: Codes) -> Codes:
-        machine = self.machine
-        formats = (machine.formats["a"], machine.formats["b"], machine.formats["c"])
-        total = c[np.ix_(rows, columns)]
-        a, b = a[rows], b[:, columns]
-        for block in self.order:
-            own = a[:, block * self.kept : (block + 1) * self.kept]
-            met = b[block * self.step : (block + 1) * self.step]
-            scales = self._scales(part, rows, columns, block)
-            if self.positions is None or machine.sparsity is None:
-                total = machine.lowering.run(own[None], met[None], total[None], formats, scales)[0]
-            else:
-                where = self.positions[part.matrix][rows, block * self.kept : (block + 1) * self.kept]
-                chosen = met[
-                    machine.sparsity.columns(where)
-                ]  # (rows, kept, columns): each row of A meets rows of its own
-                if scales:
-                    (mine, format), (other, _) = scales["scale_a"], scales["scale_b"]
-                    per_row = np.broadcast_to(other, (len(rows), *other.shape[1:]))
-                    scales = {"scale_a": (mine.swapaxes(0, 1), format), "scale_b": (per_row, format)}
-                total = machine.lowering.run(own[:, None], chosen, total[:, None], formats, scales)[:, 0]
-        return total
 
 
 def clamped(codes: Codes) -> Codes:

@@ -83,7 +83,7 @@ class Reals:
         if self.kept is not None and self.positions is not None and self.sparsity is not None and part != "scale":
             first = np.arange(self.kept.shape[2]) % (self.sparsity.kept // self.sparsity.groups)
             other = (
-                _at(self.positions, t, row, at, first) if part == "metadata" else _at(self.kept, t, row, at)
+                at_places(self.positions, t, row, at, first) if part == "metadata" else at_places(self.kept, t, row, at)
             )  # where there is none: the first positions, or zeros
             kept, found = (
                 (self.kept[t[:, 0], line], other) if part == "metadata" else (other, self.positions[t[:, 0], line])
@@ -95,7 +95,7 @@ class Reals:
         if self.factors is None or self.bare is None:
             raise ValueError("no factors")
         factors, bare = (x["ab".index(name)] for x in (self.factors, self.bare))
-        chosen = _at(factors, t, row, at, 1.0) if part == "scale" else _at(bare, t, row, at)
+        chosen = at_places(factors, t, row, at, 1.0) if part == "scale" else at_places(bare, t, row, at)
         by, values = (chosen, bare[t[:, 0], line]) if part == "scale" else (factors[t[:, 0], line], chosen)
         scaled: Numbers = values * np.repeat(by, bare.shape[2] // factors.shape[2], axis=1)
         return scaled
@@ -127,7 +127,7 @@ class Reals:
         return found & self.finite[place] | over
 
 
-def _at(source: npt.NDArray[Any], t: Ints, row: Ints, at: Ints, outside: Any = 0) -> Any:
+def at_places(source: npt.NDArray[Any], t: Ints, row: Ints, at: Ints, outside: Any = 0) -> Any:
     """Elements (batch, rows, places)."""
     inside = (row >= 0) & (row < source.shape[1]) & (at >= 0) & (at < source.shape[2])
     return np.where(inside, source[t, np.where(inside, row, 0), np.where(inside, at, 0)], outside)

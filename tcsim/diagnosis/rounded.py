@@ -7,7 +7,8 @@ from functools import partial
 import numpy as np
 
 from tcsim.core.samples import repeatable
-from tcsim.diagnosis.arithmetic import OTHER_ARCH, narrowed
+from tcsim.diagnosis.arithmetic import OTHER_ARCH
+from tcsim.diagnosis.bitwise import as_output
 from tcsim.diagnosis.kept import kept_sums
 from tcsim.diagnosis.orders import reproducing
 from tcsim.diagnosis.problem import Codes, Problem
@@ -29,7 +30,7 @@ def within_rounding(
     mistakes = exact
     nearest: tuple[str, int] | None = None
     if all(item.mistake == OTHER_ARCH for item in mistakes):
-        nearest = reproducing(bare, partial(_ended, problem), repeatable())
+        nearest = reproducing(bare, partial(as_output, problem), repeatable())
         if nearest is not None and nearest[1] == outputs:
             orders = [Explanation("another order of summation", nearest[0], "", outputs)]
     mistakes = [item for item in mistakes if item.mistake != OTHER_ARCH or not orders]  # the own arch explains it
@@ -52,10 +53,6 @@ def within_rounding(
     if not orders and nearest is not None:
         note += f"; the nearest order of those tried gives {nearest[1]:,} of {outputs:,} in every bit: {nearest[0]}"
     return Diagnosis("correct", outputs, right, tuple(orders), (), tried, where, note=note)
-
-
-def _ended(problem: Problem, codes: Codes) -> Codes:
-    return narrowed(codes, problem.output) if problem.output else codes
 
 
 def ulps(problem: Problem, model: Codes, format: Format) -> int:

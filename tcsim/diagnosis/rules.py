@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
@@ -25,11 +25,11 @@ def part_rules(part: str, count: int, others: int, depth: int, step: int) -> Ite
     line = "{line}" if part == "scale" else "row"
     block = "block" if part == "scale" else "K block"
     advice = f"look at the addresses that the {'scale factors' if part == 'scale' else part} of {{x}} come from"
-    for rule in (*line_rules(count, others), *first_rules(count), *_interleaved(count)):
+    for rule in (*index_rules(count), *line_rules(count, others), *_interleaved(count)):
         if rule.rank < 3:
             yield replace(rule, mistake=f"{name} of another {line}", advice=advice, part=part)
     k = np.arange(depth)
-    for rule in (*depth_rules(depth, step), *sequence_rules(depth, step), *_shifted(depth), *_halves(step)):
+    for rule in (*index_rules(depth, True), *depth_rules(depth, step), *sequence_rules(depth, step), *_halves(step)):
         at = rule.where(k * 0, k, k * 0)[1]
         beyond = (at < 0) & ("none at" not in rule.detail)
         first, kind, detail = int(beyond.argmax()), f"of another {block}", rule.detail
@@ -55,15 +55,28 @@ def data_rules(count: int, depth: int, others: int, chunk: int, step: int) -> It
         yield replace(rule, detail=f"{rule.detail}; metadata or scale factors are right", part="data", lines_only=False)
 
 
-def first_rules(count: int) -> Iterator[Rule]:
-    """One line for a whole group of them."""
-    for size in (*(size for size in _SIZES if size < count), count):
-        said = f"always the first of every {size}" if size < count else "always the first, as of a stride of 0"
-        yield Rule("", said, "", partial(_first, size), 2, lines_only=True)
+def index_rules(count: int, along_k: bool = False) -> Iterator[Rule]:
+    """Tables of `count` lines, or blocks of K, whose index is off, or counted for blocks of another size."""
 
+    def rule(said: str, at: Callable[..., Ints]) -> Rule:
+        def where(r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+            own = at(k if along_k else r)
+            own = np.where((own >= 0) & (own < count), own, -1)
+            return (r, own) if along_k else (own, k)
 
-def _first(size: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
-    return r // size * size, k
+        return Rule("", said, "", where, 2, lines_only=not along_k)
+
+    for by in (by for by in _SHIFTS if abs(by) < count):
+        way, end = ("early", "end") if by > 0 else ("late", "start")
+        said = f"i takes that of i {'+' if by > 0 else '-'} {abs(by)}, off by {abs(by)} ({way}), and none at the {end}"
+        yield rule(said, lambda i, by=by: i + by)
+    for size in (size for size in _SIZES if size < count):
+        yield rule(f"one is used for {size}: i takes number i / {size}", lambda i, size=size: i // size)
+        yield rule(f"one is taken for 1 / {size}: i takes number {size} i", lambda i, size=size: i * size)
+        large = f"as if each were {'twice' if size == 2 else f'{size} times'} as large" + " along K" * along_k
+        yield rule(f"always the first of every {size}, {large}", lambda i, size=size: i // size * size)
+        yield rule(f"always the last of every {size}", lambda i, size=size: i // size * size + size - 1)
+    yield rule("always the first, as of a stride of 0", lambda i: i * 0)
 
 
 def _exchanged(size: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
@@ -84,20 +97,6 @@ def _interleaved(count: int) -> Iterator[Rule]:
 def _turned(size: int, part: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
     inner = r % size
     return r - inner + inner % part * (size // part) + inner // part, k
-
-
-def _shifted(depth: int) -> Iterator[Rule]:
-    """The next blocks, and nothing behind the end."""
-    for by in _SHIFTS:
-        if abs(by) < depth:
-            way = "early" if by > 0 else "late"
-            said = f"off by {abs(by)} ({way}), and none at the {'end' if by > 0 else 'start'}"
-            yield Rule("", said, "", partial(_moved, depth, by), 2)
-
-
-def _moved(depth: int, by: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
-    inside = (k + by >= 0) & (k + by < depth)
-    return r, (k + by) * inside - 1 * ~inside
 
 
 def _halves(step: int) -> Iterator[Rule]:
@@ -164,14 +163,13 @@ def rules_of(problem: Problem) -> dict[str, tuple[Rule, ...]]:
         chunk = 128 // stored_bits(machine.formats[name], step)
         more: list[Rule] = []
         nibbles = [*nibble_rules(count, depth)] if stored_bits(machine.formats[name], step) == 4 else []
-        parts = []  # (what lies in memory of its own, elements of it along K, of a step)
-        if problem.scales is not None:
-            parts.append(("scale", -(-depth // machine.block), machine.blocks, depth, step))
         sparse = problem.positions is not None and problem.scales is None and name == "a"
+        width, own_step = (machine.width(depth), machine.kept) if sparse else (depth, step)
         if sparse:
-            parts.append(("metadata", machine.width(depth), machine.kept, machine.width(depth), machine.kept))
-        for part, along, each, width, own_step in parts:
-            more += part_rules(part, count, others, along, each)
+            more += part_rules("metadata", count, others, width, own_step)
+        if (
+            sparse or problem.scales is not None
+        ):  # those, and factors, which are read off as tables, lie in memory of their own
             more += data_rules(count, width, others, chunk, own_step)
             tiles = (*_in_tiles(count, width, chunk, described), *nibbles)
             more += [replace(rule, part="data") for rule in tiles]

@@ -6,7 +6,7 @@ The partial products of a scale block without factors are known, so any table of
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from typing import Any
@@ -14,22 +14,22 @@ from typing import Any
 import numpy as np
 
 from tcsim.core.samples import some_of
-from tcsim.diagnosis.hypothesis import Hypothesis
-from tcsim.diagnosis.problem import Codes, Problem
+from tcsim.diagnosis.candidate import taken
+from tcsim.diagnosis.hypothesis import Operands, WrongKernel
+from tcsim.diagnosis.maps import Rule
+from tcsim.diagnosis.problem import Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
+from tcsim.diagnosis.rules import part_rules
 from tcsim.numbers.codec import decode, encode
 from tcsim.numbers.formats import FORMATS, Format
 
-_FEW = 12  # outputs that every pair of tables is tried on
+_FEW = 4  # outputs that every pair of tables is tried on
 _SAMPLES = 64  # outputs that those are tried on which give the few
 _FIRST = 24  # pairs that are reckoned out in full
 _LAYOUT = (
     "look at the layout of the scale factors of {x} in memory, and at the one that the instruction or the copy expects"
 )
 _ORDER = "look at the order of the arguments: which buffer of scale factors goes with which operand"
-_INDEX = (
-    "look at the index with which the scale factors of {x} are read: which row, and how many elements of K share one"
-)
 _VALUE = "look at what is done to the scale factors of {x} between the quantizer and the multiplication"
 
 Table = Callable[[Numbers, Numbers], Numbers]  # (own, the other operand's), each (lines, blocks) -> (own lines, blocks)
@@ -45,103 +45,63 @@ class Reading:
     advice: str
     table: Table
     rank: int = 3
+    rule: Rule | None = None  # by which the table is read, 1 behind its end
+
+    def lines(self, which: Ints, own: Numbers, other: Numbers) -> Numbers:
+        """The factors of some lines, (lines, blocks)."""
+        if self.rule is None:
+            return self.table(own, other)[which]
+        block = np.arange(own.shape[1])[None]
+        row, at = np.broadcast_arrays(*self.rule.where(which[:, None], block, 0 * block))
+        return taken(own, row, at, 1.0)
 
 
-OWN = Reading("", "", "", lambda own, other: own, 0)
+def _own(own: Numbers, other: Numbers) -> Numbers:
+    return own
 
 
-@dataclass(frozen=True, eq=False)
-class ScaleTables(Hypothesis):
-    """A table of factors for A and one for B."""
+OWN = Reading("", "", "", _own, 0)
 
-    a: Reading
-    b: Reading
-    lines: tuple[int, int]  # rows of A and columns of B that were given
-    blocks: int
 
-    @property
-    def rank(self) -> int:
-        """Smaller is simpler."""
-        alike = self.a.mistake == self.b.mistake and self.a.detail == self.b.detail
-        return max(self.a.rank, self.b.rank) if alike else self.a.rank + self.b.rank
+def with_tables(a: Reading, b: Reading, lines: tuple[int, int], blocks: int) -> WrongKernel:
+    """A kernel with a table of factors for A and one for B. lines: rows of A and columns of B that were given."""
+    alike = (a.mistake, a.detail) == (b.mistake, b.detail)
+    rank = max(a.rank, b.rank) if alike else a.rank + b.rank
+    return WrongKernel(_names(a, b, alike), partial(_with_tables, (a, b), lines, blocks), rank=rank)
 
-    def names(self) -> list[tuple[str, str, str]]:
-        """(mistake, detail, advice)."""
-        names = (
-            {"x": "a", "y": "b", "line": "row", "other": "column"},
-            {"x": "b", "y": "a", "line": "column", "other": "row"},
-        )
+
+def _with_tables(readings: tuple[Reading, Reading], lines: tuple[int, int], blocks: int, given: Operands) -> Operands:
+    """What is multiplied with these tables in the places of the factors."""
+    if given.scales is None:
+        raise ValueError("no factors")
+    found = [x.copy() for x in given.scales]
+    for place, (reading, table) in enumerate(zip(readings, found, strict=True)):
+        own, other = (given.scales[one][:, : lines[one], :blocks] for one in (place, 1 - place))
+        which = np.arange(own.shape[1])
+        table[:, : lines[place], :blocks] = [reading.lines(which, *pair) for pair in zip(own, other, strict=True)]
+    return given._replace(scales=(found[0], found[1]))
+
+
+def _names(a: Reading, b: Reading, alike: bool) -> tuple[tuple[str, str, str], ...]:
+    """(mistake, detail, advice)."""
+    names = (
+        {"x": "a", "y": "b", "line": "row", "other": "column"},
+        {"x": "b", "y": "a", "line": "column", "other": "row"},
+    )
+    if a.mistake == b.mistake == FOREIGN:
+        details = (one.detail.format(**of) for one, of in zip((a, b), names, strict=True))
+        return (("scale_a and scale_b exchanged", "; ".join(details), _ORDER),)
+    if alike:
         both = {"x": "a and scale_b", "y": "the other", "line": "line", "other": "line"}
-        if self.a.mistake == self.b.mistake == FOREIGN:
-            details = (one.detail.format(**of) for one, of in zip((self.a, self.b), names, strict=True))
-            return [("scale_a and scale_b exchanged", "; ".join(details), _ORDER)]
-        if self.a.mistake == self.b.mistake and self.a.detail == self.b.detail:
-            advice = self.a.advice.format(x="both operands")
-            return [(self.a.mistake.format(**both), self.a.detail.format(**both), advice)]
-        return [
-            (one.mistake.format(**of), one.detail.format(**of), one.advice.format(**of))
-            for one, of in zip((self.a, self.b), names, strict=True)
-            if one is not OWN
-        ]
-
-    def tables(self, factors: tuple[Numbers, Numbers]) -> tuple[Numbers, Numbers]:
-        """The factors of all lines with these tables in their places; (lines, blocks) of each operand."""
-        own = tuple(x[:count, : self.blocks] for x, count in zip(factors, self.lines, strict=True))
-        found = []
-        for place, reading in enumerate((self.a, self.b)):
-            table = factors[place].copy()
-            table[: self.lines[place], : self.blocks] = reading.table(own[place], own[1 - place])
-            found.append(table)
-        return found[0], found[1]
-
-    def values(self, reals: Reals, matrix: int) -> Numbers:
-        """What it predicts of a matrix, (M, N), up to rounding."""
-        if reals.factors is None or reals.bare is None:
-            raise ValueError("no factors")
-        tables = self.tables((reals.factors[0][matrix], reals.factors[1][matrix]))
-        if any(
-            np.isinf(table).any() for table in tables
-        ):  # what is infinite is the factor of a block's sum, not of its terms
-            with np.errstate(invalid="ignore"):
-                blocks = [x[matrix].reshape(*by.shape, -1) for x, by in zip(reals.bare, tables, strict=True)]
-                sums = np.einsum("ibk,jbk->bij", *blocks)
-                whole: Numbers = (sums * tables[0].T[:, :, None] * tables[1].T[:, None]).sum(axis=0) + reals.c[matrix]
-            return whole
-        a, b = (
-            bare[matrix] * np.repeat(by, bare.shape[2] // by.shape[1], axis=1)
-            for bare, by in zip(reals.bare, tables, strict=True)
-        )
-        found: Numbers = a @ b.T + reals.c[matrix]
-        return found
-
-    def near(self, reals: Reals, matrix: int) -> Mask:
-        """Which outputs of a matrix it gives: larger factors round further."""
-        return reals.near(self.values(reals, matrix), matrix, self.values(reals.absolute(), matrix))
-
-    def codes(self, problem: Problem) -> Codes | None:
-        """What it predicts of every output, bit for bit; None with a factor that is infinite."""
-        if problem.scales is None:
-            raise ValueError("no factors")
-        format = problem.machine.formats["scale"]
-        own, other = (decode(x, format).astype(np.float64) for x in problem.scales)
-        tables = [self.tables((a, b.T)) for a, b in zip(own, other, strict=True)]
-        if not all(np.array_equal(table, _in_format(table, format)) for pair in tables for table in pair):
-            return None  # infinite, or between the format's numbers
-        scales = tuple(
-            np.stack([encode(pair[place] if place == 0 else pair[1].T, format, saturate=True) for pair in tables])
-            for place in (0, 1)
-        )
-        a, b = problem.a.copy(), problem.b.copy()
-        for place, pair in enumerate(
-            tables if not format.zero else ()
-        ):  # a format without a zero: elements are zeros instead
-            a[place][np.repeat(pair[0] == 0, a.shape[2] // pair[0].shape[1], axis=1)] = 0
-            b[place][np.repeat(pair[1].T == 0, b.shape[1] // pair[1].shape[1], axis=0)] = 0
-        changed = replace(problem, finish=None, a=a, b=b, scales=(scales[0], scales[1]))
-        return changed.outputs
+        return ((a.mistake.format(**both), a.detail.format(**both), a.advice.format(x="both operands")),)
+    return tuple(
+        (one.mistake.format(**of), one.detail.format(**of), one.advice.format(**of))
+        for one, of in zip((a, b), names, strict=True)
+        if one is not OWN
+    )
 
 
-def scale_tables(problem: Problem, reals: Reals, open_: Mask) -> Iterator[ScaleTables]:
+def scale_tables(problem: Problem, reals: Reals, open_: Mask) -> Iterator[WrongKernel]:
     """Tables of A and of B that give some outputs, simplest first."""
     if reals.factors is None or reals.bare is None:
         return
@@ -153,16 +113,16 @@ def scale_tables(problem: Problem, reals: Reals, open_: Mask) -> Iterator[ScaleT
     if not len(places):
         if open_.any():  # infinities alone: nothing to try tables on
             shifted = next((own for own in _values(format) if own.mistake.endswith(SHIFTED)), OWN)
-            yield from (ScaleTables(a, b, (lines[0], lines[1]), blocks) for a, b in ((shifted, OWN), (OWN, shifted)))
+            yield from (with_tables(a, b, lines, blocks) for a, b in ((shifted, OWN), (OWN, shifted)))
         return
     t, i, j = places[places[:, 0] == places[0, 0]].T
     matrix = int(t[0])
-    readings = list(_readings(format, blocks))
+    readings = [list(_readings(problem, blocks, *sizes)) for sizes in (lines, lines[::-1])]
     own = [x[matrix, :count, :blocks] for x, count in zip(reals.factors, lines, strict=True)]
     with np.errstate(all="ignore"):
         tables = [
-            np.stack([reading.table(own[place], own[1 - place])[at] for reading in readings])
-            for place, at in ((0, i), (1, j))
+            np.stack([reading.lines(at, own[place], own[1 - place]) for reading in readings[place]])
+            for place, at in enumerate((i, j))
         ]  # (readings, samples, blocks)
     terms = reals.bare[0][t, i] * reals.bare[1][t, j]
     terms = terms.reshape(len(t), reals.factors[0].shape[2], -1)
@@ -170,21 +130,17 @@ def scale_tables(problem: Problem, reals: Reals, open_: Mask) -> Iterator[ScaleT
     place = t, i, j
     if (np.abs((reals.observed - reals.c)[place]) <= reals.reach[place]).all():
         return  # nothing is added: lines that are zero say that more simply than tiny factors
-    first = tuple(x[:_FEW] for x in place)
-    found, size = (_together(x[:_FEW], *(own[:, :_FEW] for own in tables)) for x in sums)
-    pairs = np.argwhere(np.all(reals.near(found + reals.c[first], first, size), axis=2))
+    fits = np.ones((len(readings[0]), len(readings[1])), bool)
+    for one in range(min(_FEW, len(t))):
+        found, size = ((tables[0][:, one] * x[one]) @ tables[1][:, one].T for x in sums)
+        at = t[one], i[one], j[one]
+        fits &= reals.near(found + reals.c[at], at, size)
     items = []
-    for a, b in pairs[pairs.any(axis=1)]:  # the others are as they should be
+    for a, b in np.argwhere(fits):
         found, size = ((x * tables[0][a] * tables[1][b]).sum(axis=1) for x in sums)
-        if reals.near(found + reals.c[place], place, size).all():
-            items.append(ScaleTables(readings[a], readings[b], (lines[0], lines[1]), blocks))
+        if (a or b) and reals.near(found + reals.c[place], place, size).all():  # else as they should be
+            items.append(with_tables(readings[0][a], readings[1][b], lines, blocks))
     yield from sorted(items, key=lambda item: item.rank)[:_FIRST]
-
-
-def _together(terms: Numbers, a: Numbers, b: Numbers) -> Numbers:
-    """Sums over the blocks for every pair of tables: (readings of a, readings of b, samples)."""
-    found: Numbers = np.moveaxis((a * terms).swapaxes(0, 1) @ np.moveaxis(b, 0, 2), 0, 2)
-    return found
 
 
 FOREIGN = "scale_{x} is that of {y}"
@@ -192,10 +148,13 @@ SHIFTED = "decoded by shifting"
 _ALIKE = "{line} i of {x} takes the factors of {other} i of {y}"
 
 
-def _readings(format: Format, blocks: int) -> Iterator[Reading]:
+def _readings(problem: Problem, blocks: int, count: int, others: int) -> Iterator[Reading]:
+    """Of an operand of `count` lines."""
+    format = problem.machine.formats["scale"]
     yield OWN
     yield from _values(format)
-    yield from _indices(blocks)
+    for rule in part_rules("scale", count, others, blocks, problem.machine.blocks):
+        yield Reading(rule.mistake, rule.detail, rule.advice, _own, rule.rank, rule)
     for said, ours, read in _layouts(blocks):
         for fill in _FILLS:
             yield Reading(
@@ -209,7 +168,6 @@ def _readings(format: Format, blocks: int) -> Iterator[Reading]:
             yield Reading(kind, said, advice, partial(_laid, ours, read, _FILLS[fill], 1), 3 + bool(detail))
 
 
-_NEAR = {1: "the next one", -1: "the one before"}
 _FILLS = {"": 1.0, "; what is not written counts as 0": 0.0, "; behind the end the last one is taken again": None}
 """What is read behind the end of the memory, and where nothing was written."""
 
@@ -366,60 +324,5 @@ def _as_exponents(format: Format, own: Numbers) -> Numbers:
     return found
 
 
-def _in_format(table: Numbers, format: Format) -> Numbers:
-    """The nearest factors that a format has; zeros stay, as elements that are zero do the same."""
-    found: Numbers = decode(encode(table, format, saturate=True), format).astype(np.float64)
-    return np.where(table == 0, 0.0, found)
-
-
 def _both(own: Numbers, other: Numbers) -> Numbers:
     return own * _laid(_by_line, _by_line, 1.0, 1, own, other)
-
-
-def _indices(blocks: int) -> Iterator[Reading]:
-    """Other lines or other blocks of the own table."""
-
-    def of_block(detail: str, block: Callable[..., Ints]) -> Reading:
-        return Reading("scale_{x} of another block", detail, _INDEX, partial(_at, _same, block))
-
-    def of_line(detail: str, line: Callable[..., Ints]) -> Reading:
-        return Reading("scale_{x} of another {line}", detail, _INDEX, partial(_at, line, _same))
-
-    for by in (by for by in (2, 4, 8, 16) if by <= blocks):
-        large = f"as if blocks were {'twice' if by == 2 else f'{by} times'} as large"
-        said = f"one factor is used for {by} blocks of K: block i takes number i / {by}"
-        yield of_block(said, lambda x, by=by: x // by)
-        said = f"a factor is taken for 1 / {by} of its elements: block i takes number {by} i"
-        yield of_block(said, lambda x, by=by: x * by)
-        said = f"block i takes number i mod {by}: always those of the first K tile"
-        yield of_block(said, lambda x, by=by: x % by)
-        yield of_block(f"always the first of every {by} along K, {large}", lambda x, by=by: x // by * by)
-        yield of_block(f"always the last of every {by} along K", lambda x, by=by: x // by * by + by - 1)
-    for by in (-1, 1, -2, 2, 4, -4):
-        said = f" i takes that of i {'+' if by > 0 else '-'} {abs(by)}, {_NEAR.get(by, 'further on' if by > 0 else 'further back')}"
-        yield of_block(f"block{said}", lambda x, by=by: x + by)
-        yield of_line(f"{{line}}{said}", lambda x, by=by: x + by)
-    for size in (8, 16, 32, 64, 128):
-        said = f"line i always takes that of i mod {size}, in the first block"
-        yield of_line(said, lambda x, size=size: x % size)
-        yield of_line(f"always the first of every {size}", lambda x, size=size: x // size * size)
-        yield of_line(f"line i takes that of i / {size}", lambda x, size=size: x // size)
-    yield of_line("always the first", _none)
-    yield of_block("always the first", _none)
-    yield Reading("scale_{x} of another {line} and block", "one factor for all", _INDEX, partial(_at, _none, _none))
-
-
-def _at(line: Callable[[Ints], Ints], block: Callable[[Ints], Ints], own: Numbers, other: Numbers) -> Numbers:
-    lines, blocks = (np.arange(size) for size in own.shape)
-    at = line(lines)[:, None], block(blocks)[None]
-    inside = (at[0] >= 0) & (at[0] < len(lines)) & (at[1] >= 0) & (at[1] < len(blocks))
-    found: Numbers = np.where(inside, own[np.clip(at[0], 0, len(lines) - 1), np.clip(at[1], 0, len(blocks) - 1)], 1.0)
-    return found
-
-
-def _same(x: Ints) -> Ints:
-    return x
-
-
-def _none(x: Ints) -> Ints:
-    return x * 0

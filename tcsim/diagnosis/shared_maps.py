@@ -82,7 +82,11 @@ def shared_rules(count: int, depth: int, chunk: int, step: int) -> Iterator[Rule
         yield Rule("{x}: transposed in pairs of bytes", said, advice, partial(_by_pairs, order), 4)
     advice = "look at the address that each lane passes to ldmatrix: lanes 8-15 and 16-23"
     yield Rule(
-        "{x}: 8 x 8 matrices exchanged", "the second and the third of each four", advice, partial(_quad, chunk), 3
+        "{x}: 8 x 8 matrices exchanged",
+        "the second and the third of each four, in registers 1 and 2",
+        advice,
+        partial(_quad, chunk),
+        3,
     )
 
 

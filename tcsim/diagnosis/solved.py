@@ -96,12 +96,12 @@ def solved(problem: Problem, model: Codes, inside: Mask, known: bool) -> Solved 
         line = None if of_c else line  # C that is left out, or another's, is off by a vector where C is one
     else:
         of_c = []
-    sums = next(line_sums(problem, reals, wrong), None) if line is not None and line.adds else None
+    sums = next(line_sums(problem, reals, wrong, grouped=True), None) if line is not None and line.adds else None
     if kept is not None:
         found = as_whole(found, kept)
     elif of_c:
         found = by_first(found, of_c)
-    elif sums is not None and sums.grouped:
+    elif sums is not None:
         found, line = as_whole(found, sums), None
     elif line is not None:
         relations.append(line.relation)

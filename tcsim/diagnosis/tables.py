@@ -7,15 +7,14 @@ and whatever a conversion does wrong shows as a table. Of the scale factors of b
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.diagnosis.hypothesis import Hypothesis
+from tcsim.diagnosis.hypothesis import Operands, WrongKernel
 from tcsim.diagnosis.least_squares import samples, weights
-from tcsim.diagnosis.problem import Codes, Problem
+from tcsim.diagnosis.problem import Problem
 from tcsim.diagnosis.reals import Mask, Numbers, Reals
 from tcsim.numbers.codec import decode, encode
 from tcsim.numbers.formats import Format
@@ -26,76 +25,25 @@ _BITS = 11  # of a constant
 _CLOSE = 0.02  # of the usual value: how exactly a value of a table is known
 
 
-@dataclass(frozen=True, eq=False)
-class Table(Hypothesis):
-    """Each value of operand `name` ("a", "b", or the factors "scale_a", "scale_b", "scale_a and scale_b") is taken for another."""
+def table_of(name: str, was: Numbers, now: Numbers, mistake: str, said: str) -> WrongKernel:
+    """A kernel that takes each value of operand `name` ("a", "b", or the factors "scale_a", "scale_b", "scale_a and scale_b") for another; was: ascending."""
+    advice = f"look at the conversion or the unpacking of {name}: sign, bias, zero point, which format the codes are taken for"
 
-    name: str
-    was: Numbers  # ascending
-    now: Numbers
-    said: str
-    codes_now: Codes  # of the values `now`
-    mistake: str
-
-    def names(self) -> list[tuple[str, str, str]]:
-        """(mistake, detail, advice)."""
-        advice = f"look at the conversion or the unpacking of {self.name}: sign, bias, zero point, which format the codes are taken for"
-        return [(f"{self.name}: {self.mistake}", self.said, advice)]
-
-    def _of(self, values: Numbers) -> Numbers:
-        at = np.minimum(np.searchsorted(self.was, values), len(self.was) - 1)
-        found: Numbers = np.where(self.was[at] == values, self.now[at], values)
+    def taken(values: Numbers, operand: str) -> Numbers:
+        if operand not in name.split(" and "):
+            return values
+        at = np.minimum(np.searchsorted(was, values), len(was) - 1)
+        found: Numbers = np.where(was[at] == values, now[at], values)
         return found
 
-    def values(self, reals: Reals, matrix: int) -> Numbers:
-        """What it predicts of a matrix, (M, N), up to rounding."""
-        a, b = self._lines(reals, matrix)
-        found: Numbers = a @ b.T + reals.c[matrix]
-        return found
+    def read(given: Operands) -> Operands:
+        scales = given.scales and (taken(given.scales[0], "scale_a"), taken(given.scales[1], "scale_b"))
+        return Operands(taken(given.a, "a"), taken(given.b, "b"), given.c, scales)
 
-    def near(self, reals: Reals, matrix: int) -> Mask:
-        """Which outputs of a matrix it gives: larger values reach further."""
-        a, b = (np.abs(lines) for lines in self._lines(reals, matrix))
-        return reals.near(self.values(reals, matrix), matrix, a @ b.T + np.abs(reals.c[matrix]))
-
-    def _lines(self, reals: Reals, matrix: int) -> list[Numbers]:
-        """Of A and of B, as they are taken."""
-        lines = []
-        for place, name in enumerate("ab"):
-            if reals.bare is None or reals.factors is None:
-                own = reals.lines(name)[matrix]
-                own = self._of(own) if self.name == name else own
-            else:
-                own, by = reals.bare[place][matrix], reals.factors[place][matrix]
-                own = self._of(own) if self.name == name else own
-                by = self._of(by) if f"scale_{name}" in self.name else by
-                own = own * np.repeat(by, own.shape[1] // by.shape[1], axis=1)
-            lines.append(own)
-        return lines
-
-    def _coded(self, codes: Codes, format: Format) -> Codes:
-        values = np.nan_to_num(decode(codes, format).astype(np.float64))
-        at = np.minimum(np.searchsorted(self.was, values), len(self.was) - 1)
-        return np.where(self.was[at] == values, self.codes_now[at], codes).astype(codes.dtype)
-
-    def codes(self, problem: Problem) -> Codes:
-        """What it predicts of every output, bit for bit."""
-        formats = problem.machine.formats
-        changed = problem.bare
-        if self.name == "a":
-            changed = replace(changed, a=self._coded(problem.a, formats["a"]))
-        elif self.name == "b":
-            changed = replace(changed, b=self._coded(problem.b, formats["b"]))
-        elif problem.scales is not None:
-            scales = (
-                self._coded(x, formats["scale"]) if f"scale_{name}" in self.name else x
-                for name, x in zip("ab", problem.scales, strict=True)
-            )
-            changed = replace(changed, scales=(next(scales), next(scales)))
-        return changed.outputs
+    return WrongKernel(((f"{name}: {mistake}", said, advice),), read)
 
 
-def tables(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Table]:
+def tables(problem: Problem, reals: Reals, open_: Mask) -> Iterator[WrongKernel]:
     """A table of one operand's values, or of its factors'; a table of both operands' factors."""
     formats = problem.machine.formats
     for name in "ba":
@@ -109,7 +57,7 @@ def tables(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Table]:
         yield from _of_both(reals, open_, formats["scale"])
 
 
-def _shifted(reals: Reals, open_: Mask, name: str, format: Format) -> Iterator[Table]:
+def _shifted(reals: Reals, open_: Mask, name: str, format: Format) -> Iterator[WrongKernel]:
     """A constant added to every element of an operand of 16 bits, which is rounded again: outputs are off by nearly that times sums of the other's lines."""
     if format.kind != "float" or format.bits != 16 or reals.factors is not None or reals.positions is not None:
         return
@@ -123,17 +71,16 @@ def _shifted(reals: Reals, open_: Mask, name: str, format: Format) -> Iterator[T
     was = np.unique(reals.lines(name))
     unit = 2.0 ** np.floor(np.log2(abs(by)))
     for constant in dict.fromkeys(float(np.rint(by / unit * 2**bits) * unit / 2**bits) for bits in range(_BITS)):
-        codes = encode(was + constant, format)
-        now = decode(codes, format).astype(np.float64)
+        now = decode(encode(was + constant, format), format).astype(np.float64)
         said = f"{abs(constant):g} is {'subtracted from' if constant < 0 else 'added to'} every element, which is rounded to {format.name}: a zero point that is off by as much"
-        found = Table(name, was, now, said, codes, "off by a constant")
+        found = table_of(name, was, now, "off by a constant", said)
         near = abs(constant - by) <= _NEARLY * abs(by) and np.isfinite(now).all()
-        if near and all((found.near(reals, t) | ~open_[t]).all() for t in range(len(open_))):
+        if near and (found.gives(reals) | ~open_).all():
             yield found
             return
 
 
-def _of_elements(reals: Reals, open_: Mask, name: str, format: Format, place: int) -> Iterator[Table]:
+def _of_elements(reals: Reals, open_: Mask, name: str, format: Format, place: int) -> Iterator[WrongKernel]:
     bare = (reals.a, reals.b) if reals.bare is None else reals.bare
     was, which = _numbered(bare[place])
     chosen = samples(reals, open_, len(was))
@@ -147,7 +94,7 @@ def _of_elements(reals: Reals, open_: Mask, name: str, format: Format, place: in
     yield from _table(reals, chosen, name, was, _summed(own, met, len(was)), format)
 
 
-def _of_factors(reals: Reals, open_: Mask, name: str, format: Format) -> Iterator[Table]:
+def _of_factors(reals: Reals, open_: Mask, name: str, format: Format) -> Iterator[WrongKernel]:
     if reals.factors is None or reals.bare is None:
         return
     place = "ab".index(name)
@@ -161,7 +108,7 @@ def _of_factors(reals: Reals, open_: Mask, name: str, format: Format) -> Iterato
     yield from _table(reals, chosen, f"scale_{name}", was, terms, format)
 
 
-def _of_both(reals: Reals, open_: Mask, format: Format) -> Iterator[Table]:
+def _of_both(reals: Reals, open_: Mask, format: Format) -> Iterator[WrongKernel]:
     if reals.factors is None or reals.bare is None:
         return
     was, which = np.unique(np.concatenate([x.reshape(-1) for x in reals.factors]), return_inverse=True)
@@ -213,7 +160,7 @@ def _summed(number: npt.NDArray[Any], values: Numbers, count: int) -> Numbers:
 
 def _table(
     reals: Reals, chosen: npt.NDArray[np.int64], name: str, was: Numbers, terms: Numbers, format: Format
-) -> Iterator[Table]:
+) -> Iterator[WrongKernel]:
     place = tuple(chosen.T)
     wanted = (reals.observed - reals.c)[place]
     found = weights(terms, wanted)
@@ -224,15 +171,14 @@ def _table(
         yield from _snapped(name, was, now, format)
 
 
-def _snapped(name: str, was: Numbers, now: Numbers, format: Format) -> Iterator[Table]:
+def _snapped(name: str, was: Numbers, now: Numbers, format: Format) -> Iterator[WrongKernel]:
     """The table with values that the format has."""
     codes = encode(np.rint(now) if format.kind != "float" else now, format, saturate=True)
     near = decode(codes, format).astype(np.float64)
     usual = float(np.sqrt((was**2).mean()))
     if (np.abs(near - now) > _CLOSE * np.maximum(np.abs(near), usual)).any() or np.array_equal(near, was):
         return
-    mistake, said = _said(was, near)
-    yield Table(name, was, near, said, codes, mistake)
+    yield table_of(name, was, near, *_said(was, near))
 
 
 def _said(was: Numbers, now: Numbers) -> tuple[str, str]:

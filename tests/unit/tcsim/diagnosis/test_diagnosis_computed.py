@@ -67,8 +67,17 @@ def test_the_reach_of_rounding_is_bounded() -> None:
 )  # fmt: skip
 def test_codes_without_their_sign(format: str, codes: list[int], found: list[int] | None) -> None:
     """The highest bit of formats that have one."""
-    own = recoded._unsigned(np.array(codes, FORMATS[format].dtype), FORMATS[format])
+    own = recoded._unsigned(np.array(codes, FORMATS[format].dtype), FORMATS[format], 1)
     assert (None if own is None else own.tolist()) == found
+
+
+def test_a_group_with_one_nonzero_that_is_kept_twice() -> None:
+    """Only beside a zero, and only where a sparse operand keeps two of a group."""
+    codes = np.array([[0x0000, 0x3C00, 0x4000, 0x0000, 0x4200, 0x4400]], np.uint16)  # f16: 0, 1 | 2, 0 | 3, 4
+    first, second = (recoded._twice(place, codes, FORMATS["f16"], 2) for place in (0, 1))
+    assert first is not None and first.tolist() == [[0x3C00, 0x3C00, 0x4000, 0x0000, 0x4200, 0x4400]]
+    assert second is not None and second.tolist() == [[0x0000, 0x3C00, 0x4000, 0x4000, 0x4200, 0x4400]]
+    assert recoded._twice(0, codes, FORMATS["f16"], 1) is None
 
 
 def test_functions_of_slices_of_k() -> None:
@@ -114,7 +123,7 @@ def test_what_follows_the_last_k() -> None:
 def test_c_from_elsewhere() -> None:
     """Zeros outside, also of a C of one element."""
     zero = np.zeros(2, int)
-    found = other_c._taken(np.array([[[5.0]]]), zero, np.array([0, 1]), np.array([0, -1]))
+    found = reals.at_places(np.array([[[5.0]]]), zero, np.array([0, 1]), np.array([0, -1]))
     assert found.tolist() == [5.0, 0.0]
 
 
@@ -142,4 +151,4 @@ def test_factors_of_both_operands_in_one_table() -> None:
     own = replace(own, factors=(a[None], b[None]), bare=bare, a=bare[0] * np.repeat(a, 16, 1), b=bare[1] * np.repeat(b, 16, 1), c=seen * 0, observed=seen,
                   finite=np.ones(seen.shape, bool), reach=np.full(seen.shape, 1e-6))  # fmt: skip
     found = [*tables._of_both(own, np.ones(seen.shape, bool), FORMATS["ue4m3"])]
-    assert found and found[0].now.tolist() == [0.25, 1.0, 8.0]
+    assert found and "0.5 counts as 0.25, 2 counts as 8" in found[0].names()[0][1]

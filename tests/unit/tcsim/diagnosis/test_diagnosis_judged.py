@@ -33,7 +33,6 @@ from tcsim.diagnosis.candidate import Candidate
 from tcsim.diagnosis.functions import Applied
 from tcsim.diagnosis.hypothesis import WrongKernel
 from tcsim.diagnosis.kept import Form
-from tcsim.diagnosis.line_sums import Constants
 from tcsim.diagnosis.maps import SAME, Rule
 from tcsim.diagnosis.pipelines import counts
 from tcsim.diagnosis.predicted import Way
@@ -62,7 +61,7 @@ def test_which_names_are_simpler() -> None:
     item, named = SimpleNamespace(rank=3), SimpleNamespace(rank=2)
     ranks = [Applied.rank.fget(SimpleNamespace(own=item, named=named, outside=own)) for own in (False, True)]  # type: ignore[attr-defined]
     assert ranks == [5, 6]
-    assert WrongKernel(()).rank == Constants.rank.fget(SimpleNamespace(added={"a": 0.5}))  # type: ignore[attr-defined]
+    assert WrongKernel(()).rank == line_sums._constants({"a": np.ones((1, 1))}, 16, 0.0, False).rank
 
 
 @pytest.mark.parametrize(("zero", "found"), [([], None), ([3, 4], "rows 3-4 of a are zero"), (range(16), None)])

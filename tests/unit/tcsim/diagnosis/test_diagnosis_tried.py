@@ -28,6 +28,7 @@ from tcsim.diagnosis import (
     where,
 )
 from tcsim.diagnosis import memory as shared
+from tcsim.diagnosis import problem as problems
 from tcsim.diagnosis.addresses import _affine
 from tcsim.diagnosis.pipelines import counts
 from tcsim.diagnosis.some_tiles import _of_part
@@ -138,15 +139,40 @@ def test_blocks_that_are_transposed() -> None:
     assert np.array_equal(found[:, :8], codes[:, :8].T) and np.array_equal(found[:, 8:], codes[:, 8:].T)
 
 
-def test_groups_of_lines_that_are_one_line() -> None:
-    said = {rule.detail: rule for rule in rules.first_rules(8)}
-    assert [*said] == [
-        "always the first of every 2",
-        "always the first of every 4",
-        "always the first, as of a stride of 0",
+def test_steps_in_another_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Engines take each instruction of what they are given once: steps that are missing or repeated are gathered first."""
+    own = problem(m=16, n=8, k=32)
+    again = [*range(16, 32)] * 2
+    wanted = replace(own, a=own.a[:, :, again], b=own.b[:, again], order=(0, 1)).outputs
+    multiply, asked = problems.multiply, []
+    monkeypatch.setattr(problems, "multiply", lambda *given: asked.append([*given[2]]) or multiply(*given))
+    assert np.array_equal(replace(own, order=(1, 1)).outputs, wanted) and asked == [[0, 1]]
+
+
+@pytest.mark.parametrize("along_k", [False, True])
+def test_a_table_whose_index_is_off_or_of_another_size(along_k: bool) -> None:
+    """The same of lines and of blocks of K; -1 where the table has none."""
+    at = np.arange(8)
+    found = {
+        rule.detail: (rule.where(0 * at, at, at)[1] if along_k else rule.where(at, 0 * at, at)[0]).tolist()
+        for rule in rules.index_rules(8, along_k)
+    }
+    assert found["i takes that of i + 2, off by 2 (early), and none at the end"] == [2, 3, 4, 5, 6, 7, -1, -1]
+    assert found["i takes that of i - 1, off by 1 (late), and none at the start"] == [-1, 0, 1, 2, 3, 4, 5, 6]
+    assert found["one is used for 4: i takes number i / 4"] == [0, 0, 0, 0, 1, 1, 1, 1]
+    assert found["one is taken for 1 / 4: i takes number 4 i"] == [0, 4, -1, -1, -1, -1, -1, -1]
+    assert found["always the first of every 2, as if each were twice as large" + " along K" * along_k] == [
+        0,
+        0,
+        2,
+        2,
+        4,
+        4,
+        6,
+        6,
     ]
-    for size, rule in zip((2, 4, 8), said.values(), strict=True):
-        assert read(rule, 8, 1)[0][:, 0].tolist() == [row // size * size for row in range(8)]
+    assert found["always the last of every 4"] == [3, 3, 3, 3, 7, 7, 7, 7]
+    assert found["always the first, as of a stride of 0"] == [0] * 8
 
 
 def test_a_swizzle_on_one_side() -> None:
