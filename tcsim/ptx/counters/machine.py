@@ -172,7 +172,36 @@ def blocks_of(text: str, kernel: str) -> tuple[list[Block], dict[str, int]]:
             _add(found, Code(int(own[1], 16), own[3], own[2] or "", line))
     if not found[0].code:
         raise OperandError(f"machine code: no kernel {kernel!r}; it has {listing(names)}")
-    return found if found[-1].code else found[:-1], where
+    return _together(found if found[-1].code else found[:-1], where)
+
+
+def _together(blocks: Sequence[Block], where: Mapping[str, int]) -> tuple[list[Block], dict[str, int]]:
+    """The same with what runs through a label that nothing executed goes to as one block."""
+    edges, called = _edges(blocks, where)
+    reached = _behind(_onward([*edges, *called]), [0])
+    entered = {end for start, end in [*edges, *called] if start in reached and blocks[start].following != [""]} | {end for _, end in called}
+    found, place = [blocks[0]], [0]
+    for number, block in enumerate(blocks[1:], 1):
+        before = found[-1]
+        if before.following == [""] and number not in entered and not before.joins and not before.calls and number - 1 in reached:
+            found[-1] = Block(before.code + block.code, block.following, block.calls)
+        else:
+            found.append(block)
+        place.append(len(found) - 1)
+    return found, {name: place[number] for name, number in where.items() if number < len(place)}
+
+
+def _edges(
+    blocks: Sequence[Block], where: Mapping[str, int]
+) -> tuple[list[tuple[int, int | None]], list[tuple[int, int]]]:
+    """From which block control goes to which (None: the end), and from which a function is called that begins with which."""
+    edges = [
+        (number, None if name is None else number + 1 if name == "" else where.get(name, len(blocks)))
+        for number, block in enumerate(blocks)
+        for name in block.following
+    ]
+    called = [(number, where[name]) for number, block in enumerate(blocks) for name in block.calls if name in where]
+    return [(start, end) for start, end in edges if end is None or end < len(blocks)], called
 
 
 def _add(found: list[Block], code: Code) -> None:
@@ -241,13 +270,7 @@ def executions(
     parted: Mapping[int, int] = NONE,
 ) -> npt.NDArray[np.int64]:
     """How many warps execute each block."""
-    edges = [
-        (number, None if name is None else number + 1 if name == "" else where.get(name, len(blocks)))
-        for number, block in enumerate(blocks)
-        for name in block.following
-    ]
-    edges = [(start, end) for start, end in edges if end is None or end < len(blocks)]
-    called = [(number, where[name]) for number, block in enumerate(blocks) for name in block.calls if name in where]
+    edges, called = _edges(blocks, where)
     onward = _onward(edges)
     reached = _behind(_onward([*edges, *called]), [0])
     joining = {number for number, block in enumerate(blocks) if block.joins}
