@@ -76,7 +76,11 @@ that of branches), and to flow where parts of a warp meet."""
 _SLOW = 0.5
 """How much is given to it that blocks are not executed which serve arguments that are seldom, or poll again."""
 _SELDOM = re.compile("slowpath|_full$")
-_ROUNDS = 30
+_LEAST = 1e-4
+"""What an execution more costs where nothing else tells."""
+_ROUNDS = 60
+Equation = tuple[Mapping[int, float], float, float]
+"""Factors of unknowns, what they add up to, and how much is given to it."""
 
 
 NONE: Mapping[int, int] = MappingProxyType({})
@@ -275,32 +279,28 @@ def executions(
     reached = _behind(_onward([*edges, *called]), [0])
     joining = {number for number, block in enumerate(blocks) if block.joins}
     number_of = _numbered(edges, len(blocks), joining)
-    splits: defaultdict[int, list[Counter[int]]] = defaultdict(list)
-    equations: list[tuple[dict[int, float], float, float]] = [({0: 1.0}, float(warps), 50.0)]
-    for number in range(len(blocks)):
-        if number not in reached:
-            equations.append(({number: 1.0}, 0.0, 1000.0))
-            continue
-        for side in (0, 1) if number else (0,):
-            own = Counter(number_of[place] for place, edge in enumerate(edges) if edge[side] == number)
-            if own and own != {number: 1}:
-                flow = Counter({number: 1.0})
-                flow.subtract(own)
-                parts = parted.get(blocks[number].parts_at, 0) if not side else 0
-                if parts:
-                    splits[blocks[number].parts_at].append(flow)
-                    equations.append((dict(flow), 0.0, _HARDLY))
+    more = max(len(blocks), *(number + 1 for number in number_of), 0)
+    splits: defaultdict[int, dict[int, float]] = defaultdict(dict)
+    equations: list[Equation] = []
+    exact: list[Equation] = [({number: 1.0}, 0.0, 0.0) for number in range(len(blocks)) if number not in reached]
+    for number in sorted(reached):
+        for side in (0, 1):
+            flow = Counter({number: 1.0})
+            flow.subtract(Counter(number_of[place] for place, edge in enumerate(edges) if edge[side] == number))
+            if side:
+                flow.subtract(Counter(start for start, end in called if end == number))
+            elif parted.get(blocks[number].parts_at) or number in joining:
+                more += 1  # what comes beyond one part for each warp, or what is lost where parts meet
+                flow[more - 1] = -1.0 if number in joining else 1.0
+                if number in joining:
+                    equations.append(({more - 1: 1.0}, 0.0, _MEET))
                 else:
-                    equations.append((dict(flow), 0.0, _MEET if number in joining and not side else _FLOW))
-        callers = Counter(start for start, end in called if end == number)
-        if callers:
-            equations.append(({number: 1.0} | {start: -float(many) for start, many in callers.items()}, 0.0, _CALLS))
+                    splits[blocks[number].parts_at][more - 1] = 1.0
+            factors = {place: float(many) for place, many in flow.items() if many}
+            if factors and (side or blocks[number].following):
+                exact.append((factors, float(warps) if side and not number else 0.0, 0.0))
     places: defaultdict[tuple[int, str, bool, bool], Counter[int]] = defaultdict(Counter)
-    for line, flows in splits.items():
-        together = Counter[int]()
-        for flow in flows:
-            together.update(flow)
-        equations.append((dict(together), -float(parted[line]), _FLOW))
+    equations += [(parts, float(parted[line]), _FLOW) for line, parts in splits.items()]
     slow = _slow(blocks) | {start for start, end in edges if start == end and blocks[start].polls}
     for number in sorted(reached):
         for code in blocks[number].code if number not in slow else ():
@@ -328,7 +328,7 @@ def executions(
             said[factors, count] += _HARDLY if switched else sure
     equations += [({number: 1.0}, 0.0, _SLOW) for number in slow]
     equations += [(dict(factors), float(count), weight) for (factors, count), weight in said.items()]
-    found = _least_absolute(equations, max(len(blocks), *number_of, 0) + 1, float(warps))
+    found = _least_absolute(exact, equations, more, float(max(warps, 1)))
     return np.rint(found[: len(blocks)]).astype(np.int64)
 
 
@@ -373,20 +373,54 @@ def _behind(onward: Mapping[int, Sequence[int]], first: Sequence[int]) -> set[in
 
 
 def _least_absolute(
-    equations: Sequence[tuple[Mapping[int, float], float, float]], count: int, scale: float
+    exact: Sequence[Equation], equations: Sequence[Equation], count: int, scale: float
 ) -> npt.NDArray[np.float64]:
-    """Numbers of which none is negative that fit equations (factors, sum, weight) with the least weighted sum of absolute differences."""
-    matrix = np.zeros((len(equations), count))
-    for row, (factors, _, _) in enumerate(equations):
+    """Numbers of which none is negative that fulfil equations (factors, sum, weight) and fit others with the least weighted sum of absolute differences.
+
+    The linear program is solved by an interior point method with predictor and corrector (Mehrotra 1992).
+    """
+    rows, beside = [*exact, *equations], len(equations)
+    matrix = np.zeros((len(rows), count + 2 * beside))
+    for row, (factors, _, _) in enumerate(rows):
         matrix[row, list(factors)] = list(factors.values())
-    wanted, weight = (np.array([own[place] for own in equations]) for place in (1, 2))
-    factor, found, held = weight.copy(), np.zeros(count), np.full(count, 1e-9)
-    for turn in range(_ROUNDS):
-        scaled = matrix * factor[:, None]
-        raw = np.linalg.solve(scaled.T @ matrix + np.diag(held), scaled.T @ wanted)
-        found = np.maximum(raw, 0)
-        held = np.where(
-            raw < -1e-3, factor.max(), np.maximum(held / 100, 1e-9)
-        )  # what would be negative is held at zero for a while
-        factor = weight / np.maximum(np.abs(matrix @ found - wanted), max(scale * 10 ** (-turn / 6), 1e-3))
+    place = np.arange(beside)
+    matrix[len(exact) + place, count + place] = 1
+    matrix[len(exact) + place, count + beside + place] = -1
+    wanted = np.array([own[1] for own in rows]) / scale
+    costs = np.concatenate([np.full(count, _LEAST), *2 * [[own[2] for own in equations]]])
+    return _linear(matrix, wanted, costs)[:count] * scale
+
+
+def _linear(
+    matrix: npt.NDArray[np.float64], wanted: npt.NDArray[np.float64], costs: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """Numbers, none negative, with matrix @ numbers == wanted and the least costs @ numbers."""
+    def solved(weight: npt.NDArray[np.float64], right: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        normal = (matrix * weight) @ matrix.T
+        return np.linalg.solve(normal + np.diag(1e-13 * normal.diagonal() + 1e-16), right)
+
+    def step(now: npt.NDArray[np.float64], change: npt.NDArray[np.float64]) -> float:
+        return min(1.0, 0.99 * float(np.min(np.where(change < 0, -now / np.where(change < 0, change, 1), np.inf))))
+
+    found, dual = matrix.T @ solved(np.ones(len(costs)), wanted), solved(np.ones(len(costs)), matrix @ costs)
+    slack = costs - matrix.T @ dual
+    found, slack = found + max(-1.5 * found.min(), 0.0), slack + max(-1.5 * slack.min(), 0.0)
+    product = found @ slack / 2
+    found, slack = found + product / slack.sum(), slack + product / found.sum()
+    for _ in range(_ROUNDS):
+        primal, gap, mean = wanted - matrix @ found, costs - matrix.T @ dual - slack, found @ slack / len(costs)
+        if mean < 1e-12 and np.abs(primal).max() < 1e-10:
+            break
+        change = np.zeros(len(costs)), np.zeros(len(costs))
+        for predicted in (True, False):
+            centre = found * slack
+            if not predicted:
+                ahead = (found + step(found, change[0]) * change[0]) @ (slack + step(slack, change[1]) * change[1]) / len(costs)
+                centre = centre + change[0] * change[1] - mean * (ahead / mean) ** 3
+            turn = solved(found / slack, primal + matrix @ ((found * gap + centre) / slack))
+            of_slack = gap - matrix.T @ turn
+            change = -(centre + found * of_slack) / slack, of_slack
+        found = found + step(found, change[0]) * change[0]
+        length = step(slack, change[1])
+        slack, dual = slack + length * change[1], dual + length * turn
     return found
