@@ -312,7 +312,8 @@ def executions(
     once = {number for number in _behind(onward, [0]) if number not in _behind(onward, onward.get(number, ()))}
     for (line, name, switched, leaves), own_places in places.items():
         if line in counts:
-            sure, count = _SURE if name.split(".")[0] in _KEPT or leaves else _MOVED, counts[line]
+            kept = name.split(".")[0] in _KEPT and not (name.startswith("BRA") and len(own_places) > 1)
+            sure, count = _SURE if kept or leaves else _MOVED, counts[line]
             if line in acted and "PHASECHK" in name:  # of another line
                 switched = True
             elif (
