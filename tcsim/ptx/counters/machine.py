@@ -1,8 +1,8 @@
 """How often each machine instruction is executed: from its line of the PTX, how often that was, and the flow of control in the machine code.
 
-A block of machine code is executed as often as threads come into it and leave it. Instructions that ptxas never moves or doubles without need (memory, barriers,
-matrices, branches) say how often their blocks are executed together; those that only compute may have been moved, and say so with little weight. What
-fits most of it is found by least absolute differences.
+A block of machine code is executed as often as warps come into it and leave it: that holds exactly. Instructions that ptxas never moves or doubles without need (memory,
+barriers, matrices, branches) say how often their blocks are executed together; those that only compute may have been moved, and say so with little weight. What
+fits most of it, by the least absolute differences, is found by a linear program.
 """
 
 from __future__ import annotations
@@ -66,6 +66,8 @@ _KEPT = frozenset(
     ]
 )
 """Machine instructions that stay where their PTX stands."""
+SINGLE = ("ld.", "st.", "ldmatrix", "stmatrix", "shfl", "bar.sync", "cp.async.c")
+"""Beginnings of instructions of PTX that become one of these: where there are more, the loop around it was unrolled."""
 _ACTING = _KEPT - {"BRA", "BAR", "SHFL", "VOTE", "WARPSYNC"}
 """Of these, those that are executed where their predicate holds."""
 _BESIDE = ("BSSY", "BSYNC", "PLOP3", "NOP")
@@ -78,7 +80,7 @@ _SLOW = 0.5
 _SELDOM = re.compile("slowpath|_full$")
 _LEAST = 1e-4
 """What an execution more costs where nothing else tells."""
-_ROUNDS = 60
+_ROUNDS, _CENTRE = 60, 0.03
 Equation = tuple[Mapping[int, float], float, float]
 """Factors of unknowns, what they add up to, and how much is given to it."""
 
@@ -183,11 +185,19 @@ def _together(blocks: Sequence[Block], where: Mapping[str, int]) -> tuple[list[B
     """The same with what runs through a label that nothing executed goes to as one block."""
     edges, called = _edges(blocks, where)
     reached = _behind(_onward([*edges, *called]), [0])
-    entered = {end for start, end in [*edges, *called] if start in reached and blocks[start].following != [""]} | {end for _, end in called}
+    entered = {end for start, end in [*edges, *called] if start in reached and blocks[start].following != [""]} | {
+        end for _, end in called
+    }
     found, place = [blocks[0]], [0]
     for number, block in enumerate(blocks[1:], 1):
         before = found[-1]
-        if before.following == [""] and number not in entered and not before.joins and not before.calls and number - 1 in reached:
+        if (
+            before.following == [""]
+            and number not in entered
+            and not before.joins
+            and not before.calls
+            and number - 1 in reached
+        ):
             found[-1] = Block(before.code + block.code, block.following, block.calls)
         else:
             found.append(block)
@@ -240,11 +250,13 @@ def machine(
     warps: int,
     acted: Mapping[int, int] = NONE,
     parted: Mapping[int, int] = NONE,
+    single: Set[int] = frozenset(),
 ) -> Machine:
     """The machine code in a listing, executed.
 
     counts: how many warps executed each line of the PTX. warps: of the launch. acted: of lines with a predicate, of how many warps it
-    held in a thread. parted: of lines that branch, how many parts of warps that made beyond one for each.
+    held in a thread. parted: of lines that branch, how many parts of warps that made beyond one for each. single: lines of instructions that become
+    one (`SINGLE`).
 
     Raises OperandError if the listing does not have the kernel.
 
@@ -261,7 +273,7 @@ def machine(
     [8, 8, 2, 2]
     """
     blocks, where = blocks_of(text, kernel)
-    found = executions(blocks, where, counts, warps, acted, parted)
+    found = executions(blocks, where, counts, warps, acted, parted, single)
     return Machine(tuple((code, int(own)) for block, own in zip(blocks, found, strict=True) for code in block.code))
 
 
@@ -272,6 +284,7 @@ def executions(
     warps: int,
     acted: Mapping[int, int] = NONE,
     parted: Mapping[int, int] = NONE,
+    single: Set[int] = frozenset(),
 ) -> npt.NDArray[np.int64]:
     """How many warps execute each block."""
     edges, called = _edges(blocks, where)
@@ -321,7 +334,9 @@ def executions(
             ):  # ptxas made a branch of its predicate
                 sure, count = _ACTED, acted[line]
             unit = min(own_places.values())  # machine instructions of one kind that a PTX instruction becomes
-            if once.issuperset(
+            if line in single and kept:
+                unit = 1
+            elif once.issuperset(
                 own_places
             ):  # each of them at most once by each warp: the copies are of an unrolled loop
                 unit = max(1, min(unit, own_places.total() * warps // max(counts[line], 1)))
@@ -378,7 +393,7 @@ def _least_absolute(
 ) -> npt.NDArray[np.float64]:
     """Numbers of which none is negative that fulfil equations (factors, sum, weight) and fit others with the least weighted sum of absolute differences.
 
-    The linear program is solved by an interior point method with predictor and corrector (Mehrotra 1992).
+    The linear program is solved by an interior point method.
     """
     rows, beside = [*exact, *equations], len(equations)
     matrix = np.zeros((len(rows), count + 2 * beside))
@@ -396,6 +411,7 @@ def _linear(
     matrix: npt.NDArray[np.float64], wanted: npt.NDArray[np.float64], costs: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
     """Numbers, none negative, with matrix @ numbers == wanted and the least costs @ numbers."""
+
     def solved(weight: npt.NDArray[np.float64], right: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         normal = (matrix * weight) @ matrix.T
         return np.linalg.solve(normal + np.diag(1e-13 * normal.diagonal() + 1e-16), right)
@@ -410,18 +426,12 @@ def _linear(
     found, slack = found + product / slack.sum(), slack + product / found.sum()
     for _ in range(_ROUNDS):
         primal, gap, mean = wanted - matrix @ found, costs - matrix.T @ dual - slack, found @ slack / len(costs)
-        if mean < 1e-12 and np.abs(primal).max() < 1e-10:
+        if mean < 1e-10 and np.abs(primal).max() < 1e-8 * wanted.max() or mean < 1e-14:
             break
-        change = np.zeros(len(costs)), np.zeros(len(costs))
-        for predicted in (True, False):
-            centre = found * slack
-            if not predicted:
-                ahead = (found + step(found, change[0]) * change[0]) @ (slack + step(slack, change[1]) * change[1]) / len(costs)
-                centre = centre + change[0] * change[1] - mean * (ahead / mean) ** 3
-            turn = solved(found / slack, primal + matrix @ ((found * gap + centre) / slack))
-            of_slack = gap - matrix.T @ turn
-            change = -(centre + found * of_slack) / slack, of_slack
-        found = found + step(found, change[0]) * change[0]
-        length = step(slack, change[1])
-        slack, dual = slack + length * change[1], dual + length * turn
+        centre = found * slack - _CENTRE * mean
+        turn = solved(found / slack, primal + matrix @ ((found * gap + centre) / slack))
+        of_slack = gap - matrix.T @ turn
+        change = -(centre + found * of_slack) / slack
+        found, length = found + step(found, change) * change, step(slack, of_slack)
+        slack, dual = slack + length * of_slack, dual + length * turn
     return found
