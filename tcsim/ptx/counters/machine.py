@@ -298,20 +298,20 @@ def executions(
     exact: list[Equation] = [({number: 1.0}, 0.0, 0.0) for number in range(len(blocks)) if number not in reached]
     for number in sorted(reached):
         for side in (0, 1):
-            flow = Counter({number: 1.0})
+            flow: Counter[int] = Counter({number: 1})
             flow.subtract(Counter(number_of[place] for place, edge in enumerate(edges) if edge[side] == number))
             if side:
                 flow.subtract(Counter(start for start, end in called if end == number))
             elif parted.get(blocks[number].parts_at) or number in joining:
                 more += 1  # what comes beyond one part for each warp, or what is lost where parts meet
-                flow[more - 1] = -1.0 if number in joining else 1.0
+                flow[more - 1] = -1 if number in joining else 1
                 if number in joining:
                     equations.append(({more - 1: 1.0}, 0.0, _MEET))
                 else:
                     splits[blocks[number].parts_at][more - 1] = 1.0
-            factors = {place: float(many) for place, many in flow.items() if many}
-            if factors and (side or blocks[number].following):
-                exact.append((factors, float(warps) if side and not number else 0.0, 0.0))
+            through = {place: float(many) for place, many in flow.items() if many}
+            if through and (side or blocks[number].following):
+                exact.append((through, float(warps) if side and not number else 0.0, 0.0))
     places: defaultdict[tuple[int, str, bool, bool], Counter[int]] = defaultdict(Counter)
     equations += [(parts, float(parted[line]), _FLOW) for line, parts in splits.items()]
     slow = _slow(blocks) | {start for start, end in edges if start == end and blocks[start].polls}
@@ -414,7 +414,7 @@ def _linear(
 
     def solved(weight: npt.NDArray[np.float64], right: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         normal = (matrix * weight) @ matrix.T
-        return np.linalg.solve(normal + np.diag(1e-13 * normal.diagonal() + 1e-16), right)
+        return np.asarray(np.linalg.solve(normal + np.diag(1e-13 * normal.diagonal() + 1e-16), right), np.float64)
 
     def step(now: npt.NDArray[np.float64], change: npt.NDArray[np.float64]) -> float:
         return min(1.0, 0.99 * float(np.min(np.where(change < 0, -now / np.where(change < 0, change, 1), np.inf))))
@@ -426,7 +426,7 @@ def _linear(
     found, slack = found + product / slack.sum(), slack + product / found.sum()
     for _ in range(_ROUNDS):
         primal, gap, mean = wanted - matrix @ found, costs - matrix.T @ dual - slack, found @ slack / len(costs)
-        if mean < 1e-10 and np.abs(primal).max() < 1e-8 * wanted.max() or mean < 1e-14:
+        if (mean < 1e-10 and np.abs(primal).max() < 1e-8 * wanted.max()) or mean < 1e-14:
             break
         centre = found * slack - _CENTRE * mean
         turn = solved(found / slack, primal + matrix @ ((found * gap + centre) / slack))
