@@ -72,14 +72,16 @@ _ACTING = _KEPT - {"BRA", "BAR", "SHFL", "VOTE", "WARPSYNC"}
 """Of these, those that are executed where their predicate holds."""
 _BESIDE = ("BSSY", "BSYNC", "PLOP3", "NOP")
 """Machine instructions that belong to no line."""
-_FLOW, _CALLS, _SURE, _ACTED, _MOVED, _HARDLY, _MEET = 6.0, 6.0, 4.0, 8.0, 0.15, 0.02, 0.3
-"""How much is given to flow, to calls, to what stays where it stands, to what ptxas made branch for its predicate, to what may move, to what a predicate may switch off (ptxas makes
+_FLOW, _SURE, _ACTED, _MOVED, _HARDLY, _MEET = 6.0, 4.0, 8.0, 0.15, 0.02, 0.3
+"""How much is given to where warps part, to what stays where it stands, to what ptxas made branch for its predicate, to what may move, to what a predicate may switch off (ptxas makes
 that of branches), and to flow where parts of a warp meet."""
 _SLOW = 0.5
 """How much is given to it that blocks are not executed which serve arguments that are seldom, or poll again."""
 _SELDOM = re.compile("slowpath|_full$")
-_LEAST = 1e-4
-"""What an execution more costs where nothing else tells."""
+_MERGED = ("BRA", "ISETP", "UISETP")
+"""What an unrolled loop does once for several iterations: where it stands several times it says nothing."""
+_LEAST, _BACK = 1e-4, 1e-3
+"""What an execution more costs where nothing else tells, and one that goes back to where its block begins: more iterations of an unrolled loop fit into one."""
 _ROUNDS, _CENTRE = 60, 0.03
 Equation = tuple[Mapping[int, float], float, float]
 """Factors of unknowns, what they add up to, and how much is given to it."""
@@ -326,7 +328,8 @@ def executions(
     for (line, name, switched, leaves), own_places in places.items():
         if line in counts:
             kept = name.split(".")[0] in _KEPT and not (name.startswith("BRA") and len(own_places) > 1)
-            sure, count = _SURE if kept or leaves else _MOVED, counts[line]
+            merged = len(own_places) > 1 and name.startswith(_MERGED)
+            sure, count = _SURE if kept or leaves else _LEAST if merged else _MOVED, counts[line]
             if line in acted and "PHASECHK" in name:  # of another line
                 switched = True
             elif (
@@ -344,8 +347,29 @@ def executions(
             said[factors, count] += _HARDLY if switched else sure
     equations += [({number: 1.0}, 0.0, _SLOW) for number in slow]
     equations += [(dict(factors), float(count), weight) for (factors, count), weight in said.items()]
-    found = _least_absolute(exact, equations, more, float(max(warps, 1)))
+    equations += [({number_of[place]: 1.0}, 0.0, _BACK) for place, (start, end) in enumerate(edges) if start == end]
+    found, differs = _least_absolute(exact, equations, more, float(max(warps, 1)))
+    unrolled = {number for factors, _ in said if len(factors) > 1 for number, _ in factors}
+    for number in sorted(unrolled.intersection(start for start, end in edges if start == end)):
+        turns = found[number] / max(found[_guard(edges, number)], 1e-9)
+        if abs(turns - round(turns)) > 1e-3:  # taken that all warps go the same way, if nothing speaks against it
+            tried = [*exact, ({number: 1.0, _guard(edges, number): -float(turns // 1)}, 0.0, 0.0)]
+            other, differ = _least_absolute(tried, equations, more, float(max(warps, 1)))
+            if differ < differs + 0.01:
+                exact, found, differs = tried, other, max(differ, differs)
     return np.rint(found[: len(blocks)]).astype(np.int64)
+
+
+def _guard(edges: Sequence[tuple[int, int | None]], number: int) -> int:
+    """The block that decides whether a loop of one block is entered."""
+    out = Counter(start for start, _ in edges)
+    while True:
+        before = [start for start, end in edges if end == number and start != number]
+        if len(before) != 1:
+            return number
+        number = before[0]
+        if out[number] > 1:
+            return number
 
 
 def _slow(blocks: Sequence[Block]) -> set[int]:
@@ -390,10 +414,10 @@ def _behind(onward: Mapping[int, Sequence[int]], first: Sequence[int]) -> set[in
 
 def _least_absolute(
     exact: Sequence[Equation], equations: Sequence[Equation], count: int, scale: float
-) -> npt.NDArray[np.float64]:
-    """Numbers of which none is negative that fulfil equations (factors, sum, weight) and fit others with the least weighted sum of absolute differences.
+) -> tuple[npt.NDArray[np.float64], float]:
+    """Numbers that fulfil equations (factors, sum, weight) and fit others with the least weighted sum of absolute differences; that of what is sure.
 
-    The linear program is solved by an interior point method.
+    None is negative. The linear program is solved by an interior point method.
     """
     rows, beside = [*exact, *equations], len(equations)
     matrix = np.zeros((len(rows), count + 2 * beside))
@@ -404,7 +428,8 @@ def _least_absolute(
     matrix[len(exact) + place, count + beside + place] = -1
     wanted = np.array([own[1] for own in rows]) / scale
     costs = np.concatenate([np.full(count, _LEAST), *2 * [[own[2] for own in equations]]])
-    return _linear(matrix, wanted, costs)[:count] * scale
+    found = _linear(matrix, wanted, costs)
+    return found[:count] * scale, float((costs * found)[costs >= _SURE].sum())
 
 
 def _linear(
