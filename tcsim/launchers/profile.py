@@ -22,7 +22,7 @@ from tcsim.ptx import Run
 from tcsim.ptx.counters import rules
 from tcsim.ptx.counters.assembled import assembled
 from tcsim.ptx.counters.counters import Counters
-from tcsim.ptx.counters.machine import Machine, machine
+from tcsim.ptx.counters.machine import SINGLE, Machine, machine
 
 SCHEMA = 1
 """Of `Profile.as_dict`: raised when a key goes or changes its meaning."""
@@ -61,7 +61,8 @@ class Profile:
         counts = dict.fromkeys(counters.lines, 0) | done
         acted = {line: counters.tally.acted.get(line, 0) for line, guarded in counters.lines.items() if guarded}
         warps = prod(self.grid) * -(-prod(self.block) // WARP_LANES)
-        found = machine(listing, self.run.kernel, counts, warps, acted, counters.tally.parted)
+        single = {line for line, item in counters.tally.items.items() if item.opcode.startswith(SINGLE)}
+        found = machine(listing, self.run.kernel, counts, warps, acted, counters.tally.parted, single)
         tally, joined = assembled(counters.tally, found.instructions)
         known = replace(counters, tally=tally, joined=joined, shape=replace(counters.shape, registers=registers))
         return replace(self, run=replace(self.run, counters=known), machine=found, takes=takes)

@@ -1,8 +1,8 @@
 """How often each machine instruction is executed: from its line of the PTX, how often that was, and the flow of control in the machine code.
 
-A block of machine code is executed as often as threads come into it and leave it. Instructions that ptxas never moves or doubles without need (memory, barriers,
-matrices, branches) say how often their blocks are executed together; those that only compute may have been moved, and say so with little weight. What
-fits most of it is found by least absolute differences.
+A block of machine code is executed as often as warps come into it and leave it: that holds exactly. Instructions that ptxas never moves or doubles without need (memory,
+barriers, matrices, branches) say how often their blocks are executed together; those that only compute may have been moved, and say so with little weight. What
+fits most of it, by the least absolute differences, is found by a linear program.
 """
 
 from __future__ import annotations
@@ -66,17 +66,25 @@ _KEPT = frozenset(
     ]
 )
 """Machine instructions that stay where their PTX stands."""
+SINGLE = ("ld.", "st.", "ldmatrix", "stmatrix", "shfl", "bar.sync", "cp.async.c")
+"""Beginnings of instructions of PTX that become one of these: where there are more, the loop around it was unrolled."""
 _ACTING = _KEPT - {"BRA", "BAR", "SHFL", "VOTE", "WARPSYNC"}
 """Of these, those that are executed where their predicate holds."""
 _BESIDE = ("BSSY", "BSYNC", "PLOP3", "NOP")
 """Machine instructions that belong to no line."""
-_FLOW, _CALLS, _SURE, _ACTED, _MOVED, _HARDLY, _MEET = 6.0, 6.0, 4.0, 8.0, 0.15, 0.02, 0.3
-"""How much is given to flow, to calls, to what stays where it stands, to what ptxas made branch for its predicate, to what may move, to what a predicate may switch off (ptxas makes
+_FLOW, _SURE, _ACTED, _MOVED, _HARDLY, _MEET = 6.0, 4.0, 8.0, 0.15, 0.02, 0.3
+"""How much is given to where warps part, to what stays where it stands, to what ptxas made branch for its predicate, to what may move, to what a predicate may switch off (ptxas makes
 that of branches), and to flow where parts of a warp meet."""
 _SLOW = 0.5
 """How much is given to it that blocks are not executed which serve arguments that are seldom, or poll again."""
 _SELDOM = re.compile("slowpath|_full$")
-_ROUNDS = 30
+_MERGED = ("BRA", "ISETP", "UISETP")
+"""What an unrolled loop does once for several iterations: where it stands several times it says nothing."""
+_LEAST, _BACK = 1e-4, 1e-3
+"""What an execution more costs where nothing else tells, and one that goes back to where its block begins: more iterations of an unrolled loop fit into one."""
+_ROUNDS, _CENTRE = 60, 0.03
+Equation = tuple[Mapping[int, float], float, float]
+"""Factors of unknowns, what they add up to, and how much is given to it."""
 
 
 NONE: Mapping[int, int] = MappingProxyType({})
@@ -172,7 +180,44 @@ def blocks_of(text: str, kernel: str) -> tuple[list[Block], dict[str, int]]:
             _add(found, Code(int(own[1], 16), own[3], own[2] or "", line))
     if not found[0].code:
         raise OperandError(f"machine code: no kernel {kernel!r}; it has {listing(names)}")
-    return found if found[-1].code else found[:-1], where
+    return _together(found if found[-1].code else found[:-1], where)
+
+
+def _together(blocks: Sequence[Block], where: Mapping[str, int]) -> tuple[list[Block], dict[str, int]]:
+    """The same with what runs through a label that nothing executed goes to as one block."""
+    edges, called = _edges(blocks, where)
+    reached = _behind(_onward([*edges, *called]), [0])
+    entered = {end for start, end in [*edges, *called] if start in reached and blocks[start].following != [""]} | {
+        end for _, end in called
+    }
+    found, place = [blocks[0]], [0]
+    for number, block in enumerate(blocks[1:], 1):
+        before = found[-1]
+        if (
+            before.following == [""]
+            and number not in entered
+            and not before.joins
+            and not before.calls
+            and number - 1 in reached
+        ):
+            found[-1] = Block(before.code + block.code, block.following, block.calls)
+        else:
+            found.append(block)
+        place.append(len(found) - 1)
+    return found, {name: place[number] for name, number in where.items() if number < len(place)}
+
+
+def _edges(
+    blocks: Sequence[Block], where: Mapping[str, int]
+) -> tuple[list[tuple[int, int | None]], list[tuple[int, int]]]:
+    """From which block control goes to which (None: the end), and from which a function is called that begins with which."""
+    edges = [
+        (number, None if name is None else number + 1 if name == "" else where.get(name, len(blocks)))
+        for number, block in enumerate(blocks)
+        for name in block.following
+    ]
+    called = [(number, where[name]) for number, block in enumerate(blocks) for name in block.calls if name in where]
+    return [(start, end) for start, end in edges if end is None or end < len(blocks)], called
 
 
 def _add(found: list[Block], code: Code) -> None:
@@ -207,11 +252,13 @@ def machine(
     warps: int,
     acted: Mapping[int, int] = NONE,
     parted: Mapping[int, int] = NONE,
+    single: Set[int] = frozenset(),
 ) -> Machine:
     """The machine code in a listing, executed.
 
     counts: how many warps executed each line of the PTX. warps: of the launch. acted: of lines with a predicate, of how many warps it
-    held in a thread. parted: of lines that branch, how many parts of warps that made beyond one for each.
+    held in a thread. parted: of lines that branch, how many parts of warps that made beyond one for each. single: lines of instructions that become
+    one (`SINGLE`).
 
     Raises OperandError if the listing does not have the kernel.
 
@@ -228,7 +275,7 @@ def machine(
     [8, 8, 2, 2]
     """
     blocks, where = blocks_of(text, kernel)
-    found = executions(blocks, where, counts, warps, acted, parted)
+    found = executions(blocks, where, counts, warps, acted, parted, single)
     return Machine(tuple((code, int(own)) for block, own in zip(blocks, found, strict=True) for code in block.code))
 
 
@@ -239,45 +286,36 @@ def executions(
     warps: int,
     acted: Mapping[int, int] = NONE,
     parted: Mapping[int, int] = NONE,
+    single: Set[int] = frozenset(),
 ) -> npt.NDArray[np.int64]:
     """How many warps execute each block."""
-    edges = [
-        (number, None if name is None else number + 1 if name == "" else where.get(name, len(blocks)))
-        for number, block in enumerate(blocks)
-        for name in block.following
-    ]
-    edges = [(start, end) for start, end in edges if end is None or end < len(blocks)]
-    called = [(number, where[name]) for number, block in enumerate(blocks) for name in block.calls if name in where]
+    edges, called = _edges(blocks, where)
     onward = _onward(edges)
     reached = _behind(_onward([*edges, *called]), [0])
     joining = {number for number, block in enumerate(blocks) if block.joins}
     number_of = _numbered(edges, len(blocks), joining)
-    splits: defaultdict[int, list[Counter[int]]] = defaultdict(list)
-    equations: list[tuple[dict[int, float], float, float]] = [({0: 1.0}, float(warps), 50.0)]
-    for number in range(len(blocks)):
-        if number not in reached:
-            equations.append(({number: 1.0}, 0.0, 1000.0))
-            continue
-        for side in (0, 1) if number else (0,):
-            own = Counter(number_of[place] for place, edge in enumerate(edges) if edge[side] == number)
-            if own and own != {number: 1}:
-                flow = Counter({number: 1.0})
-                flow.subtract(own)
-                parts = parted.get(blocks[number].parts_at, 0) if not side else 0
-                if parts:
-                    splits[blocks[number].parts_at].append(flow)
-                    equations.append((dict(flow), 0.0, _HARDLY))
+    more = max(len(blocks), *(number + 1 for number in number_of), 0)
+    splits: defaultdict[int, dict[int, float]] = defaultdict(dict)
+    equations: list[Equation] = []
+    exact: list[Equation] = [({number: 1.0}, 0.0, 0.0) for number in range(len(blocks)) if number not in reached]
+    for number in sorted(reached):
+        for side in (0, 1):
+            flow: Counter[int] = Counter({number: 1})
+            flow.subtract(Counter(number_of[place] for place, edge in enumerate(edges) if edge[side] == number))
+            if side:
+                flow.subtract(Counter(start for start, end in called if end == number))
+            elif parted.get(blocks[number].parts_at) or number in joining:
+                more += 1  # what comes beyond one part for each warp, or what is lost where parts meet
+                flow[more - 1] = -1 if number in joining else 1
+                if number in joining:
+                    equations.append(({more - 1: 1.0}, 0.0, _MEET))
                 else:
-                    equations.append((dict(flow), 0.0, _MEET if number in joining and not side else _FLOW))
-        callers = Counter(start for start, end in called if end == number)
-        if callers:
-            equations.append(({number: 1.0} | {start: -float(many) for start, many in callers.items()}, 0.0, _CALLS))
+                    splits[blocks[number].parts_at][more - 1] = 1.0
+            through = {place: float(many) for place, many in flow.items() if many}
+            if through and (side or blocks[number].following):
+                exact.append((through, float(warps) if side and not number else 0.0, 0.0))
     places: defaultdict[tuple[int, str, bool, bool], Counter[int]] = defaultdict(Counter)
-    for line, flows in splits.items():
-        together = Counter[int]()
-        for flow in flows:
-            together.update(flow)
-        equations.append((dict(together), -float(parted[line]), _FLOW))
+    equations += [(parts, float(parted[line]), _FLOW) for line, parts in splits.items()]
     slow = _slow(blocks) | {start for start, end in edges if start == end and blocks[start].polls}
     for number in sorted(reached):
         for code in blocks[number].code if number not in slow else ():
@@ -289,7 +327,9 @@ def executions(
     once = {number for number in _behind(onward, [0]) if number not in _behind(onward, onward.get(number, ()))}
     for (line, name, switched, leaves), own_places in places.items():
         if line in counts:
-            sure, count = _SURE if name.split(".")[0] in _KEPT or leaves else _MOVED, counts[line]
+            kept = name.split(".")[0] in _KEPT and not (name.startswith("BRA") and len(own_places) > 1)
+            merged = len(own_places) > 1 and name.startswith(_MERGED)
+            sure, count = _SURE if kept or leaves else _LEAST if merged else _MOVED, counts[line]
             if line in acted and "PHASECHK" in name:  # of another line
                 switched = True
             elif (
@@ -297,7 +337,9 @@ def executions(
             ):  # ptxas made a branch of its predicate
                 sure, count = _ACTED, acted[line]
             unit = min(own_places.values())  # machine instructions of one kind that a PTX instruction becomes
-            if once.issuperset(
+            if line in single and kept:
+                unit = 1
+            elif once.issuperset(
                 own_places
             ):  # each of them at most once by each warp: the copies are of an unrolled loop
                 unit = max(1, min(unit, own_places.total() * warps // max(counts[line], 1)))
@@ -305,8 +347,29 @@ def executions(
             said[factors, count] += _HARDLY if switched else sure
     equations += [({number: 1.0}, 0.0, _SLOW) for number in slow]
     equations += [(dict(factors), float(count), weight) for (factors, count), weight in said.items()]
-    found = _least_absolute(equations, max(len(blocks), *number_of, 0) + 1, float(warps))
+    equations += [({number_of[place]: 1.0}, 0.0, _BACK) for place, (start, end) in enumerate(edges) if start == end]
+    found, differs = _least_absolute(exact, equations, more, float(max(warps, 1)))
+    unrolled = {number for factors, _ in said if len(factors) > 1 for number, _ in factors}
+    for number in sorted(unrolled.intersection(start for start, end in edges if start == end)):
+        turns = found[number] / max(found[_guard(edges, number)], 1e-9)
+        if abs(turns - round(turns)) > 1e-3:  # taken that all warps go the same way, if nothing speaks against it
+            tried = [*exact, ({number: 1.0, _guard(edges, number): -float(turns // 1)}, 0.0, 0.0)]
+            other, differ = _least_absolute(tried, equations, more, float(max(warps, 1)))
+            if differ < differs + 0.01:
+                exact, found, differs = tried, other, max(differ, differs)
     return np.rint(found[: len(blocks)]).astype(np.int64)
+
+
+def _guard(edges: Sequence[tuple[int, int | None]], number: int) -> int:
+    """The block that decides whether a loop of one block is entered."""
+    out = Counter(start for start, _ in edges)
+    while True:
+        before = [start for start, end in edges if end == number and start != number]
+        if len(before) != 1:
+            return number
+        number = before[0]
+        if out[number] > 1:
+            return number
 
 
 def _slow(blocks: Sequence[Block]) -> set[int]:
@@ -350,20 +413,50 @@ def _behind(onward: Mapping[int, Sequence[int]], first: Sequence[int]) -> set[in
 
 
 def _least_absolute(
-    equations: Sequence[tuple[Mapping[int, float], float, float]], count: int, scale: float
-) -> npt.NDArray[np.float64]:
-    """Numbers of which none is negative that fit equations (factors, sum, weight) with the least weighted sum of absolute differences."""
-    matrix = np.zeros((len(equations), count))
-    for row, (factors, _, _) in enumerate(equations):
+    exact: Sequence[Equation], equations: Sequence[Equation], count: int, scale: float
+) -> tuple[npt.NDArray[np.float64], float]:
+    """Numbers that fulfil equations (factors, sum, weight) and fit others with the least weighted sum of absolute differences; that of what is sure.
+
+    None is negative. The linear program is solved by an interior point method.
+    """
+    rows, beside = [*exact, *equations], len(equations)
+    matrix = np.zeros((len(rows), count + 2 * beside))
+    for row, (factors, _, _) in enumerate(rows):
         matrix[row, list(factors)] = list(factors.values())
-    wanted, weight = (np.array([own[place] for own in equations]) for place in (1, 2))
-    factor, found, held = weight.copy(), np.zeros(count), np.full(count, 1e-9)
-    for turn in range(_ROUNDS):
-        scaled = matrix * factor[:, None]
-        raw = np.linalg.solve(scaled.T @ matrix + np.diag(held), scaled.T @ wanted)
-        found = np.maximum(raw, 0)
-        held = np.where(
-            raw < -1e-3, factor.max(), np.maximum(held / 100, 1e-9)
-        )  # what would be negative is held at zero for a while
-        factor = weight / np.maximum(np.abs(matrix @ found - wanted), max(scale * 10 ** (-turn / 6), 1e-3))
+    place = np.arange(beside)
+    matrix[len(exact) + place, count + place] = 1
+    matrix[len(exact) + place, count + beside + place] = -1
+    wanted = np.array([own[1] for own in rows]) / scale
+    costs = np.concatenate([np.full(count, _LEAST), *2 * [[own[2] for own in equations]]])
+    found = _linear(matrix, wanted, costs)
+    return found[:count] * scale, float((costs * found)[costs >= _SURE].sum())
+
+
+def _linear(
+    matrix: npt.NDArray[np.float64], wanted: npt.NDArray[np.float64], costs: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """Numbers, none negative, with matrix @ numbers == wanted and the least costs @ numbers."""
+
+    def solved(weight: npt.NDArray[np.float64], right: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        normal = (matrix * weight) @ matrix.T
+        return np.asarray(np.linalg.solve(normal + np.diag(1e-13 * normal.diagonal() + 1e-16), right), np.float64)
+
+    def step(now: npt.NDArray[np.float64], change: npt.NDArray[np.float64]) -> float:
+        return min(1.0, 0.99 * float(np.min(np.where(change < 0, -now / np.where(change < 0, change, 1), np.inf))))
+
+    found, dual = matrix.T @ solved(np.ones(len(costs)), wanted), solved(np.ones(len(costs)), matrix @ costs)
+    slack = costs - matrix.T @ dual
+    found, slack = found + max(-1.5 * found.min(), 0.0), slack + max(-1.5 * slack.min(), 0.0)
+    product = found @ slack / 2
+    found, slack = found + product / slack.sum(), slack + product / found.sum()
+    for _ in range(_ROUNDS):
+        primal, gap, mean = wanted - matrix @ found, costs - matrix.T @ dual - slack, found @ slack / len(costs)
+        if (mean < 1e-10 and np.abs(primal).max() < 1e-8 * wanted.max()) or mean < 1e-14:
+            break
+        centre = found * slack - _CENTRE * mean
+        turn = solved(found / slack, primal + matrix @ ((found * gap + centre) / slack))
+        of_slack = gap - matrix.T @ turn
+        change = -(centre + found * of_slack) / slack
+        found, length = found + step(found, change) * change, step(slack, of_slack)
+        slack, dual = slack + length * of_slack, dual + length * turn
     return found

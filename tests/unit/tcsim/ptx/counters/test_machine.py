@@ -53,6 +53,31 @@ def test_an_unrolled_loop_and_its_rest_share_the_iterations():
     assert 4 * found[1] + found[6] == 22
 
 
+def test_warps_go_the_same_way_through_an_unrolled_loop_where_nothing_speaks_against_it():
+    text = code(
+        (1, "@!P1 BRA `(.L_x_1)"),
+        (".L_x_0", ""),
+        *[(2, "LDS R1, [R2]")] * 4,
+        (3, "@P0 BRA `(.L_x_0)"),
+        (".L_x_1", ""),
+        (3, "@!P2 BRA `(.L_x_2)"),
+        *[(2, "LDS R1, [R2]")] * 2,
+        (".L_x_2", ""),
+        (3, "@!P3 BRA `(.L_x_3)"),
+        (2, "LDS R1, [R2]"),
+        (".L_x_3", ""),
+        (4, "EXIT"),
+    )
+    found = machine(text, "k", {1: 20, 2: 60, 3: 60, 4: 20}, 20, single={2}).instructions  # three iterations each
+    assert [count for own, count in found if own.opcode == "LDS"] == [0] * 4 + [20] * 3
+
+
+def test_what_stands_behind_a_label_that_nothing_goes_to_is_executed_with_what_is_before():
+    rows = [row for number in range(4) for row in ((f".L_x_{number + 1}", ""), (2, "SHFL.IDX PT, R1, R2, R3, 0x1f"))]
+    text = code((1, "S2R R0, SR_TID.X"), (".L_x_0", ""), *rows, (3, "@P0 BRA `(.L_x_0)"), (4, "EXIT"))
+    assert counts(text, {1: 4, 2: 16, 3: 16, 4: 4}, 4) == [4, *[16] * 5, 4]
+
+
 def test_what_was_moved_counts_where_it_is():
     text = code(
         (5, "IADD3 R9, R9, 0x1, RZ"),
