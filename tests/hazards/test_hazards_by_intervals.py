@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tcsim.ptx import parse
+from tcsim.ptx import Memory, parse
 from tcsim.ptx.check.intervals import Doubtful, Intervals, Unproven
 from tests.hazards.kernels import Kernel
 from tests.hazards.test_hazards_in_batches import CONTENT, HEAD, heard, told
@@ -29,6 +29,7 @@ SYNC = ("bar.sync 0;", "barrier.cluster.arrive; barrier.cluster.wait;")
 CLEAN = {
     "histogram": (f"{FILL} bar.sync 0; atom.shared.add.u32 %r20, [%r11], 1; bar.sync 0; ld.shared.u32 %r21, [%r4];", 1),
     "a permutation": ("st.shared.u32 [%r12], %r10; bar.sync 0; ld.shared.u32 %r21, [%r3]; bar.sync 0; st.shared.u32 [%r12], 1;", 1),
+    "stores of one number at once": (f"{FILL} bar.sync 0; st.shared.u32 [%r11], 1; bar.sync 0; ld.shared.u32 %r21, [%r4];", 1),
     "reads of anything": (f"{FILL} bar.sync 0; ld.shared.u32 %r20, [%r11]; @%p2 ld.shared.u32 %r20, [%r11];", 1),
     "counts in the cluster": (f"{FILL} {SYNC[1]} red.relaxed.cluster.shared::cluster.add.u32 [%r14], 1; {SYNC[1]} ld.shared.u32 %r21, [%r4];", 2),
     "a copy": ("cp.async.ca.shared.global [%r12], [%rd1], 4; cp.async.wait_all; bar.sync 0; ld.shared.u32 %r20, [%r3];", 1),
@@ -49,7 +50,9 @@ DOUBTFUL = {
     "a load and a store": (f"{FILL} bar.sync 0; ld.shared.u32 %r20, [%r11]; st.shared.u32 [%r12], 1;", 1),
     "a word that all load, and the last stores": (f"{FILL} bar.sync 0; ld.shared.u32 %r20, [%r1]; setp.eq.u32 %p4, %r0, 63; @%p4 st.shared.u32 [%r1], 1;", 1),
     "two stores": (f"{FILL} bar.sync 0; st.shared.u32 [%r3], 1; st.shared.u32 [%r12], 1;", 1),
-    "stores at once": ("st.shared.u32 [%r11], 1;", 1),
+    "stores of other numbers at once": ("st.shared.u32 [%r11], %r10;", 1),
+    "a load of what others stored too": ("st.shared.u32 [%r11], 1; ld.shared.u32 %r20, [%r11];", 1),
+    "a load of what others stored too, by the last": ("setp.eq.u32 %p4, %r0, 63; st.shared.u32 [%r1], 1; @%p4 ld.shared.u32 %r20, [%r1];", 1),
     "what nobody wrote": ("@%p2 st.shared.u32 [%r12], 1; bar.sync 0; ld.shared.u32 %r20, [%r11];", 1),
     "an atomic on what nobody wrote": ("@%p2 st.shared.u32 [%r12], 1; bar.sync 0; atom.shared.add.u32 %r20, [%r11], 1;", 1),
     "a barrier of one warp": (f"{FILL} bar.sync 0; st.shared.u32 [%r12], 1; @%p2 bar.sync 1, 32; ld.shared.u32 %r20, [%r11];", 1),
@@ -156,7 +159,7 @@ def test_something_else_may_be_wrong(name: str, doubts: dict[str, int]) -> None:
 
 
 OPERATIONS = (
-    "st.shared.u32 [%r3], %r10;", "ld.shared.u32 %r20, [%r3];", "ld.shared.u32 %r20, [%r4];", "st.shared.u32 [%r12], %r10;", "ld.shared.u32 %r20, [%r12];",
+    "st.shared.u32 [%r3], %r10;", "st.shared.u32 [%r11], %r10;", "st.shared.u32 [%r11], 7;", "ld.shared.u32 %r20, [%r3];", "ld.shared.u32 %r20, [%r4];", "st.shared.u32 [%r12], %r10;", "ld.shared.u32 %r20, [%r12];",
     "atom.shared.add.u32 %r20, [%r11], 1;", "red.shared.max.u32 [%r11], %r10;", "ld.shared.u32 %r20, [%r11];", "st.shared.u8 [%r12+1], %r10;",
     "@%p2 st.shared.u32 [%r12+256], 1;", "@%p3 atom.shared.exch.b32 %r20, [%r12], 1;", "atom.shared.add.u32 %r20, [%r12], 1;", "ld.volatile.shared.u32 %r20, [%r12];",
 )  # fmt: skip
@@ -198,3 +201,45 @@ def test_random_kernels(doubts: dict[str, int]) -> None:
         clean += doubts["made"] > before["made"] and not failed
         wrong += failed and bool(run.hazards)
     assert clean > 10 and wrong > 10
+
+
+@pytest.mark.parametrize(
+    ("store", "threads", "thread"),
+    [
+        ("st.shared.u32 [s], %r1;", 64, 63),  # other numbers
+        ("st.shared.v2.u32 [s], {%r2, %r1};", 64, 63),
+        ("st.shared.u8 [s+1], %r2;", 64, 63),  # the warp's number
+        ("st.shared.u32 [s], 7;", 64, None),
+        ("st.shared.u32 [s], %r1;", 32, None),  # of one warp, whose order an H200 has
+        ("st.volatile.shared.u32 [s], %r1;", 64, None),
+        ("@%p1 st.shared.u32 [s], %r1;", 64, None),  # one thread
+        ("st.shared.u32 [%r3], %r1;", 64, None),  # each to its own place
+    ],
+)
+@pytest.mark.parametrize("grid", [1, 9])
+def test_warps_store_to_one_place_with_one_instruction(store: str, threads: int, thread: int | None, grid: int) -> None:
+    """Named once where what stays there is another number for another order, and no barrier decides."""
+    source = f"""
+        .version 8.0 .target sm_90 .address_size 64
+        .visible .entry k() {{
+        .reg .b32 %r<9>; .reg .pred %p<2>; .shared .align 8 .b8 s[512];
+        mov.u32 %r1, %tid.x; shr.u32 %r2, %r1, 5; setp.eq.u32 %p1, %r1, 40; mov.u32 %r3, s; shl.b32 %r4, %r1, 2; add.u32 %r3, %r3, %r4;
+        {store}
+        ret; }}"""
+    run = parse(source).kernel("k").launch(Memory(), [], (grid, 1, 1), (threads, 1, 1), arch="sm_90")
+    found = [(own.name, own.thread, own.block, own.line == own.other_line) for own in run.hazards]
+    assert found == ([] if thread is None else [("SMEM_RACE_WAW", thread, (0, 0, 0), True)])
+    assert all("other warps store other numbers with the same instruction" in own.message for own in run.hazards)
+
+
+def test_one_block_of_many_stores_other_numbers() -> None:
+    """Its accesses are those of the others; what it stores is not."""
+    source = """
+        .version 8.0 .target sm_90 .address_size 64
+        .visible .entry k() {
+        .reg .b32 %r<9>; .reg .pred %p<2>; .shared .align 8 .b8 s[512];
+        mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; setp.eq.u32 %p1, %r2, 5; selp.u32 %r3, %r1, 7, %p1;
+        st.shared.u32 [s], %r3;
+        ret; }"""
+    run = parse(source).kernel("k").launch(Memory(), [], (12, 1, 1), (64, 1, 1), arch="sm_90")
+    assert [(own.name, own.block) for own in run.hazards] == [("SMEM_RACE_WAW", (5, 0, 0))] and run.batch > 1

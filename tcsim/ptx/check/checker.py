@@ -83,7 +83,8 @@ class Checker(Observer):
             if rank < 0:
                 return
             offsets = offsets.astype(np.int64)
-        touch = Touch(self.state, block, kind, rank, offsets, size, threads, self.state.number(block.here), block.here)
+        line = self.state.number(block.here)
+        touch = Touch(self.state, block, kind, rank, offsets, size, threads, line, block.here, written)
         for call in self._accessed:
             call(touch)
 

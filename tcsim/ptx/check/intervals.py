@@ -1,8 +1,8 @@
 """Whether nothing can be wrong with the clusters of a batch: then none of them has to be watched.
 
 Where loads, stores, atomics and cp.async go in shared memory does not matter as long as none of them can be in conflict: between two barriers
-of all threads no word is written by one thread and touched by another one, or it is only touched by atomics, nothing is read that
-nobody has written, and what cp.async copies is not touched before a wait of its warp and a barrier. What is ordered in any other way is in doubt, and so is a
+of all threads no word is written by one thread and touched by another one (but for one instruction with which threads write the same to it),
+or it is only touched by atomics, nothing is read that nobody has written, and what cp.async copies is not touched before a wait of its warp and a barrier. What is ordered in any other way is in doubt, and so is a
 program that has other work in flight. Apart from that barriers and instructions of warps have to be executed by all their threads at one place.
 """
 
@@ -14,6 +14,7 @@ import numpy as np
 
 from tcsim.model.effects import Access, Effects, GroupOp, Outcome, Resource
 from tcsim.ptx.check.flags import scope_of
+from tcsim.ptx.check.places import contested
 from tcsim.ptx.compile.families import Bound
 from tcsim.ptx.compile.ordinary import row_of
 from tcsim.ptx.machine.arrays import LANES, Array
@@ -58,8 +59,11 @@ class _Words:
         self.atomics = self.flying = False  # whether there have ever been any
         self.reads: list[tuple[Array, Array]] = []  # not noted yet
 
-    def touch(self, kind: str, at: Array, mine: Array, reads: bool) -> bool:
-        """Whether accesses might be in conflict with others since the last barrier, or read what nobody has written; they are noted."""
+    def touch(self, kind: str, at: Array, mine: Array, reads: bool, alike: bool = False) -> bool:
+        """Whether accesses might be in conflict with others since the last barrier, or read what nobody has written; they are noted.
+
+        alike: threads that write to one word now write the same.
+        """
         wrote = self.wrote[at]
         bad = _others(wrote, mine).any() or (reads and not wrote.all()) or (self.flying and (wrote == _FLYING).any())
         if kind != "atomic" and self.atomics:
@@ -73,7 +77,11 @@ class _Words:
         bad = bad or _others(self.read[at], mine).any()
         if kind == "write":
             self.wrote[at] = mine
-            return bool(bad or (self.wrote[at] != mine).any())
+            again = self.wrote[at] != mine
+            if np.count_nonzero(again):
+                self.wrote[at[again]] = mine[again] | _SEVERAL
+                bad = bad or not alike
+            return bool(bad)
         self.atomics = True
         _note(self.added, at, mine)
         return bool(bad)
@@ -158,14 +166,15 @@ class Intervals(Observer):
         if not len(threads) or (rank < 0 and segment is not None):
             return
         if rank >= 0:
-            self._touch(block, kind, rank, self._by_rank[rank].words(offsets, size), threads)
+            alike = written is not None and not len(contested(offsets, threads, written))
+            self._touch(block, kind, rank, self._by_rank[rank].words(offsets, size), threads, alike)
         elif len(threads) == block.threads.count:
             self._by_rank[block.rank].active[:] = True
         else:
             self._by_rank[block.rank].active[threads // self._width] = True
 
-    def _touch(self, block: Block, kind: str, rank: int, at: Array, threads: Array) -> None:
-        """Threads access words: (threads, words)."""
+    def _touch(self, block: Block, kind: str, rank: int, at: Array, threads: Array, alike: bool = False) -> None:
+        """Threads access words: (threads, words). alike: those that store to the same words store the same."""
         mine, theirs, every = self._by_rank[block.rank], self._by_rank[rank], len(threads) == block.threads.count
         which: Any = slice(None) if every else threads
         stamps, words, each = mine.stamps[which], at.reshape(-1), at.shape[1]
@@ -173,7 +182,7 @@ class Intervals(Observer):
         mine.active[which if every else threads // self._width] = True
         _doubt(mine.left[which].any())
         if rank == block.rank:
-            _doubt(theirs.near.touch(kind, words, _each(stamps, each), kind != "write" and not self._several))
+            _doubt(theirs.near.touch(kind, words, _each(stamps, each), kind != "write" and not self._several, alike))
         if not self._several:
             return
         of, time, who, reads = threads // self._width, mine.passed[which], np.int32(1), kind != "write"
@@ -183,7 +192,7 @@ class Intervals(Observer):
             who = mine.who[which] + np.int32(block.rank * self._width + 1)
         if kind == "atomic" and block.here is not None and scope_of(block.here.opcode) == "cta":
             kind = "write"
-        _doubt(theirs.far.touch(kind, words, _each(time | who, each), reads))
+        _doubt(theirs.far.touch(kind, words, _each(time | who, each), reads, alike))
 
     def _places(self, block: Block, at: Access, threads: Array) -> tuple[Array, Any]:
         """The words of an access of effects to the shared memory of its own block, and of which block of the batch each is."""

@@ -20,6 +20,28 @@ _MOST_WORDS = 1 << 20
 """Words of accesses that are remembered, in all."""
 
 
+def contested(offsets: Array, threads: Array, written: Array) -> Array:
+    """Of stores of one instruction, by threads that ascend, those to places where several warps store, and not all of them the same: the last to each.
+
+    >>> contested(np.array([0, 4, 0, 4]), np.array([0, 1, 32, 33]), np.array([7, 1, 7, 2], np.uint32)).tolist()
+    [3]
+    """
+    none = np.empty(0, np.int64)
+    if (offsets[1:] > offsets[:-1]).all():
+        return none
+    order = np.argsort(offsets, kind="stable")
+    at, warps = offsets[order], threads[order] // LANES
+    octets = np.ascontiguousarray(written[order]).view(np.uint8).reshape(len(order), -1)
+    again = at[1:] == at[:-1]
+    differs = again & (octets[1:] != octets[:-1]).any(1)
+    if not np.count_nonzero(differs):
+        return none
+    first = np.flatnonzero(np.append(True, ~again))
+    last = np.append(first[1:], len(order)) - 1
+    unlike = np.maximum.reduceat(np.append(False, differs), first)
+    return np.asarray(order[last[unlike & (warps[first] != warps[last])]])
+
+
 @dataclass(frozen=True, eq=False)
 class Extent:
     """An access to the memory of one block, with its words."""

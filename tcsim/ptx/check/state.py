@@ -221,6 +221,7 @@ class Touch:
     threads: Array
     line: int
     item: Instruction | None  # that it is of
+    written: Array | None = None  # what is stored
 
     @property
     def opcode(self) -> str:

@@ -20,6 +20,7 @@ from tcsim.model.effects import Access, Effects, GroupOp, Outcome, Resource, See
 from tcsim.numbers.formats import Format
 from tcsim.ptx.check.flags import order_of
 from tcsim.ptx.check.lanes import as_bits
+from tcsim.ptx.check.places import contested
 from tcsim.ptx.check.rules.global_memory import reaches_global
 from tcsim.ptx.compile.families import Bound
 from tcsim.ptx.compile.ordinary import reads_tiles
@@ -336,6 +337,8 @@ class Traces(Observer):
                 self.digest.gathered(code, threads)
                 return
             values = offsets.astype(np.int64) - of * self.digest.blocks[rank].spaces.shared_stride
+            if kind == "write" and written is not None and len(at := contested(offsets, threads, written)):
+                self.digest.rows(self._here(block, "contested", rank), of[at] if np.ndim(of) else of, values[at])
         elif self.digest.reaches_global or order_of(block.here.opcode if block.here is not None else "")[0]:
             # Which flag it is does not matter to the check (`tcsim.ptx.check.flags`).
             values = np.zeros(len(own), np.int64)

@@ -152,11 +152,22 @@ class Conflicts:
                 lanes.touched(use.warps, use.lanes, WRITES)
                 words.note_write(use.at, use.warps, use.line, use.lanes)
 
+    def at_once(self, use: Use, where: int, thread: int) -> None:
+        """Warps store other numbers to one place with one instruction."""
+        message = f"{self._does(use, where)}, where other warps store other numbers with the same instruction: no barrier orders them"
+        self.state.report("SMEM_RACE_WAW", use.block, message, use.line, use.line, thread, address=where)
+
     # --- in words
+
+    def _does(self, use: Use, where: int) -> str:
+        """What an instruction does at a place, in words."""
+        state, space = self.state, use.words.space
+        variable = state.blocks[use.rank].program.shared_name(where) if space == "shared" else ""
+        does = f"{state.opcode(use.line)} {'writes' if use.writes else 'reads'} {shown(space, where)}"
+        return f"{does}{f' ({variable})' if variable else ''}"
 
     def report(self, use: Use, found: list[Conflict]) -> None:
         """Name conflicts: one hazard for each earlier instruction."""
-        state, space = self.state, use.words.space
         for conflict in found:
             for earlier in np.unique(conflict.earlier).tolist():
                 first = int(np.argmax(conflict.earlier == earlier))
@@ -167,10 +178,8 @@ class Conflicts:
                 name, said, other = named
                 line, against = (name.line, 0) if name.line else (use.line, other)
                 where = int(use.at[place]) * use.words.unit
-                variable = state.blocks[use.rank].program.shared_name(where) if space == "shared" else ""
-                does = f"{state.opcode(use.line)} {'writes' if use.writes else 'reads'} {shown(space, where)}"
-                message = f"{does}{f' ({variable})' if variable else ''}, {said}: {name.missing}"
-                state.report(name.rule, use.block, message, line, against, use.thread(place), address=where)
+                message = f"{self._does(use, where)}, {said}: {name.missing}"
+                self.state.report(name.rule, use.block, message, line, against, use.thread(place), address=where)
 
     def _named(self, use: Use, conflict: Conflict, earlier: int, warp: int, place: int) -> tuple[Name, str, int] | None:
         """The rule, what was there before in words, and its instruction; None where it is not one."""

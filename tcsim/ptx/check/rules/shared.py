@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tcsim.model.effects import Access, Effects
 from tcsim.ptx.check.lanes import several
 from tcsim.ptx.check.layout.layout import Layout
-from tcsim.ptx.check.places import EXTENTS
+from tcsim.ptx.check.places import EXTENTS, contested
 from tcsim.ptx.check.rules.cluster import Reaches
 from tcsim.ptx.check.rules.conflicts import Conflicts, Use
 from tcsim.ptx.check.rules.global_memory import GlobalMemory
@@ -37,6 +37,9 @@ class Shared:
         who, warps = touch.threads[owner], touch.warps[owner]
         use = Use(touch.block, words, at, who, touch.line, touch.kind, touch.rank, warps, who % LANES)
         self.conflicts.touch(use)
+        if touch.kind == "write" and touch.written is not None and touch.line not in self.state.strong:
+            for place in contested(touch.offsets, touch.threads, touch.written).tolist():
+                self.conflicts.at_once(use, int(touch.offsets[place]), int(touch.threads[place]))
 
     # --- instructions of the catalog
 
