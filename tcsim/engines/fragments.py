@@ -49,18 +49,29 @@ def _exchange(context: Any, source: Any, at: Any, step: Any, target: Any, to: An
 
 
 @loop(**UNCOUNTED)
+def _registers(lying: Any, start: Any, count: Any, raw: Any, put: Any) -> None:
+    """Registers of some fragments as raw (32 * n * F,), fragments innermost; or put from there."""
+    words, _, rows, warps = lying
+    registers = rows.shape[1]
+    for t in range(0, count, 16):
+        instruction, warp = (start + t) // warps, (start + t) % warps
+        for n in range(registers):
+            for lane in range(0, 32, 16):
+                at, to = rows[instruction, n] + warp * 32 + lane, (lane * registers + n) * F + t
+                if put:
+                    _exchange(raw, to, registers * F, words, at, 32)
+                else:
+                    _exchange(words, at, 32, raw, to, registers * F)
+
+
+@loop(**UNCOUNTED)
 def _transposed(lying: Any, start: Any, count: Any, raw: Any) -> None:
     """Words of some fragments as raw (size * F,), fragments innermost; what is beyond `count` is not changed."""
     widest()
-    words, step, rows, warps = lying
+    words, step, rows, _ = lying
     size, registers = len(raw) // F, rows.shape[1]
     if registers:
-        for t in range(0, count, 16):
-            instruction, warp = (start + t) // warps, (start + t) % warps
-            for n in range(registers):
-                for lane in range(0, 32, 16):
-                    at = rows[instruction, n] + warp * 32 + lane
-                    _exchange(words, at, 32, raw, (lane * registers + n) * F + t, registers * F)
+        _registers(lying, start, count, raw, False)
         return
     whole, even = count // 16 * 16, size // 16 * 16
     for t in range(0, whole, 16):
@@ -75,15 +86,10 @@ def _transposed(lying: Any, start: Any, count: Any, raw: Any) -> None:
 def _put(raw: Any, start: Any, count: Any, lying: Any) -> None:
     """The inverse of `_transposed`."""
     widest()
-    words, _, rows, warps = lying
+    words, _, rows, _ = lying
     size, registers = len(raw) // F, rows.shape[1]
     if registers:
-        for t in range(0, count, 16):
-            instruction, warp = (start + t) // warps, (start + t) % warps
-            for n in range(registers):
-                for lane in range(0, 32, 16):
-                    at = rows[instruction, n] + warp * 32 + lane
-                    _exchange(raw, (lane * registers + n) * F + t, registers * F, words, at, 32)
+        _registers(lying, start, count, raw, True)
         return
     whole, even = count // 16 * 16, size // 16 * 16
     for t in range(0, whole, 16):

@@ -97,7 +97,7 @@ def _mask_of(at: Access) -> Array:
 
 
 class Digest:
-    """A number for each cluster of a batch: it depends on everything that the digest is told of the cluster, and on the order."""
+    """A hash of each cluster of a batch: of all that it is told of the cluster, in order."""
 
     def __init__(self, cluster: Batch) -> None:
         self.blocks, self.count = cluster.blocks, len(cluster.phase)

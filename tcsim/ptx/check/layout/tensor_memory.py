@@ -200,7 +200,7 @@ class Shapes:
             return
         operand, line = "A" if field == "M" else "B", state.number(flight.block.here)
         mend = f"{field} {rows} instead of {tile.rows}"
-        takes = f"takes {tile.rows} rows of {operand}, of which {rows} lie in shared memory"
+        takes = f"takes {tile.rows} of the {rows} rows of {operand} that lie in shared memory"
         plain = f"{state.opcode(line)} reads results that no product has written: {state.opcode(product.line)} {takes}"
         thread = int(flight.threads[0])
         finding = state.report("IDESC_SHAPE", flight.block, plain, product.line, line, thread, operand=operand)
