@@ -131,11 +131,13 @@ def one_tensor_side(
     return tensor_side(tmap, direction, corner, offsets, rows4, op, WALK, call)
 
 
-def tiles(tmap: TensorFields, corners: Integers) -> tuple[int, list[tuple[Integers, Pieces]]] | None:
-    """Of loads of tiles (copies, dimensions): the rows of a tile, and the pieces (copies, pieces) of those wholly inside the tensor, then of the others."""
+def tiles(
+    tmap: TensorFields, direction: Direction, corners: Integers
+) -> tuple[int, list[tuple[Integers, Pieces]]] | None:
+    """Of copies of tiles (copies, dimensions): the rows of a tile, and the pieces (copies, pieces) of those wholly inside the tensor, then of the others."""
     if tmap.im2col_mode or tmap.slice_bytes or corners.shape[-1] != tmap.rank:
         return None
-    tile = _tile(tmap, "load")
+    tile = _tile(tmap, direction)
     if not tile.apart or (corners[:, 0] % tile.step).any():
         return None
     outside = ((corners < 0) | (corners > tile.last)).any(1)
@@ -145,7 +147,7 @@ def tiles(tmap: TensorFields, corners: Integers) -> tuple[int, list[tuple[Intege
         offsets = offsets + corners[whole, 1:].astype(np.int64) @ np.array(tmap.global_strides, np.int64)
         found.append((whole, Pieces(tile.tensor.address + offsets[:, None], tile.tensor.size)))
     if len(edge):
-        found.append((edge, tensor_side(tmap, "load", corners[edge])[0]))
+        found.append((edge, tensor_side(tmap, direction, corners[edge])[0]))
     return tile.rows, found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal
@@ -119,17 +119,24 @@ class TensorCopy(Instruction):
         maps = self._maps(operands)
         work: list[Pending] = []
         described = view.read(maps)
-        if _of_different_blocks(view, len(described)) and (described == described[0]).all():
-            tmap, base = _described(described[0].tobytes())
-            joint = self.joint(self.check_map(tmap), base, form, operands)
-            if joint:
-                return Effects(reads=(maps,), pending=joint)
-        for lane, data in enumerate(described):
-            tmap, base = _described(data.tobytes())
-            own = {name: np.asarray(operands[name])[lane] for name in operands if name != "tensor_map"}
-            own["coordinates"] = own["coordinates"].astype(np.int64).astype(np.int32)
-            work += self.copies(self.check_map(tmap), base, form, own, lane)
+        alike = (described == described[:1]).all()
+        for lanes in _of_different_blocks(view, len(described)) if alike else np.arange(len(described))[:, None]:
+            tmap, base = _described(described[lanes[0]].tobytes())
+            own, tmap = {name: np.asarray(operands[name])[lanes] for name in operands}, self.check_map(tmap)
+            work += (self.joint(tmap, base, form, own, lanes) if len(lanes) > 1 else ()) or self._singly(
+                tmap, base, form, own, lanes
+            )
         return Effects(reads=(maps,), pending=tuple(work))
+
+    def _singly(
+        self, tmap: TensorMap, base: int, form: Form, operands: Mapping[str, Array], lanes: Array
+    ) -> tuple[Pending, ...]:
+        """The copies of lanes, each a piece of work."""
+        work: tuple[Pending, ...] = ()
+        for place, lane in enumerate(lanes.tolist()):
+            own = {name: operands[name][place] for name in operands if name != "tensor_map"}
+            work += self.copies(tmap, base, form, own | {"coordinates": _signed(own["coordinates"])}, lane)
+        return work
 
     def _require_modelled(self) -> None:
         if self.row.unmodelled:
@@ -145,8 +152,10 @@ class TensorCopy(Instruction):
         """What one lane's copy does, of a map that `check_map` gave and the tensor's address."""
         raise NotImplementedError
 
-    def joint(self, tmap: TensorMap, base: int, form: Form, operands: Mapping[str, Array]) -> tuple[Pending, ...]:
-        """The copies of all lanes, each of another block, as few pieces of work; none where they differ in more than their places."""
+    def joint(
+        self, tmap: TensorMap, base: int, form: Form, operands: Mapping[str, Array], lanes: Array
+    ) -> tuple[Pending, ...]:
+        """The copies of lanes, each of another block, as few pieces of work; none where they differ in more than their places."""
         return ()
 
     def _executed(
@@ -205,10 +214,15 @@ def _described(data: bytes) -> tuple[TensorMap, int]:
     return TensorMap.decode(data, strict=False), TensorMap.address_of(data)
 
 
-def _of_different_blocks(view: View, lanes: int) -> bool:
-    """Whether a view is of several lanes, no two of one block."""
-    blocks = getattr(view, "blocks", 0)
-    return lanes > 1 and np.ndim(blocks) == 1 and len(np.unique(blocks)) == lanes
+def _signed(coordinates: Array) -> Array:
+    return coordinates.astype(np.int64).astype(np.int32)
+
+
+def _of_different_blocks(view: View, count: int) -> Sequence[Array]:
+    """Some lanes as sets in which no two are of one block: the first of each block, the second, and so on."""
+    blocks = np.broadcast_to(getattr(view, "blocks", 0), (count,))
+    place = np.arange(count) - np.searchsorted(blocks, blocks)
+    return [np.flatnonzero(place == own) for own in range(int(place.max(initial=-1)) + 1)]
 
 
 def _in_tensor(pieces: Pieces, base: int, lane: int) -> Access:
@@ -289,7 +303,9 @@ class TensorLoad(TensorCopy):
         box = None if row.rows4 or offsets is not None else (tmap, base, operands["coordinates"])
         return (Pending(_some(source), (target,), fetch, finish, threads=np.array([lane]), tells=(signal,), box=box),)
 
-    def joint(self, tmap: TensorMap, base: int, form: Form, operands: Mapping[str, Array]) -> tuple[Pending, ...]:
+    def joint(
+        self, tmap: TensorMap, base: int, form: Form, operands: Mapping[str, Array], lanes: Array
+    ) -> tuple[Pending, ...]:
         """Of tiles that begin alike in shared memory: those wholly inside the tensor, and those at its edges where zeros fill what is outside."""
         row, address = self.row, operands["address"].astype(np.int64)
         masks = operands["cta_mask"] if "cta_mask" in form else np.zeros(1, np.int64)
@@ -297,7 +313,7 @@ class TensorLoad(TensorCopy):
         alike = (address % WINDOW % SWIZZLE_PERIOD == start % SWIZZLE_PERIOD).all() and (masks == masks[0]).all()
         if row.rows4 or "offsets" in form or (row.pair and "cta_mask" in form) or not alike:
             return ()
-        found = tiles(tmap, operands["coordinates"].astype(np.int64).astype(np.int32))
+        found = tiles(tmap, "load", _signed(operands["coordinates"]))
         if found is None or (tmap.oob_fill != "NONE" and any(pieces.inside is not None for _, pieces in found[1])):
             return ()
         check_start(start, f"{tmap}.{self._verb}")
@@ -305,17 +321,18 @@ class TensorLoad(TensorCopy):
         if "cta_mask" in form:
             ranks = ranks_of(int(masks[0]), int(form["cta_mask"].type.removeprefix(".b")), self._call)
 
-        def of(lanes: Array, pieces: Pieces) -> Pending:
+        def of(chosen: Array, pieces: Pieces) -> Pending:
+            own, begin = lanes[chosen], address[chosen]
             inside = None if pieces.inside is None else pieces.inside.reshape(-1, pieces.size)
             some, (rows, window) = narrowed(Pieces(pieces.address.reshape(-1), pieces.size, inside))
-            thread = np.repeat(lanes, pieces.address.shape[1])[rows]
+            thread = np.repeat(own, pieces.address.shape[1])[rows]
             source = Access("global", some.address + base, some.size, some.inside, "async", thread=thread)
-            places = (runs.address - start + address[lanes, None]).reshape(-1)
-            thread = np.repeat(lanes, len(runs.address))
+            places = (runs.address - start + begin[:, None]).reshape(-1)
+            thread = np.repeat(own, len(runs.address))
             there = Access(space_of(form["address"]), places, runs.size, proxy="async", thread=thread)
             target = in_each(there, ranks)
             signal = completion(
-                barrier_access(form["barrier"], operands["barrier"][lanes], lanes), self._bytes(tmap, 0), ranks
+                barrier_access(form["barrier"], operands["barrier"][chosen], own), self._bytes(tmap, 0), ranks
             )
 
             def fetch(view: View) -> Bytes:
@@ -326,12 +343,12 @@ class TensorLoad(TensorCopy):
                 if inside is not None:
                     box = np.zeros(inside.shape, np.uint8)
                     box[rows, window] = kept
-                boxes: Array = box.reshape(len(lanes), -1, runs.piece)
+                boxes: Array = box.reshape(len(own), -1, runs.piece)
                 boxes = (boxes if runs.order is None else boxes[:, runs.order]).reshape(-1, runs.size)
                 boxes = boxes if ranks is None else np.tile(boxes, (len(ranks), 1))
                 return Outcome(writes=(Write(target, boxes),), signals=(signal,))
 
-            return Pending(_some(source), (target,), fetch, finish, threads=lanes, tells=(signal,))
+            return Pending(_some(source), (target,), fetch, finish, threads=own, tells=(signal,))
 
         return tuple(of(*each) for each in found[1])
 
@@ -391,6 +408,40 @@ class TensorStore(TensorCopy):
             return Outcome(writes=(Write(target, kept, combine, adds=adds),))
 
         return (Pending((source,), _some(target), fetch, finish, "bulk", threads=np.array([lane])),)
+
+    def joint(
+        self, tmap: TensorMap, base: int, form: Form, operands: Mapping[str, Array], lanes: Array
+    ) -> tuple[Pending, ...]:
+        """Of tiles wholly inside the tensor that begin alike in shared memory, and beside them those at its edges, one by one."""
+        address = operands["address"].astype(np.int64)
+        start = int(address[0]) % WINDOW
+        if self.row.op or self.row.rows4 or (address % SWIZZLE_PERIOD != start % SWIZZLE_PERIOD).any():
+            return ()
+        corners = _signed(operands["coordinates"])
+        found = None if (corners < 0).any() else tiles(tmap, "store", corners)
+        if found is None or found[1][0][1].inside is not None:
+            return ()
+        check_start(start, f"{tmap}.{self._verb}")
+        chosen, pieces = found[1][0]
+        own, runs = lanes[chosen], shared_runs(tmap, found[0], start, True)
+        places = (runs.address - start + address[chosen, None]).reshape(-1)
+        thread = np.repeat(own, len(runs.address))
+        source = Access(space_of(form["address"]), places, runs.size, proxy="async", thread=thread)
+        thread = np.repeat(own, pieces.address.shape[1])
+        target = Access("global", pieces.address.reshape(-1) + base, pieces.size, proxy="async", thread=thread)
+
+        def fetch(view: View) -> Bytes:
+            return view.read(source)
+
+        def finish(data: Bytes) -> Outcome:
+            boxes = np.concatenate([runs.scattered(one) for one in data.reshape(len(own), -1)])
+            return Outcome(writes=(Write(target, packed(tmap, boxes).reshape(-1, pieces.size)),))
+
+        rest = np.setdiff1d(np.arange(len(lanes)), chosen)
+        return (
+            Pending((source,), (target,), fetch, finish, "bulk", threads=own),
+            *self._singly(tmap, base, form, {name: operands[name][rest] for name in operands}, lanes[rest]),
+        )
 
     def execute(self, tensor_map: TensorMap, memory: Any, coordinates: Any, smem: Any, address: Any = 0) -> Bytes:
         """The new global memory. Operands as for `TensorMap.store`; coordinates (..., 5) with .tile::scatter4.

@@ -12,12 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from tcsim.ptx.machine.arrays import LANES, Array
+from tcsim.ptx.machine.arrays import LANES, Array, distinct
 from tcsim.ptx.machine.block import Block
 from tcsim.ptx.machine.cluster import IDLE, LONG_IDLE, MANY_TURNS, TURN, TURNS
 from tcsim.ptx.machine.events import Events
 from tcsim.ptx.machine.faults import Stuck, Unbatchable
-from tcsim.ptx.machine.flights import Flight
 from tcsim.ptx.machine.independence import Independence
 from tcsim.ptx.machine.pending import Queue
 from tcsim.ptx.machine.setup import Setup
@@ -234,19 +233,19 @@ class Batch:
 
     def _force(self, which: Array) -> None:
         """Complete one piece of work of each of some clusters: first what no thread can wait for but at an mbarrier. Raises Unbatchable where one has none."""
-        first: dict[int, Flight] = {}
-        signalling: dict[int, Flight] = {}
-        for flight in self.queue.flights:
-            followed = {int(own.block.threads.block_of(own.threads)) for own in flight.followers}
-            for number in flight.blocks.tolist():
-                first.setdefault(number, flight)
-                if flight.kind in ("", "tcgen05") or number in followed:
-                    signalling.setdefault(number, flight)
-        chosen: dict[int, tuple[Flight, list[int]]] = {}
-        for number in np.flatnonzero(which).tolist():
-            if number not in first:
-                raise Stuck("a deadlock")
-            due = signalling.get(number, first[number])
-            chosen.setdefault(id(due), (due, []))[1].append(number)
-        for flight, numbers in chosen.values():
-            self.queue.finish_chain(self.queue.part(flight, np.array(numbers) * flight.block.threads.width))
+        flights = list(self.queue.flights)
+        first, signalling = np.full((2, len(self.phase)), -1)
+        for number, flight in enumerate(flights):
+            blocks = flight.blocks
+            first[blocks[first[blocks] < 0]] = number
+            if flight.kind not in ("", "tcgen05"):
+                followed = [int(own.block.threads.block_of(own.threads)) for own in flight.followers]
+                blocks = blocks[np.isin(blocks, followed)] if followed else blocks[:0]
+            signalling[blocks[signalling[blocks] < 0]] = number
+        due = np.where(signalling < 0, first, signalling)
+        if (due[which] < 0).any():
+            raise Stuck("a deadlock")
+        for number in distinct(due[which]).tolist():
+            flight = flights[number]
+            numbers = np.flatnonzero(which & (due == number))
+            self.queue.finish_chain(self.queue.part(flight, numbers * flight.block.threads.width))
