@@ -40,6 +40,11 @@ def _loops() -> Any:
     return SimpleNamespace(**{name: value for part in parts for name, value in vars(part).items()})
 
 
+@cache
+def _has_numba() -> bool:
+    return find_spec("numba") is not None  # which looks through folders
+
+
 class CompiledEngine(Engine):
     """numba on CPUs."""
 
@@ -49,7 +54,7 @@ class CompiledEngine(Engine):
 
     def missing(self) -> str:
         """The package."""
-        return "" if find_spec("numba") else "numba is not installed (pip install 'tcsim[fast]')"
+        return "" if _has_numba() else "numba is not installed (pip install 'tcsim[fast]')"
 
     def takes(self, work: Work) -> str:
         """Dot-adds of float formats."""

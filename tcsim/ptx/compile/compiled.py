@@ -120,6 +120,7 @@ class Compiled:
         repr=False, default_factory=dict
     )  # by register: its rows (`tcsim.ptx.compile.carried`)
     traced: bool = False  # whether it tells what becomes of these
+    async_proxy: bool = False  # whether anything is done through the async proxy
     narrowest: int = 4  # bytes of the narrowest ordinary access that may be one of shared memory, at most 4
     narrowest_global: int = 4  # the same of global memory
     pieces: dict[int, int] = field(

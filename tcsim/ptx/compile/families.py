@@ -172,6 +172,7 @@ def _line(writer: Writer, item: Instruction, model: Model, form: Form, operands:
         writer.head = head  # nothing is fetched for it
         return Line("pass")
     writer.competes |= model.row.combines
+    writer.async_proxy |= any(slot.proxy == "async" for slot in form.operands)
     lanes = lanes_of(model.row)
     bound = Bound(model, form, tuple(results), lanes, item, tuple(sources), model.inexact)
     call = f"{writer.constant(bound)}, {{{', '.join(given)}}}, w"

@@ -173,6 +173,7 @@ def link(
         waits=any(writer.waits for writer in writers),
         tells_order=any(writer.tells_order for writer in writers),
         competes=any(writer.competes for writer in writers),
+        async_proxy=any(writer.async_proxy for writer in writers),
         carried=context.carried,
         traced=traced,
         plain=not stepped and not traced,

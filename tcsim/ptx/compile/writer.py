@@ -98,7 +98,7 @@ class Writer:
         self.demand = Demand(function)
         self.narrowest = 4  # bytes of the narrowest load, store or atomic that may be one of shared memory, at most 4
         self.narrowest_global = 4  # the same of global memory
-        self.tells_order = self.competes = self.waits = False
+        self.tells_order = self.competes = self.waits = self.async_proxy = False
 
     def narrow(self, space: str, size: int) -> None:
         """Count the bytes of an ordinary access, in a state space or, without one, in any."""

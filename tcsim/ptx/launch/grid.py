@@ -41,10 +41,12 @@ Progress = Callable[[int, int, int], None]
 """What is called while a grid runs: with the clusters that have ended, those of the grid, and the instructions so far."""
 MOST_THREADS = 16384
 """Of the blocks of one rank in a batch: with more of them registers leave the caches; with fewer, each instruction is begun more often."""
-LEAST = 4
-"""Clusters of a grid that runs in batches: a batch costs something by itself."""
+LEAST, LEAST_OBSERVED, LEAST_WAITING = 3, 2, 4
+"""Clusters of a grid that runs in batches, which cost something by themselves: without an observer, with one, and where threads may wait."""
 LEAST_COMPARED = 8
-"""Clusters of a grid of which the check looks for those that do the same: among fewer most differ, and each has to be watched beside the batch."""
+"""Clusters of a grid of which the check looks for those that do the same: among fewer most differ, and each has to be watched beside the batch.
+Nothing else helps where the async proxy is used."""
+FEW_COMPARED = "too few blocks to be compared by the check"
 FEWER = 4
 """How many times fewer clusters a batch has after one in which a block could not go on: the blocks before it need not run one by one."""
 MOST_DIFFERENT, ONE_IN = 8, 4
@@ -205,7 +207,7 @@ class Grid:
                 if proves or isinstance(reason, Doubtful):
                     self._way = Way.EVENTS if isinstance(reason, Unproven) else Way.PLACES
                     if len(self._numbers()) < LEAST_COMPARED:
-                        self.alone = "too few blocks to be compared by the check"
+                        self.alone = FEW_COMPARED
                 elif isinstance(reason, (Stop, Stuck)) and count // FEWER > 1:
                     self._size = count // FEWER
                 else:
@@ -219,13 +221,15 @@ class Grid:
 
     def _unbatched(self) -> str:
         """Why clusters run one after the other from the beginning; empty if they need not."""
-        launch = self.launch
+        launch, clusters = self.launch, len(self._numbers())
+        few = LEAST_WAITING if launch.program.waits else LEAST_OBSERVED if launch.alike else LEAST
         reasons = (
             (launch.cooperative, "a cooperative launch"),
             (isinstance(launch.schedule, int), "a random schedule"),
             (not launch.alike and len(self.watched) == launch.shape.clusters, "each cluster is observed"),
             (launch.program.competes, "atomics whose order may show"),
-            (len(self._numbers()) < LEAST or self._batch_size() < 2, "too few blocks, or no room for more"),
+            (clusters < few or self._batch_size() < 2, "too few blocks, or no room for more"),
+            (launch.alike and launch.program.async_proxy and clusters < LEAST_COMPARED, FEW_COMPARED),
         )
         return next((said for holds, said in reasons if holds), "")
 

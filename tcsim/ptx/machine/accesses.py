@@ -27,10 +27,10 @@ def store_order(threads: Array, size: int) -> Array:
     >>> store_order(np.array([0, 1, 5, 8, 9, 40]), 16).tolist()  # parts of eight lanes
     [2, 1, 0, 4, 3, 5]
     """
-    part = threads // min(LANES, STORED_AT_ONCE // size)
-    starts = np.flatnonzero(np.diff(part, prepend=-1))
-    counts = np.diff(starts, append=len(threads))
-    return np.repeat(2 * starts + counts - 1, counts) - np.arange(len(threads))
+    last, count = min(LANES, STORED_AT_ONCE // size) - 1, len(threads)
+    if threads[-1] - threads[0] == count - 1 and not (threads[0] | count) & last:  # whole parts
+        return np.arange(count) ^ last
+    return np.argsort(threads ^ last)
 
 
 def _rise(places: Array) -> bool:

@@ -17,11 +17,15 @@ from tcsim.ptx.machine.faults import Unbatchable
 from tcsim.ptx.machine.limits import MOST_BATCHED
 from tcsim.ptx.machine.memory import Memory, Segment, views_of
 
+Access = tuple[Array, int, Any]
+"""Addresses of values, their bytes, and of which block they are: one for all or one for each."""
 _SEVERAL = 255  # the mark of what several blocks have read
 _REDUCTIONS = range(
     MOST_BATCHED + 1, _SEVERAL
 )  # those of what reductions have changed, one for each operation and type
 _PAGE = 12  # bits of an offset that are kept together
+_KEPT = 32
+"""Reads of a segment that is not followed that are remembered: a small batch that writes what it read need not begin again."""
 _MARKS: dict[int, Array] = {
     size: np.array([int.from_bytes(bytes([mark]) * size, "little") for mark in range(256)], type)
     for size, type in TYPED.items()
@@ -53,6 +57,19 @@ class _Marks:
             self.pages[page] = True
             self.before[page] = self.segment.store[page << _PAGE : page + 1 << _PAGE].copy()
 
+    def reads(self, addresses: Array, size: int, block: Any) -> None:
+        """Values are read. Raises Unbatchable."""
+        for index, unit in _units(self.segment.index(addresses, size), size):
+            mine = _MARKS[unit][block + 1]
+            if _others(self.writers[unit][index], mine):
+                raise Unbatchable("a block reads what another one writes")
+            self.keep(index, unit)
+            seen = self.readers[unit][index]
+            several = (seen != 0) & (seen != mine)
+            if several.any():
+                mine = _bytewise(seen, mine)
+            self.readers[unit][index] = mine
+
     @property
     def places(self) -> list[slice]:
         """Of the pages with marks."""
@@ -83,25 +100,19 @@ class Independence:
         self.memory, self.most = memory, most
         self._marks: dict[int, _Marks] = {}  # by address, of segments that are written
         self._kinds: dict[str, int] = {}  # of reductions
-        self._read: set[int] = set()  # segments that the batch has read and that are not followed
+        # By address, of segments that the batch has read and that are not followed: the first reads, or that there were more.
+        self._read: dict[int, list[Access] | None] = {}
 
     def read(self, addresses: Array, size: int, block: Any) -> None:
         """Values of some bytes are read. block: of the batch, one for all or one for each. Raises Unbatchable."""
         for segment, own, of in self._parts(addresses, size, block):
             marks = self._marks.get(segment.address)
-            if marks is None:
-                self._read.add(segment.address)
-                continue
-            for index, unit in _units(segment.index(own, size), size):
-                mine = _MARKS[unit][of + 1]
-                if _others(marks.writers[unit][index], mine):
-                    raise Unbatchable("a block reads what another one writes")
-                marks.keep(index, unit)
-                seen = marks.readers[unit][index]
-                several = (seen != 0) & (seen != mine)
-                if several.any():
-                    mine = _bytewise(seen, mine)
-                marks.readers[unit][index] = mine
+            if marks is not None:
+                marks.reads(own, size, of)
+            elif (kept := self._read.setdefault(segment.address, [])) is not None:
+                kept.append((own.copy(), size, of))
+                if len(kept) > _KEPT:
+                    self._read[segment.address] = None
 
     def write(self, addresses: Array, size: int, block: Any) -> None:
         """Values of some bytes are about to be written. Raises Unbatchable."""
@@ -141,7 +152,7 @@ class Independence:
 
     def has_read(self, address: int) -> None:
         """The batch has read a segment that is not followed."""
-        self._read.add(address)
+        self._read[address] = None
 
     @contextmanager
     def before(self) -> Iterator[None]:
@@ -176,8 +187,11 @@ class Independence:
         if 3 * (segment.size + sum(own.segment.size for own in self._marks.values())) > self.most:
             raise Unbatchable("there is no memory for the marks of what is written")
         found = self._marks[segment.address] = _Marks(segment)
-        if segment.address in self._read:
+        kept = self._read.get(segment.address, [])
+        if kept is None:
             raise ReadBefore("what was read is written")
+        for own, size, of in kept:
+            found.reads(own, size, of)
         return found
 
     def _parts(self, addresses: Array, size: int, block: Any) -> Iterator[tuple[Segment, Array, Any]]:

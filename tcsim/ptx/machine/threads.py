@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,19 @@ _MEASURED = {
     "reserved_smem_offset_0": 0, "reserved_smem_offset_1": 0, "current_graph_exec": 0, **dict.fromkeys((f"envreg{index}" for index in range(32)), 0),
 }  # fmt: skip
 """Special registers as an H200 (driver 580) has them in a launch outside a graph that is not cooperative."""
+_OF_THREADS: dict[str, Callable[[Array, int, int], Array]] = {
+    "tid.x": lambda thread, x, y: thread % x,
+    "tid.y": lambda thread, x, y: thread // x % y,
+    "tid.z": lambda thread, x, y: thread // (x * y),
+    "laneid": lambda thread, x, y: thread % LANES,
+    "warpid": lambda thread, x, y: thread // LANES,
+    "lanemask_eq": lambda thread, x, y: np.uint32(1) << thread % LANES,
+    "lanemask_lt": lambda thread, x, y: (np.uint32(1) << thread % LANES) - np.uint32(1),
+    "lanemask_le": lambda thread, x, y: (np.uint32(2) << thread % LANES) - np.uint32(1),
+    "lanemask_gt": lambda thread, x, y: ~((np.uint32(2) << thread % LANES) - np.uint32(1)),
+    "lanemask_ge": lambda thread, x, y: ~((np.uint32(1) << thread % LANES) - np.uint32(1)),
+}
+"""Special registers that differ from thread to thread: of the threads' numbers in their block, and the block's width and height."""
 
 
 class Threads:
@@ -28,7 +42,7 @@ class Threads:
         self, grid: Sequence[int], block: Sequence[int], indices: Sequence[tuple[int, int, int]], cluster: tuple[int, int, int], rank: int,
         shared_bytes: int, dynamic_smem: int,
     ) -> None:  # fmt: skip
-        self.launched = int(np.prod(block))  # of a block
+        self.launched = prod(block)  # of a block
         self.warps = -(-self.launched // LANES)  # of a block
         self.width = self.warps * LANES  # with those that fill the last warp and never execute
         self.batch = len(indices)  # blocks
@@ -45,6 +59,7 @@ class Threads:
         self.exited = np.full(self.count, -1)  # of each that has: the basic block
         if self.batch > 1:
             self.changed = np.zeros(self.batch, bool)
+        self.block = (int(block[0]), int(block[1]))  # width and height
         self._special = self._specials(grid, block, dynamic_smem)
 
     # --- of which block
@@ -82,19 +97,11 @@ class Threads:
     # --- special registers
 
     def _specials(self, grid: Sequence[int], block: Sequence[int], dynamic: int) -> dict[str, Any]:
-        thread = np.tile(np.arange(self.width, dtype=np.uint32), self.batch)
-        x, y = int(block[0]), int(block[1])
-        lane = thread % LANES
         found: dict[str, Any] = {
-            "tid.x": thread % x, "tid.y": thread // x % y, "tid.z": thread // (x * y), "laneid": lane, "warpid": thread // LANES,
-            "lanemask_eq": np.uint32(1) << lane, "lanemask_lt": (np.uint32(1) << lane) - np.uint32(1),
             "smid": 0, "gridid": 0, "locality_domain_id": 0, "locality_domain_supplemental_sm": 0, "dynamic_smem_size": dynamic, "total_smem_size": self.shared_bytes - SHARED_START,
-            "aggr_smem_size": self.shared_bytes, **_MEASURED, "cluster_ctarank": self.rank, "cluster_nctarank": int(np.prod(self.cluster_shape)),
+            "aggr_smem_size": self.shared_bytes, **_MEASURED, "cluster_ctarank": self.rank, "cluster_nctarank": prod(self.cluster_shape),
             "is_explicit_cluster": int(self.cluster_shape != (1, 1, 1)),
         }  # fmt: skip
-        found["lanemask_le"] = found["lanemask_lt"] | found["lanemask_eq"]
-        found["lanemask_gt"] = ~found["lanemask_le"]
-        found["lanemask_ge"] = ~found["lanemask_lt"]
         for place, axis in enumerate("xyz"):
             size, own = self.cluster_shape[place], self._each_block([index[place] for index in self.indices])
             found |= {f"ntid.{axis}": block[place], f"nctaid.{axis}": grid[place], f"ctaid.{axis}": own}
@@ -118,6 +125,9 @@ class Threads:
             self.timed = True
             return np.uint64(self.executed)
         found = self._special.get(name)
+        if found is None and name in _OF_THREADS:
+            thread = np.tile(np.arange(self.width, dtype=np.uint32), self.batch)
+            found = self._special[name] = _OF_THREADS[name](thread, *self.block)
         if found is None:
             raise Stop("TRAP", f"the special register %{name} is not known here")
         return found if isinstance(found, np.ndarray) else np.uint32(found)
