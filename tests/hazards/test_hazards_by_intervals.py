@@ -25,6 +25,7 @@ PLACES = """
 FILL = "".join(f"st.shared.u32 [%r3+{256 * own}], 0; " for own in range(4))
 STAGE = "cp.async.ca.shared.global [%r3], [%rd1], 4; cp.async.commit_group;"
 ROWS = "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r20,%r21,%r22,%r23}, [%r16];"
+STORED = "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r16], {%r0,%r0,%r0,%r0};"
 SYNC = ("bar.sync 0;", "barrier.cluster.arrive; barrier.cluster.wait;")
 CLEAN = {
     "histogram": (f"{FILL} bar.sync 0; atom.shared.add.u32 %r20, [%r11], 1; bar.sync 0; ld.shared.u32 %r21, [%r4];", 1),
@@ -35,6 +36,7 @@ CLEAN = {
     "a copy": ("cp.async.ca.shared.global [%r12], [%rd1], 4; cp.async.wait_all; bar.sync 0; ld.shared.u32 %r20, [%r3];", 1),
     "stages of copies": (f"{STAGE} {STAGE.replace('[%r3]', '[%r3+256]')} cp.async.wait_group 1; bar.sync 0; ld.shared.u32 %r20, [%r4]; cp.async.wait_group 0; bar.sync 0; ld.shared.u32 %r20, [%r4+256]; {STAGE} st.shared.u32 [%r3+512], 1; cp.async.wait_group 0;", 1),
     "rows of matrices": (f"{FILL} bar.sync 0; {ROWS} {ROWS} bar.sync 0; st.shared.u32 [%r12], 1;", 1),
+    "rows that are stored": (f"{FILL} bar.sync 0; @%p2 {STORED} bar.sync 0; ld.shared.u32 %r20, [%r11]; bar.sync 0; {STORED.replace('%r0', '%r16')}", 1),
     "threads that have ended": (f"{FILL} bar.sync 0; @%p3 exit; st.shared.u32 [%r3], 1; bar.sync 0; ld.shared.u32 %r20, [%r4];", 1),
     "a barrier that orders something once": ("mov.u32 %r22, 0; L: setp.eq.u32 %p5, %r22, 2; @%p5 st.shared.u32 [%r3], 1; bar.sync 0; add.u32 %r22, %r22, 1; setp.lt.u32 %p6, %r22, 3; @%p6 bra L; ld.shared.u32 %r20, [%r4];", 1),
     "a barrier for all threads by number": ("st.shared.u32 [%r12], 1; bar.sync 3, 64; ld.shared.u32 %r20, [%r3];", 1),
@@ -75,6 +77,9 @@ DOUBTFUL = {
     "a load and a copy": (f"{FILL} bar.sync 0; ld.shared.u32 %r20, [%r11]; {STAGE} cp.async.wait_all;", 1),
     "a row and a store": (f"{FILL} bar.sync 0; {ROWS} st.shared.u32 [%r12], 1;", 1),
     "a store and a row": (f"{FILL} bar.sync 0; st.shared.u32 [%r12], 1; {ROWS}", 1),
+    "stored rows and a load": (f"{FILL} bar.sync 0; @%p2 {STORED} ld.shared.u32 %r20, [%r11];", 1),
+    "a load and stored rows": (f"{FILL} bar.sync 0; ld.shared.u32 %r20, [%r11]; @%p2 {STORED}", 1),
+    "rows that two warps store": (f"{FILL} bar.sync 0; {STORED}", 1),
     "a row of nothing": (f"st.shared.u32 [%r12], 1; bar.sync 0; {ROWS}", 1),
     "threads that have stored and ended": (f"{FILL} bar.sync 0; @%p3 st.shared.u32 [%r3], 2; @%p3 exit; bar.sync 0; ld.shared.u32 %r20, [%r11];", 1),
     "threads that have ended, to another block": (f"{FILL} {SYNC[1]} @%p3 st.shared.u32 [%r3], 2; @%p3 exit; {SYNC[1]} ld.shared::cluster.u32 %r20, [%r15]; {SYNC[1]}", 2),

@@ -202,16 +202,19 @@ class Intervals(Observer):
         return mine.words((address & (1 << RANK_SHIFT) - 1) + of * mine.stride, at.size), of
 
     def performed(self, block: Block, bound: Bound, effects: Effects, threads: Array, mask: Array) -> None:
-        """What lanes read together, as ldmatrix does; whatever else an instruction does to more than global memory is in doubt."""
+        """What lanes read or write together, as ldmatrix and stmatrix do; whatever else an instruction does to more than global memory is in doubt."""
         now, mine = effects.now, self._by_rank[block.rank]
-        _doubt(now.signals or now.undefined or effects.seen or any(own.at.space != "global" for own in now.writes))
+        _doubt(now.signals or now.undefined or effects.seen or any(own.combine is not None for own in now.writes))
         mine.active[threads // self._width] = True
-        for access in effects.reads:
-            if access.space != "global":
-                at, of = self._places(block, access, threads)
-                stamps = np.broadcast_to(mine.time[of] | _SEVERAL, len(at))
-                mine.last[threads] = mine.stamps[threads]
-                _doubt(mine.near.touch("read", at.reshape(-1), _each(stamps, at.shape[1]), True))
+        reads, writes = [(own, None) for own in effects.reads], [(own.at, own.data) for own in now.writes]
+        for kind, accesses in (("read", reads), ("write", writes)):
+            for access, data in accesses:
+                if access.space != "global":
+                    at, of = self._places(block, access, threads)
+                    _doubt(data is not None and not _agree(at[:, 0], data.reshape(len(at), -1)))
+                    stamps = np.broadcast_to(mine.time[of] | _SEVERAL, len(at))
+                    mine.last[threads] = mine.stamps[threads]
+                    _doubt(mine.near.touch(kind, at.reshape(-1), _each(stamps, at.shape[1]), kind == "read"))
 
     # --- cp.async
 
@@ -306,6 +309,13 @@ class Intervals(Observer):
     def granted(self, block: Block, resource: Resource, outcome: Outcome | None, threads: Array) -> None:
         """Something is taken, or given back."""
         raise Doubtful
+
+
+def _agree(places: Array, values: Array) -> bool:
+    """Whether the same is written wherever several of some values (values, bytes) go to one place."""
+    order = np.argsort(places, kind="stable")
+    same = np.diff(places[order]) == 0
+    return bool((values[order][1:][same] == values[order][:-1][same]).all())
 
 
 def _each(stamps: Array, count: int) -> Array:

@@ -215,6 +215,11 @@ class Compiled:
         """The instructions of a block."""
         return self.sources[block].size
 
+    @property
+    def mean_size(self) -> float:
+        """The instructions of a block, on average."""
+        return sum(own.size for own in self.sources) / len(self.sources)
+
 
 @dataclass
 class Context:

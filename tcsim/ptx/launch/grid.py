@@ -41,8 +41,9 @@ Progress = Callable[[int, int, int], None]
 """What is called while a grid runs: with the clusters that have ended, those of the grid, and the instructions so far."""
 MOST_THREADS = 16384
 """Of the blocks of one rank in a batch: with more of them registers leave the caches; with fewer, each instruction is begun more often."""
-LEAST, LEAST_OBSERVED, LEAST_WAITING = 3, 2, 4
-"""Clusters of a grid that runs in batches, which cost something by themselves: without an observer, with one, and where threads may wait."""
+LEAST, LEAST_STRAIGHT, STRAIGHT = 4, 2, 6
+"""Clusters of a grid that runs in batches, and of one whose basic blocks have six instructions or more on average: a batch costs something for each
+basic block, and more where threads part. Of 60 grids of two or three clusters all with such basic blocks were faster, others up to twice slower."""
 LEAST_COMPARED = 8
 """Clusters of a grid of which the check looks for those that do the same: among fewer most differ, and each has to be watched beside the batch.
 Nothing else helps where the async proxy is used."""
@@ -222,7 +223,7 @@ class Grid:
     def _unbatched(self) -> str:
         """Why clusters run one after the other from the beginning; empty if they need not."""
         launch, clusters = self.launch, len(self._numbers())
-        few = LEAST_WAITING if launch.program.waits else LEAST_OBSERVED if launch.alike else LEAST
+        few = LEAST_STRAIGHT if not launch.program.waits and launch.program.mean_size >= STRAIGHT else LEAST
         reasons = (
             (launch.cooperative, "a cooperative launch"),
             (isinstance(launch.schedule, int), "a random schedule"),

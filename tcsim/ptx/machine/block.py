@@ -146,7 +146,7 @@ class Block:
             return False
         mask, turns, parts, self.place = fiber.mask, fiber.turns, 1, fiber.block
         if self.threads.batch > 1:
-            self.turning = self.executing = self.threads.blocks_in(mask)
+            self.turning = self.executing = self.fibers.blocks_of(fiber)
             parts = int(np.count_nonzero(self.turning))
         lanes = self.program.gathers[fiber.block]
         if lanes == COLLECTIVE:

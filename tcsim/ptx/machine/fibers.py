@@ -46,6 +46,8 @@ class Fiber:
     block: int
     waits: Wait | None = None
     turns: Any = 0  # basic blocks executed; in a batch of each of its blocks, 0 where it has no threads
+    counted: Array | None = None  # the mask of which `blocks` are
+    blocks: Any = None
 
 
 class Fibers:
@@ -69,6 +71,13 @@ class Fibers:
         """Those that wait for something of some kinds."""
         return [own for own in self.waiting if own.waits is not None and own.waits.kind in kinds]
 
+    def blocks_of(self, fiber: Fiber) -> Array:
+        """Which blocks of a batch a fiber has threads of."""
+        if fiber.counted is not fiber.mask:
+            fiber.counted, fiber.blocks = fiber.mask, self.threads.blocks_in(fiber.mask)
+        found: Array = fiber.blocks
+        return found
+
     def most(self, mask: Array, turns: Any, least: Any) -> Any:
         """Turns, or more if these are; in a batch of the blocks that a mask has threads of."""
         if self.threads.batch == 1:
@@ -78,7 +87,9 @@ class Fibers:
     def add(self, mask: Array, block: int, turns: Any) -> None:
         """Threads at the same place execute together."""
         other = self.ready.get(block)
-        turns = turns if self.threads.batch == 1 else self.most(mask, turns, 0)
+        fiber = Fiber(mask, block, None, turns)
+        if self.threads.batch > 1:
+            fiber.turns = turns = np.where(self.blocks_of(fiber), turns, 0)
         lanes = [own for own in self.waiting_for("lanes") if own.block == block] if self.waiting else []
         first = (
             self._apart(mask, other.mask) if lanes and other is not None else mask
@@ -88,10 +99,14 @@ class Fibers:
                 self._leave(own, found)
                 mask = mask | (own.mask if found is True else found)
         if other is None:
-            self.ready[block] = Fiber(mask, block, None, turns)
+            fiber.mask = mask
+            self.ready[block] = fiber
+        elif self.threads.batch == 1:
+            other.mask, other.turns = other.mask | mask, max(other.turns, turns)
         else:
-            other.mask = other.mask | mask
-            other.turns = self.most(other.mask, other.turns, turns)
+            blocks = self.blocks_of(other) | (fiber.blocks if mask is fiber.mask else self.threads.blocks_in(mask))
+            other.mask = other.counted = other.mask | mask
+            other.blocks, other.turns = blocks, np.where(blocks, np.maximum(other.turns, turns), 0)
 
     def put(self, mask: Array, wait: Wait, turns: Any) -> None:
         """Threads that wait."""
@@ -170,7 +185,7 @@ class Fibers:
             self.floor = fiber.turns
             fiber.turns += 1
         else:
-            here = self.threads.blocks_in(fiber.mask)
+            here = self.blocks_of(fiber)
             self.floor = np.where(here, fiber.turns, self.floor)
             fiber.turns = fiber.turns + here
         return fiber
@@ -180,7 +195,7 @@ class Fibers:
         if len(self.ready) == 1 and among is None:
             return self.ready.popitem()[1]
         places = sorted(self.ready)
-        there = np.array([self.threads.blocks_in(self.ready[place].mask) for place in places])
+        there = np.array([self.blocks_of(self.ready[place]) for place in places])
         if among is not None:
             there = there & among
         turns = np.array([self.ready[place].turns for place in places])
@@ -191,13 +206,14 @@ class Fibers:
             return None
         number = int(first[able].min())
         fiber, own = self.ready[places[number]], able & (first == number)
-        blocks = self.threads.blocks_in(fiber.mask)
-        if (own == blocks).all():
+        left = self.blocks_of(fiber) & ~own
+        if not np.count_nonzero(left):
             return self.ready.pop(places[number])
         taken = fiber.mask & self.threads.per_thread(own)
-        fiber.mask = fiber.mask & ~taken
+        fiber.mask = fiber.counted = fiber.mask & ~taken
+        fiber.blocks = left
         rest, fiber.turns = fiber.turns, np.where(own, 0, fiber.turns)
-        return Fiber(taken, fiber.block, None, np.where(own, rest, 0))
+        return Fiber(taken, fiber.block, None, np.where(own, rest, 0), taken, own)
 
     def places(self) -> tuple[Any, ...]:
         """Where everything is, for `are_at`."""

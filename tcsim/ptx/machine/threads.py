@@ -73,7 +73,7 @@ class Threads:
 
     def blocks_in(self, mask: Array) -> Array:
         """Of each block whether a mask has threads of it."""
-        return np.asarray(mask.view(np.uint64).reshape(self.batch, -1).any(1))
+        return np.asarray(np.logical_or.reduce(mask.view(np.uint64).reshape(self.batch, -1), 1))
 
     def per_thread(self, values: Any) -> Any:
         """A value of each block as one of each of its threads; one that is for all as it is."""

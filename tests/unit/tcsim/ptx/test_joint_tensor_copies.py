@@ -31,7 +31,7 @@ BODY = """
     DONE:
 """
 """Two warps of each block store a tile of 8 x 16 words each: blocks in pairs beside each other; those at the edges stand out of the tensor."""
-SWIZZLES = ("NONE", "64B")
+SWIZZLES = ["NONE", "64B"]
 
 
 def stored(swizzle: str, batch: int, schedule: str, check: bool) -> tuple[list[int], int, list[str], int]:
@@ -52,7 +52,7 @@ def stored(swizzle: str, batch: int, schedule: str, check: bool) -> tuple[list[i
 
 
 @pytest.mark.parametrize("swizzle", SWIZZLES)
-@pytest.mark.parametrize("schedule", ("late", "early"))
+@pytest.mark.parametrize("schedule", ["late", "early"])
 def test_tiles_are_stored_as_by_blocks_alone(swizzle: str, schedule: str, monkeypatch: pytest.MonkeyPatch) -> None:
     joined = list[int]()
     joint = TensorStore.joint
