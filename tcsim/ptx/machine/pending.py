@@ -255,11 +255,13 @@ def _placed(stop: Stop, flight: Flight) -> Stop:
 
 
 def _shared(flight: Flight, threads: Array) -> bool:
-    """Whether a thread that issued the work is among some."""
+    """Whether a thread that issued the work is among some; both ascend."""
     own = flight.threads
-    if len(own) == len(threads) and own[0] == threads[0] and own[-1] == threads[-1]:
-        return True
-    return bool(np.isin(own, threads).any()) if len(own) > 1 or len(threads) > 1 else bool(own[0] == threads[0])
+    if own[0] > threads[-1] or own[-1] < threads[0]:
+        return False
+    few, many = (own, threads) if len(own) < len(threads) else (threads, own)
+    places = np.minimum(np.searchsorted(many, few), len(many) - 1)
+    return bool((many[places] == few).any())
 
 
 __all__ = ["IN_ORDER", "Queue", "Schedule", "is_early"]
