@@ -18,7 +18,7 @@ from tcsim.core.ranges import runs
 from tcsim.diagnosis.candidate import Candidate, of_operand
 from tcsim.diagnosis.least_squares import in_parts, in_tile, samples, solved_at, sources
 from tcsim.diagnosis.maps import LINES, SAME, START, Rule
-from tcsim.diagnosis.pipelines import counted
+from tcsim.diagnosis.pipelines import Count
 from tcsim.diagnosis.problem import Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
 from tcsim.diagnosis.rules import stored_bits
@@ -69,17 +69,21 @@ def _mixing(reals: Reals, open_: Mask, period: int, unit: int, part: str) -> Int
     chosen = samples(reals, open_, count * count)
     if chosen is None:
         return None
-    t, i, j = chosen.T
-    if part and reals.bare is not None and reals.factors is not None:  # factors stay where they are
-        width = reals.a.shape[2] // reals.factors[0].shape[2]
-        both = np.repeat(reals.factors[0][t, i] * reals.factors[1][t, j], width, axis=1)
-        a, b = reals.bare[0][t, i], reals.bare[1][t, j]
-        a, b = (a, b * both) if part == "a" else (a * both, b)
-    else:
-        a, b = reals.a[t, i], reals.b[t, j]
-    periods = [in_parts(x, period).reshape(len(x), -1, count, unit) for x in (a, b)]
-    left, right = (x.transpose(0, 2, 1, 3).reshape(len(x), count, -1) for x in periods)
-    return solved_at(reals, chosen, left @ right.swapaxes(1, 2), _TWICE * count)
+
+    def terms(chosen: Ints) -> Numbers:
+        t, i, j = chosen.T
+        if part and reals.bare is not None and reals.factors is not None:  # factors stay where they are
+            width = reals.a.shape[2] // reals.factors[0].shape[2]
+            both = np.repeat(reals.factors[0][t, i] * reals.factors[1][t, j], width, axis=1)
+            a, b = reals.bare[0][t, i], reals.bare[1][t, j]
+            a, b = (a, b * both) if part == "a" else (a * both, b)
+        else:
+            a, b = reals.a[t, i], reals.b[t, j]
+        periods = [in_parts(x, period).reshape(len(x), -1, count, unit) for x in (a, b)]
+        left, right = (x.transpose(0, 2, 1, 3).reshape(len(x), count, -1) for x in periods)
+        return left @ right.swapaxes(1, 2)
+
+    return solved_at(reals, chosen, terms, _TWICE * count)
 
 
 def _as_rules(problem: Problem, mixing: Ints, period: int, unit: int, depth: int, part: str) -> Iterator[Candidate]:
@@ -87,7 +91,7 @@ def _as_rules(problem: Problem, mixing: Ints, period: int, unit: int, depth: int
     if (mixing == np.diag(np.diag(mixing))).all() and (mixing >= 0).all() and not part:
         times = np.repeat(np.diag(mixing), unit)
         taken = np.tile(times, -(-depth // period))[:depth].astype(np.float64)
-        yield Candidate(count=counted(taken, 2, problem.step))
+        yield Candidate(count=Count(taken, 2, problem.step))
     for name, own in (("a", mixing.T), ("b", mixing)):
         source = sources(own) if part in ("", name) else None
         if source is not None:
@@ -183,13 +187,18 @@ def _blocks(reals: Reals, wrong: Mask, name: str, size: int, across: int, unit: 
         chosen = in_tile(reals, rows, columns, blocks * parts)
         if chosen is None:
             return None
-        line, met = (chosen[:, 1], chosen[:, 2]) if name == "a" else (chosen[:, 2], chosen[:, 1])
-        terms = np.einsum("bspu,spu->spb", own[:, line - mine[0]], other[met])
-        source = sources(solved_at(reals, chosen, terms, parts))
+        source = sources(solved_at(reals, chosen, partial(_of_blocks, own, other, name), parts))
         if source is None:
             return None
         found[tile, block] = source
     return None if (found == np.arange(blocks)[:, None]).all() else found
+
+
+def _of_blocks(own: Numbers, other: Numbers, name: str, chosen: Ints) -> Numbers:
+    """(samples, units, blocks): products with the line at the same place of every block."""
+    line, met = (chosen[:, 1], chosen[:, 2]) if name == "a" else (chosen[:, 2], chosen[:, 1])
+    found: Numbers = np.einsum("bspu,spu->spb", own[:, line % own.shape[1]], other[met])
+    return found
 
 
 def _block_rule(source: Ints, size: int, across: int, unit: int, reals: Reals, name: str) -> Rule:
@@ -256,7 +265,7 @@ def _part_sources(reals: Reals, open_: Mask, count: int, terms_of: partial[Numbe
     chosen = samples(reals, open_, count * (count + 1))
     if chosen is None:
         return None
-    source = sources(solved_at(reals, chosen, terms_of(chosen), count))  # of (samples, blocks, sources), none last
+    source = sources(solved_at(reals, chosen, terms_of, count))  # of (samples, blocks, sources), none last
     if source is None or (source < 0).any() or np.array_equal(source, np.arange(count)):
         return None
     return np.where(source == count, -1, source)
@@ -380,12 +389,16 @@ def _mixing_of_tiles(reals: Reals, open_: Mask, tiles: Tiles, unit: int) -> Ints
         if not open_[0][np.ix_(rows, columns)].any():
             continue
         chosen = in_tile(reals, rows, columns, parts**2)
-        terms = None if chosen is None else a[chosen[:, 1]] @ b[chosen[:, 2]].swapaxes(1, 2)
-        times = None if chosen is None or terms is None else solved_at(reals, chosen, terms, parts)
+        times = None if chosen is None else solved_at(reals, chosen, partial(_met, a, b), parts)
         if times is None or not np.isin(times, (0, 1)).all():
             return None
         found[tile] = times
     return found
+
+
+def _met(a: Numbers, b: Numbers, chosen: Ints) -> Numbers:
+    """(samples, units, units): products of every unit of A with every one of B."""
+    return a[chosen[:, 1]] @ b[chosen[:, 2]].swapaxes(1, 2)
 
 
 def _tile_rule(tiles: Tiles, source: Ints, unit: int, depth: int, name: str) -> Rule:
@@ -445,8 +458,11 @@ def _phases_of(solver: Solver, open_: Mask, names: str, unit: int, span: int, lo
         Rule("", "", "", partial(_phased, unit // span, span, low, mask, np.array([phase])), 0)
         for phase in range(mask + 1)
     ]
-    read = [solver.read(name, chosen, rules if name in names else (SAME,)) for name in "ab"]
-    terms = in_parts(read[0] * read[1], unit).sum(axis=3).transpose(1, 2, 0)
+
+    def terms(chosen: Ints) -> Numbers:
+        read = [solver.read(name, chosen, rules if name in names else (SAME,)) for name in "ab"]
+        return in_parts(read[0] * read[1], unit).sum(axis=3).transpose(1, 2, 0)
+
     phases = sources(solved_at(reals, chosen, terms, tiles, tiles))
     return None if phases is None or (phases < 0).any() or (phases == phases[0]).all() else phases
 

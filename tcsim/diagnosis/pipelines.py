@@ -230,15 +230,30 @@ _NO_STEP = 5  # the rank of the first tile every time: two operands that do not 
 _MOST = 32  # blocks whose every range is tried
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Count:
     """How often each k is taken."""
 
-    mistake: str
-    detail: str
     weights: Numbers  # (K,)
     rank: int
     step: int  # the instruction's K
+    depth: int | None = None  # K, without what pads it
+
+    @cached_property
+    def mistake(self) -> str:
+        """Its name."""
+        given = self.weights[: self.depth]
+        missing, more = (given == 0).any(), (given > 1).any()
+        return _MISCOUNTED if missing and more else _MISSING if missing else _REPEATED
+
+    @cached_property
+    def detail(self) -> str:
+        """Which k are taken otherwise."""
+        given = self.weights[: self.depth]
+        parts = [f"K {ranges(np.flatnonzero(given == 0))} not added"] if (given == 0).any() else []
+        for times in sorted(set(given[given > 1].tolist())):
+            parts.append(f"K {ranges(np.flatnonzero(given == times))} added {int(times)} times")
+        return ", ".join(parts)
 
     @property
     def advice(self) -> str:
@@ -288,7 +303,7 @@ def counts(padded: int, step: int, depth: int) -> Iterator[Count]:
         key = weights.tobytes()
         if key not in seen:
             seen.add(key)
-            yield counted(weights, rank, step, depth)
+            yield Count(weights, rank, step, depth)
 
 
 def _of_blocks(padded: int, step: int) -> Iterator[tuple[Numbers, int]]:
@@ -326,16 +341,3 @@ def _of_tiles(padded: int, step: int) -> Iterator[tuple[Numbers, int]]:
     for size in (size for size in STEPS[1:] if size < blocks):
         for taken in range(1, size):
             yield from ((np.where(x, 1.0, 0.0), 2) for x in (place % size < taken, place % size >= size - taken))
-
-
-def counted(weights: Numbers, rank: int, step: int, depth: int | None = None) -> Count:
-    """The mistake of these weights. step: the instruction's K; depth: K, without what pads it."""
-    missing, more = np.flatnonzero(weights[:depth] == 0), np.flatnonzero(weights[:depth] > 1)
-    parts = []
-    if len(missing):
-        parts.append(f"K {ranges(missing)} not added")
-    for times in sorted(set(weights[more].tolist())):
-        where = np.flatnonzero(weights[:depth] == times)
-        parts.append(f"K {ranges(where)} added {int(times)} times")
-    name = _MISCOUNTED if len(missing) and len(more) else (_MISSING if len(missing) else _REPEATED)
-    return Count(name, ", ".join(parts), weights, rank, step)

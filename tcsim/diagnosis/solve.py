@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ _OF_A_NAME = 4  # of them of one name
 _REPEATS = 4  # tiles that a place must be given in
 WHOLE = 2  # what a candidate explains are whole blocks or lines
 _RANKED = 200  # pairs of rules that are tried on more outputs
+_BATCH = 64  # rules of A that are paired at once
 _FIRST = 60  # candidates that are tried on right outputs too
 
 
@@ -197,16 +199,17 @@ class Solver:
         own, other = (i, j) if name == "a" else (j, i)
         count, width = lines.shape[1:]
         out = np.empty((len(rules), len(chosen), width))
-        k, first = np.arange(width)[None], t[:, None] * (count * width)
-        flat = np.append(lines, 0.0)  # the last for what lies outside
+        k, first = np.arange(width)[None], t[:, None] * ((count + 1) * (width + 1))
+        flat = np.pad(lines, ((0, 0), (0, 1), (0, 1))).reshape(
+            -1
+        )  # zeros for what lies outside; what is negative is large
         for number, rule in enumerate(rules):
             if rule.part:
                 out[number] = self.reals.other_part(name, rule.part, t, own, *asked(self.reals, name, rule, own, other))
                 continue
             row, at = (x.astype(np.int64, copy=False) for x in rule.where(own[:, None], k, other[:, None]))
-            outside = (row.view(np.uint64) >= count) | (at.view(np.uint64) >= width)  # what is negative is large
-            place = np.where(outside, lines.size, first + row * width + at)
-            flat.take(place, out=out[number], mode="clip")  # faster than a check of each place
+            row, at = (np.minimum(x.view(np.uint64), n).view(np.int64) for x, n in ((row, count), (at, width)))
+            flat.take(first + row * (width + 1) + at, out=out[number], mode="clip")  # faster than a check of each place
         return out
 
     def _seen(self, chosen: Ints) -> tuple[Numbers, Numbers, Numbers]:
@@ -338,13 +341,13 @@ class Solver:
         options = (1.0, 0.0, None) if c.any() else (1.0,)  # None: C is stored with the product
         matches = np.zeros((len(options), len(rules_a), len(rules_b)), np.int16)
         along = (self._lines_of(rules_a, few[:, 1], few[:, 2]), self._lines_of(rules_b, few[:, 2], few[:, 1]))
-        for sample in range(len(few)):
-            products = a[:, sample] @ b[:, sample].T
+        for start, sample in product(range(0, len(rules_a), _BATCH), range(len(few))):
+            rows = slice(start, start + _BATCH)  # of products that stay in a cache
+            products = a[rows, sample] @ b[:, sample].T
             for place, beta in enumerate(options):
-                own = (
-                    beta * c[sample] if beta is not None else self._c_at(few[sample, 0], *(x[:, sample] for x in along))
-                )
-                matches[place] += np.abs(products + (own - seen[sample])) <= reach[sample]
+                lines = along[0][rows, sample], along[1][:, sample]
+                own = beta * c[sample] if beta is not None else self._c_at(few[sample, 0], *lines)
+                matches[place, rows] += np.abs(products + (own - seen[sample])) <= reach[sample]
         least = max(1, min(len(few), 3 if self.reals.coarse == 0 else 2 * len(few) // 3))
         hits = np.argwhere(matches >= least)
         if not len(hits):

@@ -104,11 +104,12 @@ def _stays(rule: Rule, solver: Solver, name: str, unit: int) -> bool:
         return False
     width = _width(rule, solver, name)
     part, k = max(1, unit * width // solver.reals.a.shape[2]), np.arange(width)[None]
-    row, at = np.broadcast_arrays(*rule.where(np.array(_LINES)[:, None], k, np.zeros((1, 1), np.int64)))
-    own = np.broadcast_to(np.array(_LINES)[:, None], row.shape)
-    if (at == k).all() and (row != own).any(axis=1).all():
-        return False  # whole lines of others
-    return bool(((at // part == k // part) | (row < 0) | (at < 0)).all())
+    for lines in (_LINES[-1:], _LINES):  # the last one shows most
+        own = np.array(lines)[:, None]
+        row, at = np.broadcast_arrays(*rule.where(own, k, 0 * own[:1]))
+        if not ((at // part == k // part) | (row < 0) | (at < 0)).all():
+            return False
+    return not ((at == k).all() and (row != own).any(axis=1).all())  # whole lines of others
 
 
 def holding(changes: Numbers, wanted: Numbers, reach: Numbers) -> Iterator[tuple[int, Mask]]:

@@ -446,6 +446,12 @@ def _solved(reals: Reals, open_: Mask, tiles: Tiles, unit: int) -> TileSums | No
     )
     c = c.reshape(tiles.grid[0], tiles.height, tiles.grid[1], tiles.width)
     parts, with_c = a.shape[2], bool(c.any())
+
+    def terms(chosen: Ints) -> Numbers:
+        i, j = chosen[:, 1] % tiles.height, chosen[:, 2] % tiles.width
+        found = np.einsum("yspu,xspu->syxp", a[:, i], b[:, j], optimize=True).reshape(len(i), -1, parts)
+        return np.concatenate([found, c[:, i, :, j].reshape(len(i), -1, 1)], axis=2) if with_c else found
+
     times = np.zeros((tiles.count, tiles.count, parts), np.int64)
     times[range(tiles.count), range(tiles.count)] = 1
     of_c = np.eye(tiles.count, dtype=np.int64)
@@ -456,10 +462,6 @@ def _solved(reals: Reals, open_: Mask, tiles: Tiles, unit: int) -> TileSums | No
         chosen = in_tile(reals, rows, columns, tiles.count * (parts + with_c))
         if chosen is None:
             return None
-        i, j = chosen[:, 1] - rows[0], chosen[:, 2] - columns[0]
-        terms = np.einsum("yspu,xspu->syxp", a[:, i], b[:, j], optimize=True).reshape(len(i), -1, parts)
-        if with_c:
-            terms = np.concatenate([terms, c[:, i, :, j].reshape(len(i), -1, 1)], axis=2)
         found = solved_at(reals, chosen, terms, usual=parts)
         if found is None:
             return None
