@@ -97,7 +97,7 @@ def sequences(depth: int, step: int) -> tuple[Sequence, ...]:
     found: dict[tuple[int, tuple[int, ...], str], Sequence] = {}
     for size in sorted((step * tiles for tiles in STEPS), key=lambda size: (depth % size != 0, -size)):
         count = -(-depth // size)
-        for one in _of_size(size, count) if count > 1 else ():
+        for one in _of_size(size, count, depth % size == 0) if count > 1 else ():
             if one.tiles != tuple(range(count)) and any(tile >= 0 for tile in one.tiles):
                 found.setdefault((one.size, one.tiles, one.cause), one)
     return tuple(found.values())
@@ -113,7 +113,8 @@ def _counted(depth: int, step: int) -> dict[bytes, dict[str, Sequence]]:
     return found
 
 
-def _of_size(size: int, count: int) -> Iterator[Sequence]:
+def _of_size(size: int, count: int, whole: bool) -> Iterator[Sequence]:
+    """whole: the last tile is as long as the others."""
     own = np.arange(count)
 
     def made(cause: str, tiles: Ints, stages: str, rank: int = 2, both: bool = True) -> Sequence:
@@ -167,7 +168,8 @@ def _of_size(size: int, count: int) -> Iterator[Sequence]:
     for by in (1, *_STAGES):
         if by < count:
             ahead = np.where(own + by < count, own + by, _NOTHING)
-            yield made(f"tiles are read {by} too early, at the end nothing", ahead, "", 3, False)
+            rank = 1 if whole and by == 1 else 3  # zeros lie behind the end of K, anything in a new stage
+            yield made(f"tiles are read {by} too early, at the end nothing", ahead, "", rank, False)
 
 
 def _two_rings(own: Ints, producer: int, consumer: int) -> Ints:
