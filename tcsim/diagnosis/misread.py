@@ -14,7 +14,7 @@ from tcsim.diagnosis.hypothesis import Array, Operands, WrongKernel
 from tcsim.diagnosis.maps import PARTS, STEPS, TILES
 from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
-from tcsim.diagnosis.where import where_text
+from tcsim.diagnosis.where import listing, where_text
 from tcsim.numbers.codec import decode, encode
 from tcsim.numbers.formats import FORMATS, Format
 
@@ -419,7 +419,7 @@ def _of_map(name: str, at: Ints, rows: int, elements: int) -> Place:
 
 def _listing(at: Ints) -> str:
     moved = [f"matrix {int(source)} for {place}" for place, source in enumerate(at) if place != source]
-    return ", ".join(moved[:_LISTED]) + (f" and {len(moved) - _LISTED} more" if len(moved) > _LISTED else "")
+    return listing(moved, _LISTED, ", ")
 
 
 def _strides(name: str, count: int, rows: int, elements: int, others: list[int]) -> Iterator[Place]:

@@ -17,7 +17,7 @@ import numpy as np
 from tcsim.core.ranges import runs
 from tcsim.diagnosis.candidate import Candidate, of_operand
 from tcsim.diagnosis.least_squares import in_parts, in_tile, samples, solved_at, sources
-from tcsim.diagnosis.maps import LINES, SAME, START, Rule
+from tcsim.diagnosis.maps import LINES, SAME, START, Rule, of_blocks
 from tcsim.diagnosis.pipelines import Count
 from tcsim.diagnosis.problem import Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
@@ -25,7 +25,7 @@ from tcsim.diagnosis.rules import stored_bits
 from tcsim.diagnosis.shared_maps import MODES, xored
 from tcsim.diagnosis.solve import Solver
 from tcsim.diagnosis.tile_sums import Tiles, grids
-from tcsim.diagnosis.where import MORE, described, ranges
+from tcsim.diagnosis.where import MORE, described, in_units, listing, ranges
 
 _UNITS = 32  # of a period, at most
 _PERIODS = (8, 16, 32, 64, 128)
@@ -102,7 +102,7 @@ def _as_rules(problem: Problem, mixing: Ints, period: int, unit: int, depth: int
 
 def _repeated(source: Ints, period: int, unit: int, depth: int) -> Ints:
     """The map of units of one period as a map of all k; -1 for a zero."""
-    inner = np.where(source[:, None] < 0, -1, source[:, None] * unit + np.arange(unit)).reshape(-1)
+    inner = in_units(source, unit)
     start = np.arange(0, depth, period)[:, None]
     found = np.where(inner < 0, -1, start + inner).reshape(-1)[:depth]
     return np.where(found < depth, found, -1)
@@ -111,7 +111,7 @@ def _repeated(source: Ints, period: int, unit: int, depth: int) -> Ints:
 def k_rule(source: Ints) -> Rule:
     """A map of k as a rule, the same for every line."""
     depth = len(source)
-    where = partial(_at, source)
+    where = partial(of_blocks, source, 1, depth)
     moved = source != np.arange(depth)
     for period in _PERIODS[: _PERIODS.index(_LISTED) + 1]:
         if period >= depth:
@@ -146,11 +146,7 @@ def said_of(source: Ints) -> str:
             when = "an earlier one" if source[start] < start else "a later one"
             parts.append(f"K {start}-{stop - 1} is that of K {source[start]}-{source[stop - 1]}, {when}")
         start = stop
-    return ", ".join(parts[:6]) + (f" and {len(parts) - 6} more" if len(parts) > 6 else "")
-
-
-def _at(source: Ints, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
-    return r, np.where(k < len(source), source[np.minimum(k, len(source) - 1)], k)
+    return listing(parts, 6, ", ")
 
 
 def line_maps_by_k(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Candidate]:
@@ -212,11 +208,11 @@ def _block_rule(source: Ints, size: int, across: int, unit: int, reals: Reals, n
             place = f"{what} {block * size}-{last}"
             if len(source) > 1:
                 place += f", {those} {tile * across}-{min(others, (tile + 1) * across) - 1}"
-            k = runs(tuple(x for x in (at[:, None] * unit + np.arange(unit)).reshape(-1).tolist() if x < depth))
+            k = runs(tuple(x for x in in_units(at, unit).tolist() if x < depth))
             k = "all of K" if len(at) == len(row) else f"K {k}"
             whose = f"{k} is that of {what} {other * size}-{other * size + size - 1}, of another block"
             parts.append(f"in {place} {whose if other >= 0 else f'{k} is missing'}")
-    said = "; ".join(parts[:4]) + (f"; and {len(parts) - 4} more" if len(parts) > 4 else "")
+    said = listing(parts, 4)
     said = (_one_map(source[0], size, unit, depth, what) if len(source) == 1 and len(parts) > 2 else "") or said
     where = partial(_block_at, source, size, across, unit)
     if (source[source != np.arange(source.shape[1])[:, None]] < 0).all():
@@ -231,8 +227,7 @@ def _one_map(source: Ints, size: int, unit: int, depth: int, what: str) -> str:
     first = source[:, moved.argmax()]
     if (source[:, moved] != first[:, None]).any() or (first < 0).any():
         return ""
-    said = described((first[:, None] * size + np.arange(size)).reshape(-1), what)
-    k = (np.flatnonzero(moved)[:, None] * unit + np.arange(unit)).reshape(-1)
+    said, k = described(in_units(first, size), what), in_units(np.flatnonzero(moved), unit)
     k = k[k < depth]
     return "" if MORE in said else f"in K {ranges(k)}: {said}"
 
@@ -309,7 +304,7 @@ def _part_rule(part: str, source: Ints, size: int, depth: int) -> Rule:
     missing = (source[source != np.arange(len(source))] < 0).all()
     mistake = f"{name} missing in a part of K" if missing else f"{name} of another {block}"
     said = _said_of_parts(source, depth // len(source), none)
-    return Rule(mistake, said, advice, partial(_part_at, source, size), 3, part=part)
+    return Rule(mistake, said, advice, partial(of_blocks, source, size, size * len(source)), 3, part=part)
 
 
 def _said_of_parts(source: Ints, width: int, missing: str) -> str:
@@ -343,17 +338,12 @@ def _said_of_parts(source: Ints, width: int, missing: str) -> str:
     for other in dict.fromkeys(source[source != own].tolist()):
         blocks = np.flatnonzero((source == other) & (source != own))
         where = f"block{'s' if len(blocks) > 1 else ''} {', '.join(map(str, blocks))} of {len(source)}"
-        k = ranges((blocks[:, None] * width + np.arange(width)).reshape(-1))
+        k = ranges(in_units(blocks, width))
         last = ", the last" if blocks[-1] == len(source) - 1 else ""
         parts.append(
             f"{where} (K {k}{last}): " + (missing if other < 0 else f"that of block {other} instead of its own")
         )
-    return "; ".join(parts[:6]) + (f"; and {len(parts) - 6} more" if len(parts) > 6 else "")
-
-
-def _part_at(source: Ints, size: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
-    block = source[np.minimum(k // size, len(source) - 1)]
-    return r, np.where(block < 0, -1, block * size + k % size)
+    return listing(parts, 6)
 
 
 _MOST = 24  # units of K
@@ -406,12 +396,9 @@ def _tile_rule(tiles: Tiles, source: Ints, unit: int, depth: int, name: str) -> 
     own = np.arange(source.shape[1])
     for tile, units in enumerate(source):
         if not np.array_equal(units, own):
-            inner = np.where(units[:, None] < 0, -1, units[:, None] * unit + np.arange(unit)).reshape(-1)[:depth]
-            said.setdefault(said_of(inner), []).append(tiles.said(tile))
+            said.setdefault(said_of(in_units(units, unit)[:depth]), []).append(tiles.said(tile))
     texts = [f"in {'; '.join(places[:_TILES_LISTED])} {text}" for text, places in said.items()]
-    detail = "; ".join(texts[:_TILES_LISTED]) + (
-        f"; and {len(texts) - _TILES_LISTED} more" if len(texts) > _TILES_LISTED else ""
-    )
+    detail = listing(texts, _TILES_LISTED)
     later = bool((source > own).any())  # a stage holds earlier tiles, not later ones
     where = partial(_of_tile_at, tiles, source, unit, name)
     return Rule("K blocks of {x} mismatched in some tiles", detail, _PERSISTENT, where, 4 + later, crosses=True)
@@ -473,7 +460,7 @@ def _phase_rule(phases: Ints, chunk: int, span: int, low: int, mask: int, depth:
     texts = []
     for phase in dict.fromkeys(int(phase) for phase in phases if phase):
         tiles = np.flatnonzero(phases == phase)
-        k = (tiles[:, None] * span * chunk + np.arange(span * chunk)).reshape(-1)
+        k = in_units(tiles, span * chunk)
         texts.append(f"{phase * row} in K {ranges(k[k < depth])}")
     said = f"rows of {16 * span} bytes: swizzle {16 * (mask + 1)}B, counted from addresses that are as many bytes off its period of {(mask + 1) * row}: {', '.join(texts)}"
     own = np.arange(len(phases))

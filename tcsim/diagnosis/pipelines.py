@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.diagnosis.maps import STEPS, Rule
+from tcsim.diagnosis.maps import STEPS, Rule, of_blocks
 from tcsim.diagnosis.reals import Ints, Numbers
 from tcsim.diagnosis.report import CAUSES
 from tcsim.diagnosis.where import ranges
@@ -187,22 +187,16 @@ def sequence_rules(depth: int, step: int, part: str = "") -> tuple[Rule, ...]:
     alike: dict[bytes, list[Sequence]] = {}
     rules = []
     for found in sequences(depth, step):
-        at = _taken(np.array(found.tiles), found.size, depth, k, k, k)[1]
+        at = of_blocks(np.array(found.tiles), found.size, depth, k, k, k)[1]
         alike.setdefault(at.tobytes(), []).append(found)
     for first, *others in alike.values():
-        where = partial(_taken, np.array(first.tiles), first.size, depth)
+        where = partial(of_blocks, np.array(first.tiles), first.size, depth)
         causes = {one.cause: one.said for one in (first, *others)}
         also = [causes[cause] for cause in sorted(causes, key=lambda cause: cause != _SPLIT) if cause != first.cause]
         said = f"{advice}; {CAUSES}{'; '.join(also[:_ALSO])}" if also else advice
         rule = Rule("K blocks of {x} mismatched", first.said, said, where, min(one.rank for one in (first, *others)))
         rules.append(replace(rule, part=part) if part else rule)
     return tuple(rules)
-
-
-def _taken(tiles: Ints, size: int, depth: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
-    tile = tiles[np.minimum(k // size, len(tiles) - 1)]
-    at = tile * size + k % size
-    return r, np.where((tile >= 0) & (at < depth), at, -1)
 
 
 def causes(weights: npt.NDArray[Any], depth: int, step: int) -> tuple[list[Sequence], str]:

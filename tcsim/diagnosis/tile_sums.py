@@ -22,7 +22,7 @@ from tcsim.diagnosis.least_squares import in_parts, in_tile, solved_at
 from tcsim.diagnosis.maps import LINES, TILES
 from tcsim.diagnosis.problem import Codes, Part, Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
-from tcsim.diagnosis.where import where_text
+from tcsim.diagnosis.where import in_units, listing, where_text
 
 _TILES = 64  # at most
 _ACROSS = 8  # at most, along M and along N
@@ -132,7 +132,7 @@ class TileSums(Hypothesis):
             if len(chain) > 1:
                 more = ", ..." if len(chain) > _CHAIN else ""
                 said.append(f"those that begin at {', '.join(map(self._corner, chain[:_CHAIN]))}{more}")
-        return "; ".join(said[:_LISTED]) + (f"; and {len(said) - _LISTED} more" if len(said) > _LISTED else "")
+        return listing(said, _LISTED)
 
     def _corner(self, tile: int) -> str:
         rows, columns = self.tiles.lines(tile)
@@ -219,7 +219,7 @@ class TileSums(Hypothesis):
         return ", ".join(parts)
 
     def _range(self, parts: npt.NDArray[np.bool_]) -> str:
-        return runs(tuple((np.flatnonzero(parts)[:, None] * self.unit + np.arange(self.unit)).reshape(-1).tolist()))
+        return runs(tuple(in_units(np.flatnonzero(parts), self.unit).tolist()))
 
     def _listed(self, of_tile: Any) -> str:
         said: dict[str, list[int]] = {}
@@ -230,7 +230,7 @@ class TileSums(Hypothesis):
         texts = [
             f"{'; '.join(self.tiles.said(tile) for tile in tiles[:_LISTED])}: {text}" for text, tiles in said.items()
         ]
-        return "; ".join(texts[:_LISTED]) + (f"; and {len(texts) - _LISTED} more" if len(texts) > _LISTED else "")
+        return listing(texts, _LISTED)
 
     def _said_sums(self, tile: int, full: bool) -> str:
         """What a tile holds."""
@@ -295,7 +295,7 @@ class TileSums(Hypothesis):
             + ("hold nothing" if source[tile] < 0 else f"hold another's, {self.tiles.said(int(source[tile]))}")
             for tile in which
         ]
-        return "; ".join(texts[:_LISTED]) + (f"; and {len(texts) - _LISTED} more" if len(texts) > _LISTED else "")
+        return listing(texts, _LISTED)
 
     def values(self, reals: Reals, matrix: int) -> Numbers:
         """What it predicts of a matrix, (M, N), up to rounding."""
