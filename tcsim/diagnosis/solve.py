@@ -71,7 +71,10 @@ class Solver:
     @cached_property
     def rules(self) -> dict[str, tuple[Rule, ...]]:
         """Of each operand, the identity first, then those read off the data."""
-        known = rules_of(self.problem)
+        parts = self.reals.kept is not None or self.reals.factors is not None
+        known = {
+            name: [rule for rule in rules if parts or not rule.part] for name, rules in rules_of(self.problem).items()
+        }
         return {name: (SAME, *own, *known[name]) for name, own in zip("ab", self.more, strict=True)}
 
     def _lines(self, side: int) -> int:
@@ -194,22 +197,29 @@ class Solver:
 
     def read(self, name: str, chosen: Ints, rules: Sequence[Rule]) -> Numbers:
         """(rules, samples, K): what each rule reads for each sample."""
-        lines = self.reals.lines(name)
-        t, i, j = chosen.T
-        own, other = (i, j) if name == "a" else (j, i)
-        count, width = lines.shape[1:]
+        reals, side = self.reals, "ab".index(name)
+        t, own, other = chosen[:, 0], chosen[:, 1 + side], chosen[:, 2 - side]
+        sources, by = {"": reals.lines(name)}, np.ones((1, 1))
+        count, width = sources[""].shape[1:]
+        if (
+            reals.factors is not None and reals.bare is not None
+        ):  # elements from elsewhere meet the factors of their place
+            each = reals.factors[side][t, own]
+            sources["data"], by = reals.bare[side], np.repeat(each, width // each.shape[1], axis=1)
+        ends = ((0, 0), (0, 1), (0, 1))  # zeros for what lies outside; what is negative is large
+        flat = {part: np.pad(lines, ends).reshape(-1) for part, lines in sources.items()}
         out = np.empty((len(rules), len(chosen), width))
         k, first = np.arange(width)[None], t[:, None] * ((count + 1) * (width + 1))
-        flat = np.pad(lines, ((0, 0), (0, 1), (0, 1))).reshape(
-            -1
-        )  # zeros for what lies outside; what is negative is large
         for number, rule in enumerate(rules):
-            if rule.part:
-                out[number] = self.reals.other_part(name, rule.part, t, own, *asked(self.reals, name, rule, own, other))
+            if rule.part not in flat:
+                out[number] = reals.other_part(name, rule.part, t, own, *asked(reals, name, rule, own, other))
                 continue
             row, at = (x.astype(np.int64, copy=False) for x in rule.where(own[:, None], k, other[:, None]))
             row, at = (np.minimum(x.view(np.uint64), n).view(np.int64) for x, n in ((row, count), (at, width)))
-            flat.take(first + row * (width + 1) + at, out=out[number], mode="clip")  # faster than a check of each place
+            place = first + row * (width + 1) + at
+            flat[rule.part].take(place, out=out[number], mode="clip")  # faster than a check of each place
+            if rule.part:
+                out[number] *= by
         return out
 
     def _seen(self, chosen: Ints) -> tuple[Numbers, Numbers, Numbers]:
