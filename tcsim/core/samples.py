@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -25,5 +26,13 @@ def some_of(rows: npt.NDArray[T], most: int) -> npt.NDArray[T]:
     >>> sorted(some_of(np.arange(3), 8).tolist()), len(some_of(np.arange(9), 4))
     ([0, 1, 2], 4)
     """
-    found: npt.NDArray[Any] = rows[repeatable().permutation(len(rows))[:most]]
+    found: npt.NDArray[Any] = rows[_order(len(rows), most)]
+    return found
+
+
+@lru_cache(64)
+def _order(count: int, most: int) -> npt.NDArray[np.int64]:
+    """The first places of a random order."""
+    found = repeatable().permutation(count)[:most].copy()
+    found.setflags(write=False)
     return found

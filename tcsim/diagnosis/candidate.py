@@ -153,4 +153,5 @@ def asked(reals: Reals, name: str, rule: Rule, own: Ints, other: Ints) -> tuple[
 def taken(lines: npt.NDArray[Any], row: Ints, k: Ints, outside: Any = 0) -> npt.NDArray[Any]:
     """Elements at (row, k); zeros, or what is given, outside."""
     inside = (row >= 0) & (row < lines.shape[0]) & (k >= 0) & (k < lines.shape[1])
-    return np.where(inside, lines[np.where(inside, row, 0), np.where(inside, k, 0)], outside).astype(lines.dtype)
+    found = lines.reshape(-1).take(np.where(inside, row * lines.shape[1] + k, 0))
+    return np.where(inside, found, np.asarray(outside, lines.dtype))

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from tcsim.core.samples import repeatable
 from tcsim.diagnosis.candidate import Candidate, taken
-from tcsim.diagnosis.maps import ADVANCE, SAME, TILES, Ints, Rule, within
+from tcsim.diagnosis.maps import ADVANCE, SAME, TILES, Ints, Rule, pitched, within
 from tcsim.diagnosis.problem import Problem
 from tcsim.diagnosis.reals import Mask, Numbers, Reals
 
@@ -55,15 +55,16 @@ class Walk:
             to = inner + turn * by
             return np.where((to < self.deep) | (self.order == AROUND), r, -1), k - at + to % self.deep
         if self.order in _PITCHES:
-            read, written = (by, self.right) if self.order.startswith(_READ) else (self.right, by)
-            place = row * read + at if self.along else at * read + row
-            inside = place % written < self.right
-        else:
-            place = turn * by + (row * self.deep + inner if self.along else inner * self.lines + row)
-            inside, written = place >= 0, self.deep if self.along else self.lines
-        line, to = (place // written, place % written) if self.along else (place % written, place // written)
-        inside = inside & ((line < self.lines) if self.along else (to < self.deep))
+            written, read = self._pitches(by)
+            return pitched(self.along, self.lines, self.deep, written, read, r, k, r)
+        place = turn * by + (row * self.deep + inner if self.along else inner * self.lines + row)
+        line, to = (place // self.deep, place % self.deep) if self.along else (place % self.lines, place // self.lines)
+        inside = (place >= 0) & ((line < self.lines) if self.along else (to < self.deep))
         return np.where(inside, r - row + line, -1), k - at + to
+
+    def _pitches(self, by: Any) -> tuple[Any, Any]:
+        """With which it is written and read."""
+        return (self.right, by) if self.order.startswith(_READ) else (by, self.right)
 
     @property
     def along(self) -> bool:
@@ -81,7 +82,7 @@ class Walk:
         """The rule of reading by this step or pitch; bits: of an element, for what is said in bytes."""
         where = partial(self.where, by)
         if self.order in _PITCHES:
-            read, written = (by, self.right) if self.order.startswith(_READ) else (self.right, by)
+            written, read = self._pitches(by)
             lines = "row to row" if self.along else "k to k"
             said = f"tiles of {self.lines} x {self.deep} written with {written} elements from {lines}, read with {read}"
             return Rule(_PADDED, said, "one constant for the padded pitch of the tile of {x}", where, 5, part=part)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from tcsim.core.samples import some_of
@@ -13,6 +15,7 @@ _TIMES = 2  # samples for each unknown
 _BLOCK = 64  # unknowns
 _OFF = 0.2  # how far from a whole number a weight may come out
 _CHANCE = 2  # standard deviations
+_FEW, _EACH = 64, 16  # samples that are looked at first, and more for each term that a sum has
 _TELLS = 0.01  # of a usual sum: how far rounding may take one, whatever the weights; of a term: what is left when the others are taken off
 
 
@@ -37,15 +40,26 @@ def in_tile(reals: Reals, rows: Ints, columns: Ints, unknowns: int) -> Ints | No
 
 def in_parts(x: Numbers, unit: int) -> Numbers:
     """The last axis in parts of `unit`, with zeros behind its end: (..., parts, unit)."""
-    ends = [(0, 0)] * (x.ndim - 1) + [(0, -x.shape[-1] % unit)]
-    return np.pad(x, ends).reshape(*x.shape[:-1], -1, unit)
+    if x.shape[-1] % unit:
+        x = np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, -x.shape[-1] % unit)])
+    return x.reshape(*x.shape[:-1], -1, unit)
 
 
-def solved_at(reals: Reals, chosen: Ints, terms: Numbers, most: float = np.inf, usual: float = np.inf) -> Ints | None:
-    """Whole weights of terms (samples, ...), in their shape, that give some outputs (samples, 3) but for C; None if there are none."""
-    place = tuple(chosen.T)
-    wanted, reach = (reals.observed - reals.c)[place], reals.reach[place]
-    found = whole_weights(terms.reshape(len(chosen), -1), wanted, reach, most, usual)
+def solved_at(
+    reals: Reals, chosen: Ints, terms_of: Callable[[Ints], Numbers], most: float = np.inf, usual: float = np.inf
+) -> Ints | None:
+    """Whole weights of terms (samples, ...), in their shape, that give some outputs (samples, 3) but for C; None if there are none.
+
+    A few samples refuse most: only for what they leave are the terms of all reckoned out.
+    """
+    few = _FEW + _EACH * int(min(most, usual, len(chosen)))
+    for own in (chosen[:few], chosen) if 2 * few < len(chosen) else (chosen,):
+        place, terms = tuple(own.T), terms_of(own)
+        wanted, reach = (reals.observed[place] - reals.c[place]), reals.reach[place]
+        flat = terms.reshape(len(own), -1)
+        if _unlike(flat, wanted, reach, most):
+            return None
+    found = whole_weights(flat, wanted, reach, most, usual)
     return None if found is None else found.reshape(terms.shape[1:])
 
 
@@ -92,13 +106,8 @@ def whole_weights(
 
     usual: of all weights of a right sum: rounding takes a sum of more terms further.
     most: of all weights together, if that is known.
-    Sums that are like none of the terms are refused at once: |wanted|^2 is the sum of each weight times its term's share in it, and along a term
-    whose weight is not zero lies its size or more, but for what the other terms add there by chance.
     """
-    size, off = float(np.linalg.norm(wanted)), float(np.linalg.norm(reach))
-    along, each = np.abs(wanted @ terms), np.linalg.norm(terms, axis=0)
-    chance = _CHANCE * size / np.sqrt(len(wanted)) * each
-    if most * float(along.max(initial=0.0)) < size * (size - off) or (size > off and (along + chance < each**2).all()):
+    if _unlike(terms, wanted, reach, most):
         return None
     found = weights(terms / reach[:, None], wanted / reach)  # outputs that are known better count more
     if found is None:
@@ -110,3 +119,16 @@ def whole_weights(
     if (np.abs(found - near) > _OFF).any() or (np.abs(terms @ near - wanted) > reach).any():
         return None
     return near.astype(np.int64)
+
+
+def _unlike(terms: Numbers, wanted: Numbers, reach: Numbers, most: float) -> bool:
+    """Whether sums are like none of the terms.
+
+    |wanted|^2 is the sum of each weight times its term's share in it, and along a term whose weight is not zero lies its size or more, but for
+    what the other terms add there by chance.
+    """
+    size, off = float(np.linalg.norm(wanted)), float(np.linalg.norm(reach))
+    along, each = np.abs(wanted @ terms), np.linalg.norm(terms, axis=0)
+    chance = _CHANCE * size / np.sqrt(len(wanted)) * each
+    small = most * float(along.max(initial=0.0)) < size * (size - off)
+    return small or (size > off and bool((along + chance < each**2).all()))

@@ -296,7 +296,7 @@ def memory_rules(count: int, depth: int, others: int, chunk: int, step: int) -> 
         advice = "one index is used for both offsets in the address of {x}"
         yield Rule("{x}: offset of the lines taken along K", said, advice, partial(_diagonal, edge, depth), 4)
         advice = "add or drop .trans where ldmatrix, stmatrix or movmatrix moves {x}"
-        yield Rule("{x} transposed", f"each {edge} x {edge} block", advice, partial(_blocks, edge), 3)
+        yield Rule("{x} transposed", f"each {edge} x {edge} block", advice, partial(turned, edge, edge, False), 3)
     for rows, deep in product(TILES, deeps):
         if rows <= count and deep <= depth:
             detail = f"tile (i, j) of {rows} x {deep} is fetched from row {deep} j, k {rows} i"
@@ -341,8 +341,30 @@ def _diagonal(edge: int, depth: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, I
     return np.where(at < depth, r, -1), at
 
 
-def _blocks(edge: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
-    return r // edge * edge + k % edge, k // edge * edge + r % edge
+def turned(height: int, width: int, back: bool, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    """Blocks of height x width that are written row by row and read column by column, or back the other way round."""
+    row, at = r % height, k % width
+    place = at * height + row if back else row * width + at
+    row, column = (place // width, place % width) if back else (place % height, place // height)
+    return r // height * height + row, k // width * width + column
+
+
+def pitched(
+    along: bool, height: int, width: int, written: int, read: int, r: Ints, k: Ints, o: Ints
+) -> tuple[Ints, Ints]:
+    """Tiles of height x width that are written with one pitch and read with another; along: the elements of a line lie beside each other."""
+    row, at = r % height, k % width
+    place = row * read + at if along else at * read + row
+    line, to = (place // written, place % written) if along else (place % written, place // written)
+    inside = (line < height) & (to < width)
+    return np.where(inside, r - row + line, -1), k - at + np.minimum(to, width - 1)
+
+
+def of_blocks(source: Ints, size: int, depth: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    """Blocks of `size` along K that stand in for each; -1: nothing, as behind K = depth."""
+    block = source[np.minimum(k // size, len(source) - 1)]
+    at = block * size + k % size
+    return r, np.where((block >= 0) & (at < depth), at, -1)
 
 
 def _coordinates(rows: int, deep: int, count: int, depth: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:

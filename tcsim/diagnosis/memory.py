@@ -70,16 +70,11 @@ def _readings(problem: Problem, name: str, tile: CanonicalTile) -> Iterator[Atte
         )  # fmt: skip
 
     fields = f"the descriptor of {name} should have LBO {leading}, SBO {stride} bytes and swizzle {mode}"
-    if leading != stride:
-        yield attempt("LBO and SBO swapped", "", fields, _swapped(right))
-    for field, short in _OFFSETS.items():
-        for detail, number, over in _SCALES:
-            wrong = _scaled(field, number, over, right)
-            if wrong != right:
-                yield attempt(f"{short} wrong", detail, fields, wrong)
+    for mistake, detail, change in _changes(_OFFSETS):
+        if change(right) != right:
+            yield attempt(mistake, detail, fields, change(right))
     for other in SWIZZLES:
         if other != mode:
-            yield attempt("swizzle wrong", f"read as {other}", fields, replace(right, swizzle=other))
             whole = _tile(problem, name, tile.major, other)
             if whole is not None and replace(right, swizzle=other) != whole.descriptor:
                 said = f"read as {other}, with the offsets of that mode"
@@ -177,17 +172,23 @@ def _rereadings(problem: Problem, name: str) -> Iterator[Attempt]:
         return Attempt(f"{name}: {mistake}", detail, advice, made, name, (mistake, detail))
 
     look = f"compare the descriptor of {name} field by field: MatrixDescriptor.decode(...).describe()"
-    yield attempt("LBO and SBO swapped", "", look, _swapped)
-    for field, short in ({"start_address": "start address"} | _OFFSETS).items():
-        for detail, number, over in _SCALES:
-            yield attempt(f"{short} wrong", detail, look, partial(_scaled, field, number, over))
-    for swizzle in SWIZZLES:
-        yield attempt("swizzle wrong", f"read as {swizzle}", look, partial(_swizzled, swizzle))
+    for mistake, detail, change in _changes({"start_address": "start address"} | _OFFSETS):
+        yield attempt(mistake, detail, look, change)
     if problem.machine.formats[name].container_bits == 16:
         yield attempt("major flipped", "", f"look at trans_{name}", lambda given: given, flip=True)
 
 
 _Change = Callable[[MatrixDescriptor], MatrixDescriptor]
+
+
+def _changes(offsets: dict[str, str]) -> Iterator[tuple[str, str, _Change]]:
+    """What may be wrong in a descriptor, in which form, and the change that makes it. offsets: fields that count bytes, and their names."""
+    yield "LBO and SBO swapped", "", _swapped
+    for field, short in offsets.items():
+        for detail, number, over in _SCALES:
+            yield f"{short} wrong", detail, partial(_scaled, field, number, over)
+    for swizzle in SWIZZLES:
+        yield "swizzle wrong", f"read as {swizzle}", partial(_swizzled, swizzle)
 
 
 def _swapped(given: MatrixDescriptor) -> MatrixDescriptor:
@@ -196,14 +197,8 @@ def _swapped(given: MatrixDescriptor) -> MatrixDescriptor:
 
 
 def _scaled(field: str, number: int, over: int, given: MatrixDescriptor) -> MatrixDescriptor:
-    value = getattr(given, field) * number // over // _UNIT * _UNIT % (1 << 18)
-    if field == "start_address":
-        return replace(given, start_address=value)
-    return (
-        replace(given, leading_byte_offset=value)
-        if field == "leading_byte_offset"
-        else replace(given, stride_byte_offset=value)
-    )
+    value: dict[str, Any] = {field: getattr(given, field) * number // over // _UNIT * _UNIT % (1 << 18)}
+    return replace(given, **value)
 
 
 def _swizzled(swizzle: str, given: MatrixDescriptor) -> MatrixDescriptor:

@@ -14,7 +14,7 @@ from tcsim.diagnosis.hypothesis import Array, Operands, WrongKernel
 from tcsim.diagnosis.maps import PARTS, STEPS, TILES
 from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
-from tcsim.diagnosis.where import where_text
+from tcsim.diagnosis.where import listing, where_text
 from tcsim.numbers.codec import decode, encode
 from tcsim.numbers.formats import FORMATS, Format
 
@@ -71,12 +71,10 @@ def bytes_of_operands(problem: Problem, reals: Reals, open_: Mask) -> Iterator[W
             words = _words(np.ascontiguousarray(lines), formats[name], problem.output, formats["d"])
             if words is None or len(words) > 1 << 20:
                 continue
-            held = np.isin(seen, words)
-            if np.isin(right[open_], words).mean() > _USUAL:
-                continue  # the other operand copies this one: its rows or columns are single ones
-            if np.isnan(decode(words, formats["d"])).any():
-                held |= np.isnan(decode(seen, formats["d"]))  # of any payload
+            if not _held(words, seen[:_SAMPLES], formats["d"]).all() or _in(words, right[open_]).mean() > _USUAL:
+                continue  # if many right ones are: the other operand copies this one, its rows or columns are single ones
             by_chance = len(words) / 2.0 ** (FORMATS[problem.output].bits if problem.output else 32)
+            held = _held(words, seen, formats["d"])
             if len(seen) >= 8 and held.all() and by_chance < 0.2 and len(np.unique(seen)) >= _DIFFERENT:
                 lines_wrong = open_.any(axis=2, keepdims=True) & open_.any(axis=1, keepdims=True)
                 where = open_ | lines_wrong & np.isin(problem.observed, words) & (problem.observed != right)
@@ -84,6 +82,18 @@ def bytes_of_operands(problem: Problem, reals: Reals, open_: Mask) -> Iterator[W
                 names = (f"output overwritten by {name} in shared memory", said, _STAGED.format(x=name))
                 yield WrongKernel((names,), store=partial(_over, where, reals.observed, problem.observed), rank=2)
                 break
+
+
+def _held(words: Codes, codes: Codes, d: Format) -> Mask:
+    """Which codes are among some words; a NaN of any payload is, if one of them is NaN."""
+    found = _in(words, codes)
+    return found | np.isnan(decode(codes, d)) if np.isnan(decode(words, d)).any() else found
+
+
+def _in(words: Codes, codes: Codes) -> Mask:
+    """Which codes are among sorted words."""
+    found: Mask = words[np.minimum(np.searchsorted(words, codes), len(words) - 1)] == codes
+    return found
 
 
 def _over(where: Mask, numbers: Numbers, codes: Codes, computed: Array, right: Array) -> Array:
@@ -409,7 +419,7 @@ def _of_map(name: str, at: Ints, rows: int, elements: int) -> Place:
 
 def _listing(at: Ints) -> str:
     moved = [f"matrix {int(source)} for {place}" for place, source in enumerate(at) if place != source]
-    return ", ".join(moved[:_LISTED]) + (f" and {len(moved) - _LISTED} more" if len(moved) > _LISTED else "")
+    return listing(moved, _LISTED, ", ")
 
 
 def _strides(name: str, count: int, rows: int, elements: int, others: list[int]) -> Iterator[Place]:

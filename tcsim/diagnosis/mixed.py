@@ -17,15 +17,15 @@ import numpy as np
 from tcsim.core.ranges import runs
 from tcsim.diagnosis.candidate import Candidate, of_operand
 from tcsim.diagnosis.least_squares import in_parts, in_tile, samples, solved_at, sources
-from tcsim.diagnosis.maps import LINES, SAME, START, Rule
-from tcsim.diagnosis.pipelines import counted
+from tcsim.diagnosis.maps import LINES, SAME, START, Rule, of_blocks
+from tcsim.diagnosis.pipelines import Count
 from tcsim.diagnosis.problem import Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
 from tcsim.diagnosis.rules import stored_bits
 from tcsim.diagnosis.shared_maps import MODES, xored
 from tcsim.diagnosis.solve import Solver
 from tcsim.diagnosis.tile_sums import Tiles, grids
-from tcsim.diagnosis.where import MORE, described, ranges
+from tcsim.diagnosis.where import MORE, described, in_units, listing, ranges
 
 _UNITS = 32  # of a period, at most
 _PERIODS = (8, 16, 32, 64, 128)
@@ -69,17 +69,21 @@ def _mixing(reals: Reals, open_: Mask, period: int, unit: int, part: str) -> Int
     chosen = samples(reals, open_, count * count)
     if chosen is None:
         return None
-    t, i, j = chosen.T
-    if part and reals.bare is not None and reals.factors is not None:  # factors stay where they are
-        width = reals.a.shape[2] // reals.factors[0].shape[2]
-        both = np.repeat(reals.factors[0][t, i] * reals.factors[1][t, j], width, axis=1)
-        a, b = reals.bare[0][t, i], reals.bare[1][t, j]
-        a, b = (a, b * both) if part == "a" else (a * both, b)
-    else:
-        a, b = reals.a[t, i], reals.b[t, j]
-    periods = [in_parts(x, period).reshape(len(x), -1, count, unit) for x in (a, b)]
-    left, right = (x.transpose(0, 2, 1, 3).reshape(len(x), count, -1) for x in periods)
-    return solved_at(reals, chosen, left @ right.swapaxes(1, 2), _TWICE * count)
+
+    def terms(chosen: Ints) -> Numbers:
+        t, i, j = chosen.T
+        if part and reals.bare is not None and reals.factors is not None:  # factors stay where they are
+            width = reals.a.shape[2] // reals.factors[0].shape[2]
+            both = np.repeat(reals.factors[0][t, i] * reals.factors[1][t, j], width, axis=1)
+            a, b = reals.bare[0][t, i], reals.bare[1][t, j]
+            a, b = (a, b * both) if part == "a" else (a * both, b)
+        else:
+            a, b = reals.a[t, i], reals.b[t, j]
+        periods = [in_parts(x, period).reshape(len(x), -1, count, unit) for x in (a, b)]
+        left, right = (x.transpose(0, 2, 1, 3).reshape(len(x), count, -1) for x in periods)
+        return left @ right.swapaxes(1, 2)
+
+    return solved_at(reals, chosen, terms, _TWICE * count)
 
 
 def _as_rules(problem: Problem, mixing: Ints, period: int, unit: int, depth: int, part: str) -> Iterator[Candidate]:
@@ -87,7 +91,7 @@ def _as_rules(problem: Problem, mixing: Ints, period: int, unit: int, depth: int
     if (mixing == np.diag(np.diag(mixing))).all() and (mixing >= 0).all() and not part:
         times = np.repeat(np.diag(mixing), unit)
         taken = np.tile(times, -(-depth // period))[:depth].astype(np.float64)
-        yield Candidate(count=counted(taken, 2, problem.step))
+        yield Candidate(count=Count(taken, 2, problem.step))
     for name, own in (("a", mixing.T), ("b", mixing)):
         source = sources(own) if part in ("", name) else None
         if source is not None:
@@ -98,7 +102,7 @@ def _as_rules(problem: Problem, mixing: Ints, period: int, unit: int, depth: int
 
 def _repeated(source: Ints, period: int, unit: int, depth: int) -> Ints:
     """The map of units of one period as a map of all k; -1 for a zero."""
-    inner = np.where(source[:, None] < 0, -1, source[:, None] * unit + np.arange(unit)).reshape(-1)
+    inner = in_units(source, unit)
     start = np.arange(0, depth, period)[:, None]
     found = np.where(inner < 0, -1, start + inner).reshape(-1)[:depth]
     return np.where(found < depth, found, -1)
@@ -107,7 +111,7 @@ def _repeated(source: Ints, period: int, unit: int, depth: int) -> Ints:
 def k_rule(source: Ints) -> Rule:
     """A map of k as a rule, the same for every line."""
     depth = len(source)
-    where = partial(_at, source)
+    where = partial(of_blocks, source, 1, depth)
     moved = source != np.arange(depth)
     for period in _PERIODS[: _PERIODS.index(_LISTED) + 1]:
         if period >= depth:
@@ -142,11 +146,7 @@ def said_of(source: Ints) -> str:
             when = "an earlier one" if source[start] < start else "a later one"
             parts.append(f"K {start}-{stop - 1} is that of K {source[start]}-{source[stop - 1]}, {when}")
         start = stop
-    return ", ".join(parts[:6]) + (f" and {len(parts) - 6} more" if len(parts) > 6 else "")
-
-
-def _at(source: Ints, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
-    return r, np.where(k < len(source), source[np.minimum(k, len(source) - 1)], k)
+    return listing(parts, 6, ", ")
 
 
 def line_maps_by_k(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Candidate]:
@@ -183,13 +183,18 @@ def _blocks(reals: Reals, wrong: Mask, name: str, size: int, across: int, unit: 
         chosen = in_tile(reals, rows, columns, blocks * parts)
         if chosen is None:
             return None
-        line, met = (chosen[:, 1], chosen[:, 2]) if name == "a" else (chosen[:, 2], chosen[:, 1])
-        terms = np.einsum("bspu,spu->spb", own[:, line - mine[0]], other[met])
-        source = sources(solved_at(reals, chosen, terms, parts))
+        source = sources(solved_at(reals, chosen, partial(_of_blocks, own, other, name), parts))
         if source is None:
             return None
         found[tile, block] = source
     return None if (found == np.arange(blocks)[:, None]).all() else found
+
+
+def _of_blocks(own: Numbers, other: Numbers, name: str, chosen: Ints) -> Numbers:
+    """(samples, units, blocks): products with the line at the same place of every block."""
+    line, met = (chosen[:, 1], chosen[:, 2]) if name == "a" else (chosen[:, 2], chosen[:, 1])
+    found: Numbers = np.einsum("bspu,spu->spb", own[:, line % own.shape[1]], other[met])
+    return found
 
 
 def _block_rule(source: Ints, size: int, across: int, unit: int, reals: Reals, name: str) -> Rule:
@@ -203,11 +208,11 @@ def _block_rule(source: Ints, size: int, across: int, unit: int, reals: Reals, n
             place = f"{what} {block * size}-{last}"
             if len(source) > 1:
                 place += f", {those} {tile * across}-{min(others, (tile + 1) * across) - 1}"
-            k = runs(tuple(x for x in (at[:, None] * unit + np.arange(unit)).reshape(-1).tolist() if x < depth))
+            k = runs(tuple(x for x in in_units(at, unit).tolist() if x < depth))
             k = "all of K" if len(at) == len(row) else f"K {k}"
             whose = f"{k} is that of {what} {other * size}-{other * size + size - 1}, of another block"
             parts.append(f"in {place} {whose if other >= 0 else f'{k} is missing'}")
-    said = "; ".join(parts[:4]) + (f"; and {len(parts) - 4} more" if len(parts) > 4 else "")
+    said = listing(parts, 4)
     said = (_one_map(source[0], size, unit, depth, what) if len(source) == 1 and len(parts) > 2 else "") or said
     where = partial(_block_at, source, size, across, unit)
     if (source[source != np.arange(source.shape[1])[:, None]] < 0).all():
@@ -222,8 +227,7 @@ def _one_map(source: Ints, size: int, unit: int, depth: int, what: str) -> str:
     first = source[:, moved.argmax()]
     if (source[:, moved] != first[:, None]).any() or (first < 0).any():
         return ""
-    said = described((first[:, None] * size + np.arange(size)).reshape(-1), what)
-    k = (np.flatnonzero(moved)[:, None] * unit + np.arange(unit)).reshape(-1)
+    said, k = described(in_units(first, size), what), in_units(np.flatnonzero(moved), unit)
     k = k[k < depth]
     return "" if MORE in said else f"in K {ranges(k)}: {said}"
 
@@ -256,7 +260,7 @@ def _part_sources(reals: Reals, open_: Mask, count: int, terms_of: partial[Numbe
     chosen = samples(reals, open_, count * (count + 1))
     if chosen is None:
         return None
-    source = sources(solved_at(reals, chosen, terms_of(chosen), count))  # of (samples, blocks, sources), none last
+    source = sources(solved_at(reals, chosen, terms_of, count))  # of (samples, blocks, sources), none last
     if source is None or (source < 0).any() or np.array_equal(source, np.arange(count)):
         return None
     return np.where(source == count, -1, source)
@@ -300,7 +304,7 @@ def _part_rule(part: str, source: Ints, size: int, depth: int) -> Rule:
     missing = (source[source != np.arange(len(source))] < 0).all()
     mistake = f"{name} missing in a part of K" if missing else f"{name} of another {block}"
     said = _said_of_parts(source, depth // len(source), none)
-    return Rule(mistake, said, advice, partial(_part_at, source, size), 3, part=part)
+    return Rule(mistake, said, advice, partial(of_blocks, source, size, size * len(source)), 3, part=part)
 
 
 def _said_of_parts(source: Ints, width: int, missing: str) -> str:
@@ -334,17 +338,12 @@ def _said_of_parts(source: Ints, width: int, missing: str) -> str:
     for other in dict.fromkeys(source[source != own].tolist()):
         blocks = np.flatnonzero((source == other) & (source != own))
         where = f"block{'s' if len(blocks) > 1 else ''} {', '.join(map(str, blocks))} of {len(source)}"
-        k = ranges((blocks[:, None] * width + np.arange(width)).reshape(-1))
+        k = ranges(in_units(blocks, width))
         last = ", the last" if blocks[-1] == len(source) - 1 else ""
         parts.append(
             f"{where} (K {k}{last}): " + (missing if other < 0 else f"that of block {other} instead of its own")
         )
-    return "; ".join(parts[:6]) + (f"; and {len(parts) - 6} more" if len(parts) > 6 else "")
-
-
-def _part_at(source: Ints, size: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
-    block = source[np.minimum(k // size, len(source) - 1)]
-    return r, np.where(block < 0, -1, block * size + k % size)
+    return listing(parts, 6)
 
 
 _MOST = 24  # units of K
@@ -380,12 +379,16 @@ def _mixing_of_tiles(reals: Reals, open_: Mask, tiles: Tiles, unit: int) -> Ints
         if not open_[0][np.ix_(rows, columns)].any():
             continue
         chosen = in_tile(reals, rows, columns, parts**2)
-        terms = None if chosen is None else a[chosen[:, 1]] @ b[chosen[:, 2]].swapaxes(1, 2)
-        times = None if chosen is None or terms is None else solved_at(reals, chosen, terms, parts)
+        times = None if chosen is None else solved_at(reals, chosen, partial(_met, a, b), parts)
         if times is None or not np.isin(times, (0, 1)).all():
             return None
         found[tile] = times
     return found
+
+
+def _met(a: Numbers, b: Numbers, chosen: Ints) -> Numbers:
+    """(samples, units, units): products of every unit of A with every one of B."""
+    return a[chosen[:, 1]] @ b[chosen[:, 2]].swapaxes(1, 2)
 
 
 def _tile_rule(tiles: Tiles, source: Ints, unit: int, depth: int, name: str) -> Rule:
@@ -393,12 +396,9 @@ def _tile_rule(tiles: Tiles, source: Ints, unit: int, depth: int, name: str) -> 
     own = np.arange(source.shape[1])
     for tile, units in enumerate(source):
         if not np.array_equal(units, own):
-            inner = np.where(units[:, None] < 0, -1, units[:, None] * unit + np.arange(unit)).reshape(-1)[:depth]
-            said.setdefault(said_of(inner), []).append(tiles.said(tile))
+            said.setdefault(said_of(in_units(units, unit)[:depth]), []).append(tiles.said(tile))
     texts = [f"in {'; '.join(places[:_TILES_LISTED])} {text}" for text, places in said.items()]
-    detail = "; ".join(texts[:_TILES_LISTED]) + (
-        f"; and {len(texts) - _TILES_LISTED} more" if len(texts) > _TILES_LISTED else ""
-    )
+    detail = listing(texts, _TILES_LISTED)
     later = bool((source > own).any())  # a stage holds earlier tiles, not later ones
     where = partial(_of_tile_at, tiles, source, unit, name)
     return Rule("K blocks of {x} mismatched in some tiles", detail, _PERSISTENT, where, 4 + later, crosses=True)
@@ -445,8 +445,11 @@ def _phases_of(solver: Solver, open_: Mask, names: str, unit: int, span: int, lo
         Rule("", "", "", partial(_phased, unit // span, span, low, mask, np.array([phase])), 0)
         for phase in range(mask + 1)
     ]
-    read = [solver.read(name, chosen, rules if name in names else (SAME,)) for name in "ab"]
-    terms = in_parts(read[0] * read[1], unit).sum(axis=3).transpose(1, 2, 0)
+
+    def terms(chosen: Ints) -> Numbers:
+        read = [solver.read(name, chosen, rules if name in names else (SAME,)) for name in "ab"]
+        return in_parts(read[0] * read[1], unit).sum(axis=3).transpose(1, 2, 0)
+
     phases = sources(solved_at(reals, chosen, terms, tiles, tiles))
     return None if phases is None or (phases < 0).any() or (phases == phases[0]).all() else phases
 
@@ -457,7 +460,7 @@ def _phase_rule(phases: Ints, chunk: int, span: int, low: int, mask: int, depth:
     texts = []
     for phase in dict.fromkeys(int(phase) for phase in phases if phase):
         tiles = np.flatnonzero(phases == phase)
-        k = (tiles[:, None] * span * chunk + np.arange(span * chunk)).reshape(-1)
+        k = in_units(tiles, span * chunk)
         texts.append(f"{phase * row} in K {ranges(k[k < depth])}")
     said = f"rows of {16 * span} bytes: swizzle {16 * (mask + 1)}B, counted from addresses that are as many bytes off its period of {(mask + 1) * row}: {', '.join(texts)}"
     own = np.arange(len(phases))

@@ -36,8 +36,11 @@ _SAMPLES, _TRIED = 48, 6  # outputs that every rule is tried on first; rules tha
 _EITHER = "look at the block and warp indices in the addresses of {x}, and in those that the epilogue stores to"
 _STRIDE = "; where a descriptor reads it: of every tile the first 8 lines alone arrive, so at its stride byte offset, which is in units of 16 bytes"
 _LANES = "; in Tensor Memory, M = 64 fills the first 16 lanes of every 32 (of some layouts), and 32 lanes were read one after another"
+_FIRST = 12  # of those outputs, on which every pair of rules is tried
 _PLACES = 2048  # known places that every rule is tried on
 _SHIFTS = (1, -1, 2, -2, 4, -4, 8, -8)  # of lines that are stored too far on, or not far enough
+
+_Rules = tuple[list[Rule], list[Rule], list[Rule]]  # of rows, of columns, of both
 
 
 @dataclass(frozen=True)
@@ -125,12 +128,13 @@ def moved(problem: Problem, reals: Reals, open_: Mask) -> list[tuple[Moved, Mask
     shape = problem.sizes
     place = np.s_[matrix, : shape[0], : shape[1]]
     seen, reach, own = reals.observed[place], reals.reach[place], open_[place]
+    rules = _line_rules(*shape, "rows"), _line_rules(shape[1], shape[0], "columns"), _flat_rules(shape)
     found: list[tuple[int, Moved, Mask]] = []
     for alone in (False, True)[: 1 + bool(reals.c.any())]:
         base, wanted = (reals.product[place], seen - reals.c[place]) if alone else (reals.right[place], seen)
-        listed = _sampled(base, wanted, reach, own) + overwritten(base, wanted, reach, own)
+        listed = _sampled(rules, base, wanted, reach, own) + overwritten(base, wanted, reach, own)
         places = None if listed else _places(base, wanted, reach, own)
-        for one in listed if places is None else _candidates(*places, shape):
+        for one in listed if places is None else _candidates(rules, *places, shape):
             candidate = replace(one, alone=alone)
             gives = gives_of(candidate, problem, reals)
             found.append((int((gives & open_).sum()), candidate, gives))
@@ -217,7 +221,7 @@ def _places(right: Numbers, seen: Numbers, reach: Numbers, open_: Mask) -> tuple
     return i[once], j[once], place // right.shape[1], place % right.shape[1]
 
 
-def _sampled(base: Numbers, seen: Numbers, reach: Numbers, open_: Mask) -> list[Moved]:
+def _sampled(rules: _Rules, base: Numbers, seen: Numbers, reach: Numbers, open_: Mask) -> list[Moved]:
     """The rules that give nearly all of some open outputs, simplest first: also where many outputs are nearly equal."""
     shape = base.shape[0], base.shape[1]
     random = repeatable()
@@ -227,31 +231,33 @@ def _sampled(base: Numbers, seen: Numbers, reach: Numbers, open_: Mask) -> list[
     wanted, far = seen[i, j], reach[i, j]
     count = min(_SAMPLES, int(open_.sum()))
 
-    def same(row: Ints, column: Ints) -> Mask:
+    def same(row: Ints, column: Ints, which: slice = slice(None)) -> Mask:
         row, column = np.broadcast_arrays(row, column)
         inside = (row >= 0) & (row < shape[0]) & (column >= 0) & (column < shape[1])
         values = base[np.where(inside, row, 0), np.where(inside, column, 0)]
-        found: Mask = np.where(inside, np.abs(values - wanted) <= far, wanted == 0)
+        found: Mask = np.where(inside, np.abs(values - wanted[which]) <= far[which], wanted[which] == 0)
         return found
 
     listed: list[tuple[bool, int, Moved]] = []
     opened = slice(0, count)
     late = late_rules(base, i[opened], j[opened], wanted[opened], far[opened])
-    for rule in (*_flat_rules(shape), *late):
+    rows, columns, flat = rules
+    for rule in (*flat, *late):
         fits = same(*rule.where(i, j, i * 0))
         if fits[:count].mean() >= MOST_GIVEN:
             listed.append((not fits.all(), Moved(flat=rule).rank, Moved(flat=rule)))
-    rows, columns = _line_rules(*shape, "rows"), _line_rules(shape[1], shape[0], "columns")
     row = np.stack([rule.where(i, i * 0, j)[0] for rule in rows])
     column = np.stack([rule.where(j, j * 0, i)[0] for rule in columns])
-    fits = same(row[:, None], column[None])
-    for one, two in np.argwhere(fits[:, :, :count].mean(axis=2) >= MOST_GIVEN):
-        item = Moved(rows[one], columns[two])
-        listed.append((not fits[one, two].all(), item.rank, item))
+    few = slice(0, min(_FIRST, count))
+    missed = (~same(row[:, None, few], column[None, :, few], few)).sum(axis=2)
+    for one, two in np.argwhere(missed <= (1 - MOST_GIVEN) * count):
+        fits = same(row[one], column[two])
+        if fits[:count].mean() >= MOST_GIVEN:
+            item = Moved(rows[one], columns[two])
+            listed.append((not fits.all(), item.rank, item))
     listed.sort(key=lambda item: item[:2])  # those that hold everywhere first
-    lines = [item for _, _, item in listed if item.flat is None]
-    flat = [item for _, _, item in listed if item.flat is not None]
-    return [*lines[:_TRIED], *flat[:_TRIED]]
+    of_lines, of_both = ([item for _, _, item in listed if (item.flat is None) == one] for one in (True, False))
+    return [*of_lines[:_TRIED], *of_both[:_TRIED]]
 
 
 def _line_rules(count: int, others: int, what: str) -> list[Rule]:
@@ -359,14 +365,13 @@ def _tile_pitches(shape: tuple[int, int]) -> Iterator[Rule]:
             )
 
 
-def _candidates(i: Ints, j: Ints, row: Ints, column: Ints, shape: tuple[int, int]) -> Iterator[Moved]:
+def _candidates(rules: _Rules, i: Ints, j: Ints, row: Ints, column: Ints, shape: tuple[int, int]) -> Iterator[Moved]:
     every, kept = (i, j, row, column), repeatable().permutation(len(i))[:_PLACES]
     i, j, row, column = (x[kept] for x in every)
-    rows = _fitting(_line_rules(*shape, "rows"), i, j, row)
-    columns = _fitting(_line_rules(shape[1], shape[0], "columns"), j, i, column)
+    rows, columns = _fitting(rules[0], i, j, row), _fitting(rules[1], j, i, column)
     if rows and columns:
         yield Moved(rows[0], columns[0])
-    for rule in _flat_rules(shape):
+    for rule in rules[2]:
         line, at = rule.where(i, j, i * 0)
         if ((line == row) & (at == column)).mean() >= MOST_GIVEN:
             yield Moved(flat=rule)

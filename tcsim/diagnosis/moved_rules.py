@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 
 from tcsim.core.samples import repeatable
-from tcsim.diagnosis.maps import PARTS, TILES, Rule
+from tcsim.diagnosis.maps import PARTS, TILES, Rule, pitched, turned
 from tcsim.diagnosis.reals import Ints, Numbers
 
 MOST_GIVEN = 0.9  # of the known places a rule must give
@@ -151,28 +151,10 @@ def turned_rules(shape: tuple[int, int]) -> Iterator[Rule]:
         for back in (False, True) if height != width else (False,):
             how = "written by columns and read by rows" if back else "written by rows and read by columns"
             said = f"each block of {height} x {width} outputs is {how}"
-            yield Rule("{x} transposed", said, _STAGING_ORDER, partial(_turned, height, width, back, shape), 3)
-
-
-def _turned(
-    height: int, width: int, back: bool, shape: tuple[int, int], r: Ints, k: Ints, o: Ints
-) -> tuple[Ints, Ints]:
-    row, column = r % height, k % width
-    place = row + height * column if back else width * row + column
-    at = divmod(place, width) if back else divmod(place, height)[::-1]
-    row, column = r - row + at[0], k - column + at[1]
-    return np.where((row < shape[0]) & (column < shape[1]), row, -1), column
+            yield Rule("{x} transposed", said, _STAGING_ORDER, partial(turned, height, width, back), 3)
 
 
 def _staging(read: int, written: int, tile: tuple[int, int]) -> Rule:
     said = f"tiles of {tile[0]} x {tile[1]} are written with {written} elements from row to row, and read with {read}"
-    where = partial(_restaged, read, written, tile)
+    where = partial(pitched, True, *tile, written, read)
     return Rule("{x}: pitch of the staging tile in shared memory wrong", said, _STAGING, where, 3)
-
-
-def _restaged(read: int, written: int, tile: tuple[int, int], r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
-    height, width = tile
-    place = r % height * read + k % width
-    row, column = place // written, place % written
-    inside = (row < height) & (column < width)
-    return np.where(inside, r // height * height + row, -1), k // width * width + column

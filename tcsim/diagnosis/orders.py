@@ -214,14 +214,7 @@ def _chain(fused: bool, late: bool, problem: Problem, part: Part) -> Codes:
     return encode(total + c if late else total, "f32")
 
 
-def _rising(problem: Problem, part: Part) -> Codes:
-    """Parts that overlap: a part ends where the blocks of K start again."""
-    chunks: list[list[int]] = []
-    for block in problem.order:
-        if not chunks or block <= chunks[-1][-1]:
-            chunks.append([])
-        chunks[-1].append(block)
-    return _added(chunks, False, "ascending", problem, part)
-
-
-OVERLAPPING = Order("parts of K that overlap, each from zero, added in f32", _rising, parts=True)
+_ENDLESS = 1 << 30  # a part ends where the blocks of K start again
+OVERLAPPING = Order(
+    "parts of K that overlap, each from zero, added in f32", partial(_chunks, _ENDLESS, False, "ascending"), parts=True
+)

@@ -97,12 +97,12 @@ def _flat(rows: int, columns: int) -> Iterator[Rule]:
 
 def _crossed(rows: int, columns: int) -> Iterator[Rule]:
     """The column of C by an output's row, its row by the output's column, or both: a bias along the other axis, for instance."""
-    own: list[tuple[str, Index]] = [("0", _none), ("i", _own)]
+    own: list[tuple[str, Index]] = [("0", lambda x: x * 0), ("i", lambda x: x)]
     by_row = list(_indices("i", columns))
     by_column = list(_indices("j", rows))
     for (row_said, row), (column_said, column) in (
         *((one, two) for one in own for two in by_row),
-        *((one, two) for one in by_column for two in (("0", _none), ("j", _own))),
+        *((one, two) for one in by_column for two in (own[0], ("j", own[1][1]))),
         *((one, two) for one in by_column for two in by_row),
     ):
         simple = row_said in "0ij" and column_said in "0ij"
@@ -116,33 +116,16 @@ Index = Callable[[Ints], Ints]
 
 def _indices(name: str, count: int) -> Iterator[tuple[str, Index]]:
     """What a kernel may make of an index, in words: as it is (zeros behind the end), wrapped, clamped, or that of a tile."""
-    yield name, _own
-    yield f"{name} mod {count}", partial(_rest, count)
-    yield f"min({name}, {count - 1})", partial(_clamped, count)
+    yield name, lambda x: x
+    yield f"{name} mod {count}", partial(_with, np.mod, count)
+    yield f"min({name}, {count - 1})", partial(_with, np.minimum, count - 1)
     for size in (8, 16, 32, 64, 128):
-        yield f"{name} mod {size}", partial(_rest, size)
-        yield f"{name} / {size}", partial(_whole, size)
+        yield f"{name} mod {size}", partial(_with, np.mod, size)
+        yield f"{name} / {size}", partial(_with, np.floor_divide, size)
 
 
-def _none(x: Ints) -> Ints:
-    return x * 0
-
-
-def _own(x: Ints) -> Ints:
-    return x
-
-
-def _rest(size: int, x: Ints) -> Ints:
-    return x % size
-
-
-def _whole(size: int, x: Ints) -> Ints:
-    return x // size
-
-
-def _clamped(count: int, x: Ints) -> Ints:
-    found: Ints = np.minimum(x, count - 1)
-    return found
+def _with(run: Callable[[Ints, int], Ints], size: int, x: Ints) -> Ints:
+    return run(x, size)
 
 
 def _exchanged(

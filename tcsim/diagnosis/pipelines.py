@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tcsim.diagnosis.maps import STEPS, Rule
+from tcsim.diagnosis.maps import STEPS, Rule, of_blocks
 from tcsim.diagnosis.reals import Ints, Numbers
 from tcsim.diagnosis.report import CAUSES
 from tcsim.diagnosis.where import ranges
@@ -97,7 +97,7 @@ def sequences(depth: int, step: int) -> tuple[Sequence, ...]:
     found: dict[tuple[int, tuple[int, ...], str], Sequence] = {}
     for size in sorted((step * tiles for tiles in STEPS), key=lambda size: (depth % size != 0, -size)):
         count = -(-depth // size)
-        for one in _of_size(size, count) if count > 1 else ():
+        for one in _of_size(size, count, depth % size == 0) if count > 1 else ():
             if one.tiles != tuple(range(count)) and any(tile >= 0 for tile in one.tiles):
                 found.setdefault((one.size, one.tiles, one.cause), one)
     return tuple(found.values())
@@ -113,7 +113,8 @@ def _counted(depth: int, step: int) -> dict[bytes, dict[str, Sequence]]:
     return found
 
 
-def _of_size(size: int, count: int) -> Iterator[Sequence]:
+def _of_size(size: int, count: int, whole: bool) -> Iterator[Sequence]:
+    """whole: the last tile is as long as the others."""
     own = np.arange(count)
 
     def made(cause: str, tiles: Ints, stages: str, rank: int = 2, both: bool = True) -> Sequence:
@@ -167,7 +168,8 @@ def _of_size(size: int, count: int) -> Iterator[Sequence]:
     for by in (1, *_STAGES):
         if by < count:
             ahead = np.where(own + by < count, own + by, _NOTHING)
-            yield made(f"tiles are read {by} too early, at the end nothing", ahead, "", 3, False)
+            rank = 1 if whole and by == 1 else 3  # zeros lie behind the end of K, anything in a new stage
+            yield made(f"tiles are read {by} too early, at the end nothing", ahead, "", rank, False)
 
 
 def _two_rings(own: Ints, producer: int, consumer: int) -> Ints:
@@ -185,22 +187,16 @@ def sequence_rules(depth: int, step: int, part: str = "") -> tuple[Rule, ...]:
     alike: dict[bytes, list[Sequence]] = {}
     rules = []
     for found in sequences(depth, step):
-        at = _taken(np.array(found.tiles), found.size, depth, k, k, k)[1]
+        at = of_blocks(np.array(found.tiles), found.size, depth, k, k, k)[1]
         alike.setdefault(at.tobytes(), []).append(found)
     for first, *others in alike.values():
-        where = partial(_taken, np.array(first.tiles), first.size, depth)
+        where = partial(of_blocks, np.array(first.tiles), first.size, depth)
         causes = {one.cause: one.said for one in (first, *others)}
         also = [causes[cause] for cause in sorted(causes, key=lambda cause: cause != _SPLIT) if cause != first.cause]
         said = f"{advice}; {CAUSES}{'; '.join(also[:_ALSO])}" if also else advice
         rule = Rule("K blocks of {x} mismatched", first.said, said, where, min(one.rank for one in (first, *others)))
         rules.append(replace(rule, part=part) if part else rule)
     return tuple(rules)
-
-
-def _taken(tiles: Ints, size: int, depth: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
-    tile = tiles[np.minimum(k // size, len(tiles) - 1)]
-    at = tile * size + k % size
-    return r, np.where((tile >= 0) & (at < depth), at, -1)
 
 
 def causes(weights: npt.NDArray[Any], depth: int, step: int) -> tuple[list[Sequence], str]:
@@ -230,15 +226,30 @@ _NO_STEP = 5  # the rank of the first tile every time: two operands that do not 
 _MOST = 32  # blocks whose every range is tried
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Count:
     """How often each k is taken."""
 
-    mistake: str
-    detail: str
     weights: Numbers  # (K,)
     rank: int
     step: int  # the instruction's K
+    depth: int | None = None  # K, without what pads it
+
+    @cached_property
+    def mistake(self) -> str:
+        """Its name."""
+        given = self.weights[: self.depth]
+        missing, more = (given == 0).any(), (given > 1).any()
+        return _MISCOUNTED if missing and more else _MISSING if missing else _REPEATED
+
+    @cached_property
+    def detail(self) -> str:
+        """Which k are taken otherwise."""
+        given = self.weights[: self.depth]
+        parts = [f"K {ranges(np.flatnonzero(given == 0))} not added"] if (given == 0).any() else []
+        for times in sorted(set(given[given > 1].tolist())):
+            parts.append(f"K {ranges(np.flatnonzero(given == times))} added {int(times)} times")
+        return ", ".join(parts)
 
     @property
     def advice(self) -> str:
@@ -288,7 +299,7 @@ def counts(padded: int, step: int, depth: int) -> Iterator[Count]:
         key = weights.tobytes()
         if key not in seen:
             seen.add(key)
-            yield counted(weights, rank, step, depth)
+            yield Count(weights, rank, step, depth)
 
 
 def _of_blocks(padded: int, step: int) -> Iterator[tuple[Numbers, int]]:
@@ -326,16 +337,3 @@ def _of_tiles(padded: int, step: int) -> Iterator[tuple[Numbers, int]]:
     for size in (size for size in STEPS[1:] if size < blocks):
         for taken in range(1, size):
             yield from ((np.where(x, 1.0, 0.0), 2) for x in (place % size < taken, place % size >= size - taken))
-
-
-def counted(weights: Numbers, rank: int, step: int, depth: int | None = None) -> Count:
-    """The mistake of these weights. step: the instruction's K; depth: K, without what pads it."""
-    missing, more = np.flatnonzero(weights[:depth] == 0), np.flatnonzero(weights[:depth] > 1)
-    parts = []
-    if len(missing):
-        parts.append(f"K {ranges(missing)} not added")
-    for times in sorted(set(weights[more].tolist())):
-        where = np.flatnonzero(weights[:depth] == times)
-        parts.append(f"K {ranges(where)} added {int(times)} times")
-    name = _MISCOUNTED if len(missing) and len(more) else (_MISSING if len(missing) else _REPEATED)
-    return Count(name, ", ".join(parts), weights, rank, step)

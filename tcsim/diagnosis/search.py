@@ -128,7 +128,8 @@ def diagnose(instruction: Any, *, observed: Any, arch: str = "sm_90", **operands
     if own is None and not exact:
         exact += [_of_rule(item, outputs) for item in by_bits(problem, _screen(wrong))]
     if own is not None and own.rounding_only:
-        answer = within_rounding(problem, model, own, [item.explanation for item in exact], where, tried)
+        single = [item.explanation for item in exact if item.single]  # the same in both operands is another order of K
+        answer = within_rounding(problem, model, own, single, where, tried)
         return replace(answer, note=_said(answer.note, same))
     if own is not None and own.complete:
         exact += _of_solver(own, outputs)

@@ -8,7 +8,7 @@ from itertools import permutations
 
 import numpy as np
 
-from tcsim.diagnosis.maps import START, TILES, Ints, Rule
+from tcsim.diagnosis.maps import START, TILES, Ints, Rule, pitched, turned
 
 MODES = {2: ((2, 1),), 4: ((1, 3), (1, 1)), 8: ((0, 7), (0, 3), (0, 1))}
 """Chunks in a row of a tile -> (row bits that are skipped, those that are used) of the hardware's swizzles, that of the row's own width first."""
@@ -52,13 +52,13 @@ def shared_rules(count: int, depth: int, chunk: int, step: int) -> Iterator[Rule
             for written, read in permutations(pitches, 2):
                 said = f"tiles of {rows} x {deep} written with {written} elements from row to row, read with {read}"
                 advice = "one constant for the padded pitch of the tile of {x}"
-                where = partial(_padded, rows, deep, written, read)
+                where = partial(pitched, True, rows, deep, written, read)
                 yield Rule("{x}: pitch in shared memory wrong", said, advice, where, 4 + (deep not in (written, read)))
         lengths = [deep for deep in (step, 2 * step, 4 * step, 8 * step) if deep <= depth] if rows <= count else []
         for much, ratio in (("twice", (1, 2)), ("half", (2, 1))) if lengths else ():
             each = ", ".join(f"{ratio[1] * deep} for {ratio[0] * deep}" for deep in lengths)
             said = f"tiles of {rows} rows read with {much} the elements from row to row that they are written with: {each}; the data do not tell which"
-            where = partial(_padded, rows, step, ratio[0] * step, ratio[1] * step)
+            where = partial(pitched, True, rows, step, ratio[0] * step, ratio[1] * step)
             yield Rule("{x}: pitch in shared memory wrong", said, "look for bytes where elements are meant", where, 4)
         for deep in (2 * step, 4 * step, 8 * step):
             for boxes in (2, 4):
@@ -116,13 +116,6 @@ def xored(
     pattern = (r >> low & mask) ^ (r + phase >> other_low & other_mask if other_mask else 0)
     block = k // chunk
     return r, (block // span * span + (block % span ^ pattern)) * chunk + k % chunk
-
-
-def _padded(rows: int, deep: int, written: int, read: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
-    place = r % rows * read + k % deep
-    row, column = place // written, place % written
-    inside = (row < rows) & (column < deep)
-    return np.where(inside, r // rows * rows + row, -1), k // deep * deep + np.minimum(column, deep - 1)
 
 
 def _boxed(rows: int, deep: int, width: int, read: bool, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
@@ -233,9 +226,9 @@ def _order_rules(rows: int, deep: int) -> Iterator[Rule]:
     written = "{x}: tile transposed"
     if rows != deep:
         said = f"tiles of {rows} x {deep} lie MN-major in shared memory and are read as K-major"
-        yield Rule(written, said, advice, partial(_along, rows, deep, rows, True), 4)
+        yield Rule(written, said, advice, partial(turned, rows, deep, False), 4)
         said = f"tiles of {rows} x {deep} lie K-major in shared memory and are read as MN-major"
-        yield Rule(written, said, advice, partial(_along, rows, deep, deep, False), 4)
+        yield Rule(written, said, advice, partial(turned, rows, deep, True), 4)
 
 
 def _pitch_rules(rows: int, deep: int, chunk: int) -> Iterator[Rule]:
@@ -249,23 +242,8 @@ def _pitch_rules(rows: int, deep: int, chunk: int) -> Iterator[Rule]:
         said = (
             f"tiles of {rows} x {deep} that lie MN-major, written with {written} elements from k to k, read with {read}"
         )
-        where = partial(_across, rows, deep, written, read)
+        where = partial(pitched, False, rows, deep, written, read)
         yield Rule("{x}: pitch in shared memory wrong", said, advice, where, 4)
-
-
-def _across(rows: int, deep: int, written: int, read: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
-    place = k % deep * read + r % rows
-    row, at = place % written, place // written
-    inside = (row < rows) & (at < deep)
-    return np.where(inside, r // rows * rows + row, -1), k // deep * deep + np.minimum(at, deep - 1)
-
-
-def _along(rows: int, deep: int, width: int, k_read: bool, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
-    """Read one way round, of a tile whose lines of `width` lie the other way round."""
-    row, at = r % rows, k % deep
-    place = row * deep + at if k_read else at * rows + row
-    row, at = (place % width, place // width) if k_read else (place // width, place % width)
-    return r // rows * rows + row, k // deep * deep + at
 
 
 def _core_rules(rows: int, deep: int, chunk: int) -> Iterator[Rule]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ _OF_A_NAME = 4  # of them of one name
 _REPEATS = 4  # tiles that a place must be given in
 WHOLE = 2  # what a candidate explains are whole blocks or lines
 _RANKED = 200  # pairs of rules that are tried on more outputs
+_BATCH = 64  # rules of A that are paired at once
 _FIRST = 60  # candidates that are tried on right outputs too
 
 
@@ -69,7 +71,10 @@ class Solver:
     @cached_property
     def rules(self) -> dict[str, tuple[Rule, ...]]:
         """Of each operand, the identity first, then those read off the data."""
-        known = rules_of(self.problem)
+        parts = self.reals.kept is not None or self.reals.factors is not None
+        known = {
+            name: [rule for rule in rules if parts or not rule.part] for name, rules in rules_of(self.problem).items()
+        }
         return {name: (SAME, *own, *known[name]) for name, own in zip("ab", self.more, strict=True)}
 
     def _lines(self, side: int) -> int:
@@ -192,21 +197,29 @@ class Solver:
 
     def read(self, name: str, chosen: Ints, rules: Sequence[Rule]) -> Numbers:
         """(rules, samples, K): what each rule reads for each sample."""
-        lines = self.reals.lines(name)
-        t, i, j = chosen.T
-        own, other = (i, j) if name == "a" else (j, i)
-        count, width = lines.shape[1:]
+        reals, side = self.reals, "ab".index(name)
+        t, own, other = chosen[:, 0], chosen[:, 1 + side], chosen[:, 2 - side]
+        sources, by = {"": reals.lines(name)}, np.ones((1, 1))
+        count, width = sources[""].shape[1:]
+        if (
+            reals.factors is not None and reals.bare is not None
+        ):  # elements from elsewhere meet the factors of their place
+            each = reals.factors[side][t, own]
+            sources["data"], by = reals.bare[side], np.repeat(each, width // each.shape[1], axis=1)
+        ends = ((0, 0), (0, 1), (0, 1))  # zeros for what lies outside; what is negative is large
+        flat = {part: np.pad(lines, ends).reshape(-1) for part, lines in sources.items()}
         out = np.empty((len(rules), len(chosen), width))
-        k, first = np.arange(width)[None], t[:, None] * (count * width)
-        flat = np.append(lines, 0.0)  # the last for what lies outside
+        k, first = np.arange(width)[None], t[:, None] * ((count + 1) * (width + 1))
         for number, rule in enumerate(rules):
-            if rule.part:
-                out[number] = self.reals.other_part(name, rule.part, t, own, *asked(self.reals, name, rule, own, other))
+            if rule.part not in flat:
+                out[number] = reals.other_part(name, rule.part, t, own, *asked(reals, name, rule, own, other))
                 continue
             row, at = (x.astype(np.int64, copy=False) for x in rule.where(own[:, None], k, other[:, None]))
-            outside = (row.view(np.uint64) >= count) | (at.view(np.uint64) >= width)  # what is negative is large
-            place = np.where(outside, lines.size, first + row * width + at)
-            flat.take(place, out=out[number], mode="clip")  # faster than a check of each place
+            row, at = (np.minimum(x.view(np.uint64), n).view(np.int64) for x, n in ((row, count), (at, width)))
+            place = first + row * (width + 1) + at
+            flat[rule.part].take(place, out=out[number], mode="clip")  # faster than a check of each place
+            if rule.part:
+                out[number] *= by
         return out
 
     def _seen(self, chosen: Ints) -> tuple[Numbers, Numbers, Numbers]:
@@ -338,13 +351,13 @@ class Solver:
         options = (1.0, 0.0, None) if c.any() else (1.0,)  # None: C is stored with the product
         matches = np.zeros((len(options), len(rules_a), len(rules_b)), np.int16)
         along = (self._lines_of(rules_a, few[:, 1], few[:, 2]), self._lines_of(rules_b, few[:, 2], few[:, 1]))
-        for sample in range(len(few)):
-            products = a[:, sample] @ b[:, sample].T
+        for start, sample in product(range(0, len(rules_a), _BATCH), range(len(few))):
+            rows = slice(start, start + _BATCH)  # of products that stay in a cache
+            products = a[rows, sample] @ b[:, sample].T
             for place, beta in enumerate(options):
-                own = (
-                    beta * c[sample] if beta is not None else self._c_at(few[sample, 0], *(x[:, sample] for x in along))
-                )
-                matches[place] += np.abs(products + (own - seen[sample])) <= reach[sample]
+                lines = along[0][rows, sample], along[1][:, sample]
+                own = beta * c[sample] if beta is not None else self._c_at(few[sample, 0], *lines)
+                matches[place, rows] += np.abs(products + (own - seen[sample])) <= reach[sample]
         least = max(1, min(len(few), 3 if self.reals.coarse == 0 else 2 * len(few) // 3))
         hits = np.argwhere(matches >= least)
         if not len(hits):

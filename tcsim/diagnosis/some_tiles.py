@@ -35,7 +35,6 @@ _AT_ONCE = 64  # rules
 _OFF = 0.1  # how far from 0 or 1 a weight may come out
 _STAGES = (2, 3, 4, 5, 6)
 _STAGE = "the other K tiles are right: look at what differs from stage to stage, as the address at which each begins"
-_Pair = tuple[Rule, Rule]  # of A and of B
 
 
 def in_some_tiles(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Candidate]:
@@ -55,37 +54,33 @@ def in_some_tiles(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Candi
 def _found(solver: Solver, chosen: Ints, units: list[int]) -> Iterator[tuple[int, Candidate]]:
     """What fits the chosen outputs, with the size of the tiles. units: sizes, the largest first."""
     reals, place = solver.reals, tuple(chosen.T)
-    plain = solver.read("a", chosen, (SAME,)), solver.read("b", chosen, (SAME,))
+    plain = [solver.read(name, chosen, (SAME,)) for name in "ab"]
     terms = plain[0] * plain[1]
     wanted = (reals.observed - reals.c)[place] - terms[0].sum(axis=1)
-    for pairs in _pairs(solver, units):
-        read = [
-            plain[side] if pairs[0][side] is SAME else solver.read(name, chosen, [pair[side] for pair in pairs])
-            for side, name in enumerate("ab")
-        ]
-        changes = read[0] * read[1] - terms
-        for unit in units:
-            for number, holds in holding(in_parts(changes, unit).sum(axis=3), wanted, reals.reach[place]):
-                if all(_stays(rule, solver, name, unit) for rule, name in zip(pairs[number], "ab", strict=True)):
-                    a, b = (
-                        _only(rule, solver, name, holds, unit) for rule, name in zip(pairs[number], "ab", strict=True)
-                    )
-                    yield unit, Candidate(a, b)
+    pairs = _pairs(solver, units)
+    for some in (pairs[start : start + _AT_ONCE] for start in range(0, len(pairs), _AT_ONCE)):
+        read = [solver.read(name, chosen, [pair[side] for pair in some]) for side, name in enumerate("ab")]
+        for of_a, of_b in ((True, False), (False, True), (True, True)):
+            changes = (read[0] if of_a else plain[0]) * (read[1] if of_b else plain[1]) - terms
+            for unit in units:
+                for number, holds in holding(in_parts(changes, unit).sum(axis=3), wanted, reals.reach[place]):
+                    own = some[number][0] if of_a else SAME, some[number][1] if of_b else SAME
+                    if all(_stays(rule, solver, name, unit) for rule, name in zip(own, "ab", strict=True)):
+                        a, b = (_only(rule, solver, name, holds, unit) for rule, name in zip(own, "ab", strict=True))
+                        yield unit, Candidate(a, b)
 
 
-def _pairs(solver: Solver, units: list[int]) -> Iterator[list[_Pair]]:
-    """Rules that stay inside the largest tiles of K: of A, of B, and of both alike; some at once."""
-    own, other = ([rule for rule in solver.rules[name] if _stays(rule, solver, name, units[0])] for name in "ab")
-    alike = {(rule.mistake, rule.detail, rule.part): rule for rule in other}
-    both = ((rule, alike.get((rule.mistake, rule.detail, rule.part))) for rule in own)
-    listed: tuple[list[_Pair], ...] = (
-        [(rule, SAME) for rule in own],
-        [(SAME, rule) for rule in other],
-        [(one, two) for one, two in both if two is not None],
-    )
-    for pairs in listed:
-        for start in range(0, len(pairs), _AT_ONCE):
-            yield pairs[start : start + _AT_ONCE]
+def _pairs(solver: Solver, units: list[int]) -> list[tuple[Rule, Rule]]:
+    """Rules of A and of B that stay inside the largest tiles of K, those that are alike together."""
+    kept = [
+        {
+            (rule.mistake, rule.detail, rule.part): rule
+            for rule in solver.rules[name]
+            if _stays(rule, solver, name, units[0])
+        }
+        for name in "ab"
+    ]
+    return [(kept[0].get(key, SAME), kept[1].get(key, SAME)) for key in kept[0] | kept[1]]
 
 
 def _width(rule: Rule, solver: Solver, name: str) -> int:
@@ -104,11 +99,12 @@ def _stays(rule: Rule, solver: Solver, name: str, unit: int) -> bool:
         return False
     width = _width(rule, solver, name)
     part, k = max(1, unit * width // solver.reals.a.shape[2]), np.arange(width)[None]
-    row, at = np.broadcast_arrays(*rule.where(np.array(_LINES)[:, None], k, np.zeros((1, 1), np.int64)))
-    own = np.broadcast_to(np.array(_LINES)[:, None], row.shape)
-    if (at == k).all() and (row != own).any(axis=1).all():
-        return False  # whole lines of others
-    return bool(((at // part == k // part) | (row < 0) | (at < 0)).all())
+    for lines in (_LINES[-1:], _LINES):  # the last one shows most
+        own = np.array(lines)[:, None]
+        row, at = np.broadcast_arrays(*rule.where(own, k, 0 * own[:1]))
+        if not ((at // part == k // part) | (row < 0) | (at < 0)).all():
+            return False
+    return not ((at == k).all() and (row != own).any(axis=1).all())  # whole lines of others
 
 
 def holding(changes: Numbers, wanted: Numbers, reach: Numbers) -> Iterator[tuple[int, Mask]]:

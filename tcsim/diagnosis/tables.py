@@ -16,6 +16,7 @@ from tcsim.diagnosis.hypothesis import Operands, WrongKernel
 from tcsim.diagnosis.least_squares import samples, weights
 from tcsim.diagnosis.problem import Problem
 from tcsim.diagnosis.reals import Mask, Numbers, Reals
+from tcsim.diagnosis.where import listing
 from tcsim.numbers.codec import decode, encode
 from tcsim.numbers.formats import Format
 
@@ -203,6 +204,4 @@ def _said(was: Numbers, now: Numbers) -> tuple[str, str]:
 
 
 def _listed(was: Numbers, now: Numbers, which: Mask) -> str:
-    places = np.flatnonzero(which)
-    shown = ", ".join(f"{was[place]:g} counts as {now[place]:g}" for place in places[:_LISTED])
-    return shown + (f" and {len(places) - _LISTED} more" if len(places) > _LISTED else "")
+    return listing([f"{was[one]:g} counts as {now[one]:g}" for one in np.flatnonzero(which)], _LISTED, ", ")

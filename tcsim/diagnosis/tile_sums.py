@@ -22,7 +22,7 @@ from tcsim.diagnosis.least_squares import in_parts, in_tile, solved_at
 from tcsim.diagnosis.maps import LINES, TILES
 from tcsim.diagnosis.problem import Codes, Part, Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
-from tcsim.diagnosis.where import where_text
+from tcsim.diagnosis.where import in_units, listing, where_text
 
 _TILES = 64  # at most
 _ACROSS = 8  # at most, along M and along N
@@ -132,7 +132,7 @@ class TileSums(Hypothesis):
             if len(chain) > 1:
                 more = ", ..." if len(chain) > _CHAIN else ""
                 said.append(f"those that begin at {', '.join(map(self._corner, chain[:_CHAIN]))}{more}")
-        return "; ".join(said[:_LISTED]) + (f"; and {len(said) - _LISTED} more" if len(said) > _LISTED else "")
+        return listing(said, _LISTED)
 
     def _corner(self, tile: int) -> str:
         rows, columns = self.tiles.lines(tile)
@@ -143,7 +143,11 @@ class TileSums(Hypothesis):
         own = np.eye(self.tiles.count, dtype=bool)
         block = f"{self.tiles.height} x {self.tiles.width}"
         if (self.times[own] == 1).all() and self.in_place:
-            return [(_C, f"tiles of {block}: {self._shift_of_c or self._listed(self._said_c)}", _LOOK_C)]
+            source = self.of_c.argmax(axis=1)
+            alone = (self.of_c == (source[:, None] == np.arange(self.tiles.count))).all()
+            far = self._far(source) if alone else ""
+            said = f"{self._those(source, 'each adds', 'add')} the c of {far}" if far else self._listed(self._said_c)
+            return [(_C, f"tiles of {block}: {said}", _LOOK_C)]
         if self._moved is not None:
             said = f"tiles of {block}: {self._said_moved(self._moved)}"
             if self.with_c and not self.of_c[~own].any():  # the C of its own place
@@ -155,10 +159,9 @@ class TileSums(Hypothesis):
             return [self._own_parts(block)]
         said = self._listed(lambda tile: self._said_sums(tile, self.full))
         if self._before is not None:
-            shift = self._shift(np.where(self._before < 0, np.arange(self.tiles.count), self._before))
-            order = f"those of {_neighbour(-shift[0])}, {shift[1]}" if shift and not len(shift[2]) else ""
-            if order or (self.times[:, :, 0].sum(axis=1) > 2).any():
-                order = order or f"each other's, in this order: {self._chains(self._before)}"
+            far = self._far(np.where(self._before < 0, np.arange(self.tiles.count), self._before))
+            if far or (self.times[:, :, 0].sum(axis=1) > 2).any():
+                order = f"those of {far}" if far else f"each other's, in this order: {self._chains(self._before)}"
                 return [(_NOT_CLEARED, f"the sums of tiles of {block} go on from {order}", _CARRIED)]
         if self.full:
             before = f"in tiles of {block} the sums of others are left in the accumulators: {said}"
@@ -177,24 +180,18 @@ class TileSums(Hypothesis):
             return ""
         source = np.where(moved, others.any(axis=2).argmax(axis=1), own)
         alone = (others.any(axis=2).sum(axis=1) == moved).all()
-        found = self._shift(source) if alone and (self.times[own, own][~lack] == 1).all() else None
-        if found is None or len(found[2]):
-            return ""
-        those = "in each" if moved.all() else f"in {moved.sum()} of {len(moved)}"
-        return f"{those} K {self._range(lack[moved][0])} is that of {_neighbour(-found[0])}, {found[1]}"
+        far = self._far(source) if alone and (self.times[own, own][~lack] == 1).all() else ""
+        return far and f"in {self._those(source, 'each')} K {self._range(lack[moved][0])} is that of {far}"
 
-    @property
-    def _shift_of_c(self) -> str:
-        """In words, if C is that of tiles equally far away in all of them that have another's."""
-        source = self.of_c.argmax(axis=1)
-        moved = source != np.arange(self.tiles.count)
-        alone = (self.of_c == (source[:, None] == np.arange(self.tiles.count))).all() and moved.any()
-        found = self._shift(source) if alone else None
-        if found is None or len(found[2]):
-            return ""
-        step, along, _ = found
-        those = "each adds" if moved.all() else f"{moved.sum()} of {len(moved)} add"
-        return f"{those} the c of {_neighbour(-step)}, {along}"
+    def _those(self, source: Ints, each: str, some: str = "") -> str:
+        """How many tiles hold another's."""
+        moved = source != np.arange(len(source))
+        return each if moved.all() else f"{moved.sum()} of {len(moved)} {some}".rstrip()
+
+    def _far(self, source: Ints) -> str:
+        """The tile that others hold, if it is equally far away in all that hold another's."""
+        found = self._shift(source)
+        return "" if found is None or len(found[2]) else f"{_neighbour(-found[0])}, {found[1]}"
 
     def _said_c(self, tile: int) -> str:
         held = [int(other) for other in np.flatnonzero(self.of_c[tile])]
@@ -219,7 +216,7 @@ class TileSums(Hypothesis):
         return ", ".join(parts)
 
     def _range(self, parts: npt.NDArray[np.bool_]) -> str:
-        return runs(tuple((np.flatnonzero(parts)[:, None] * self.unit + np.arange(self.unit)).reshape(-1).tolist()))
+        return runs(tuple(in_units(np.flatnonzero(parts), self.unit).tolist()))
 
     def _listed(self, of_tile: Any) -> str:
         said: dict[str, list[int]] = {}
@@ -230,7 +227,7 @@ class TileSums(Hypothesis):
         texts = [
             f"{'; '.join(self.tiles.said(tile) for tile in tiles[:_LISTED])}: {text}" for text, tiles in said.items()
         ]
-        return "; ".join(texts[:_LISTED]) + (f"; and {len(texts) - _LISTED} more" if len(texts) > _LISTED else "")
+        return listing(texts, _LISTED)
 
     def _said_sums(self, tile: int, full: bool) -> str:
         """What a tile holds."""
@@ -295,7 +292,7 @@ class TileSums(Hypothesis):
             + ("hold nothing" if source[tile] < 0 else f"hold another's, {self.tiles.said(int(source[tile]))}")
             for tile in which
         ]
-        return "; ".join(texts[:_LISTED]) + (f"; and {len(texts) - _LISTED} more" if len(texts) > _LISTED else "")
+        return listing(texts, _LISTED)
 
     def values(self, reals: Reals, matrix: int) -> Numbers:
         """What it predicts of a matrix, (M, N), up to rounding."""
@@ -320,28 +317,20 @@ class TileSums(Hypothesis):
     def codes(self, problem: Problem) -> Codes:
         """What it predicts of every output, bit for bit: one chain of sums, the others' first."""
         bare = problem.bare
-        out, model = bare.outputs.copy(), bare.outputs[0]
-        own = np.arange(self.tiles.count)
+        out = bare.outputs.copy()
         kept: dict[int, Codes] = {}
-        for tile in np.argsort(self.times.sum(axis=(1, 2)), kind="stable"):  # those after which another goes on first
+        for tile in np.argsort(
+            self.times.sum(axis=(1, 2)), kind="stable"
+        ).tolist():  # those from which another goes on first
             rows, columns = self.tiles.inside(tile)
+            others = [other for other in np.flatnonzero(self.times[tile].any(axis=1)).tolist() if other != tile]
+            held = self._start(problem, tile)
             if self._before is not None:
-                held = kept.get(int(self._before[tile]), self._start(problem, tile))
-                kept[int(tile)] = self._added(bare, held, tile, self.times[tile, tile])
-                out[0][np.ix_(rows, columns)] = kept[int(tile)][: len(rows), : len(columns)]
-                continue
-            others = [int(other) for other in np.flatnonzero(self.times[tile].any(axis=1)) if other != tile]
-            source = None if self._moved is None else int(self._moved[tile])
-            if source == tile and (self.of_c[tile] == (own == tile)).all():
-                continue
-            if source is not None and source >= 0 and (self.of_c[tile] == (own == source)).all():
-                found = _lines(_lines(model, self.tiles.lines(source)[0]).T, self.tiles.lines(source)[1]).T
-                out[0][np.ix_(rows, columns)] = found[: len(rows), : len(columns)]
-                continue
-            held = self._start(problem, tile)[: len(rows), : len(columns)]
+                others, held = [], kept.get(int(self._before[tile]), held)
             for other in (*others, tile):
                 held = self._added(bare, held, other, np.minimum(self.times[tile, other], 9))
-            out[0][np.ix_(rows, columns)] = held
+            kept[tile] = held
+            out[0][np.ix_(rows, columns)] = held[: len(rows), : len(columns)]
         return problem.after_clamp(out)
 
     def _added(self, bare: Problem, held: Codes, tile: int, times: Ints) -> Codes:
@@ -390,11 +379,15 @@ def _lines(source: npt.NDArray[Any], which: Ints) -> npt.NDArray[Any]:
 
 def _padded(reals: Reals, matrix: int, tiles: Tiles) -> tuple[Numbers, Numbers, Numbers]:
     """A, B and C with zeros up to whole tiles."""
-    a, b, c = (x[matrix] for x in (reals.a, reals.b, reals.c))
-    m, n = (count * size for count, size in zip(tiles.grid, (tiles.height, tiles.width), strict=True))
-    i, j = np.arange(m), np.arange(n)
-    i, j = np.where(i < tiles.size[0], i, len(a) + len(b)), np.where(j < tiles.size[1], j, len(a) + len(b))
-    return _lines(a, i), _lines(b, j), _lines(_lines(c, i).T, j).T
+    m, n = tiles.size
+    below, right = tiles.grid[0] * tiles.height - m, tiles.grid[1] * tiles.width - n
+    found = reals.a[matrix, :m], reals.b[matrix, :n], reals.c[matrix, :m, :n]
+    if not below and not right:
+        return found
+    a, b, c = (
+        np.pad(x, ((0, one), (0, two))) for x, one, two in zip(found, (below, right, below), (0, 0, right), strict=True)
+    )
+    return a, b, c
 
 
 def grids(problem: Problem, reals: Reals) -> list[Tiles]:
@@ -446,6 +439,12 @@ def _solved(reals: Reals, open_: Mask, tiles: Tiles, unit: int) -> TileSums | No
     )
     c = c.reshape(tiles.grid[0], tiles.height, tiles.grid[1], tiles.width)
     parts, with_c = a.shape[2], bool(c.any())
+
+    def terms(chosen: Ints) -> Numbers:
+        i, j = chosen[:, 1] % tiles.height, chosen[:, 2] % tiles.width
+        found = np.einsum("yspu,xspu->syxp", a[:, i], b[:, j], optimize=True).reshape(len(i), -1, parts)
+        return np.concatenate([found, c[:, i, :, j].reshape(len(i), -1, 1)], axis=2) if with_c else found
+
     times = np.zeros((tiles.count, tiles.count, parts), np.int64)
     times[range(tiles.count), range(tiles.count)] = 1
     of_c = np.eye(tiles.count, dtype=np.int64)
@@ -456,10 +455,6 @@ def _solved(reals: Reals, open_: Mask, tiles: Tiles, unit: int) -> TileSums | No
         chosen = in_tile(reals, rows, columns, tiles.count * (parts + with_c))
         if chosen is None:
             return None
-        i, j = chosen[:, 1] - rows[0], chosen[:, 2] - columns[0]
-        terms = np.einsum("yspu,xspu->syxp", a[:, i], b[:, j], optimize=True).reshape(len(i), -1, parts)
-        if with_c:
-            terms = np.concatenate([terms, c[:, i, :, j].reshape(len(i), -1, 1)], axis=2)
         found = solved_at(reals, chosen, terms, usual=parts)
         if found is None:
             return None

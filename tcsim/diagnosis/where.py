@@ -63,6 +63,26 @@ def ranges(places: npt.NDArray[np.intp]) -> str:
     return text if len(text) <= 60 else f"{len(places)} of {places[0]}-{last - 1}"
 
 
+def listing(texts: list[str], most: int, between: str = "; ") -> str:
+    """The first of some texts, and how many more there are.
+
+    >>> listing(["a", "b", "c"], 2), listing(["a", "b", "c"], 2, ", "), listing(["a", "b"], 2)
+    ('a; b; and 1 more', 'a, b and 1 more', 'a; b')
+    """
+    more = f"{between.lstrip(',')}and {len(texts) - most} more" if len(texts) > most else ""
+    return between.join(texts[:most]) + more
+
+
+def in_units(units: Ints, size: int) -> Ints:
+    """The elements of units of some size; -1 for each of a unit that is none.
+
+    >>> in_units(np.array([2, -1]), 3).tolist()
+    [6, 7, 8, -1, -1, -1]
+    """
+    found: Ints = np.where(units[:, None] < 0, -1, units[:, None] * size + np.arange(size)).reshape(-1)
+    return found
+
+
 def beyond_diagonal(mask: Mask, held: Mask) -> str:
     """The side of a diagonal that a mask is, all of which is held; empty if it is none.
 

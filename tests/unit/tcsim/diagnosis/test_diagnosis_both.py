@@ -55,6 +55,18 @@ def test_a_descriptor_is_wrong_in_one_operand_or_in_both(mistake: str, operands:
     assert found.mistake == " + ".join(f"{side}: {name}" for side in operands), str(found)
 
 
+def test_k_from_the_end_is_right() -> None:
+    """It is another order of summation, though two swizzles that are wrong alike give it as well."""
+    instruction = tcsim.instruction(WGMMA, arch="sm_90a")
+    a, b = (tcsim.encode(np.random.default_rng(seed).standard_normal((ROWS, K)), "bf16") for seed in (0, 1))
+    d = np.zeros((ROWS, ROWS), np.uint32)
+    for first in (32, 48, 0, 16):
+        d = instruction.matmul(a[:, first : first + 16], np.ascontiguousarray(b[:, first : first + 16].T), d)
+    found = tcsim.diagnose(instruction, a=a, b=np.ascontiguousarray(b.T), observed=d)
+    assert found.verdict == "correct", str(found)
+    assert [item.detail for item in found.explanations] == ["K blocks of 32 descending"]
+
+
 FAMILIES = (
     "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32",
     "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32",

@@ -9,6 +9,7 @@ import pytest
 import tcsim
 
 MMA = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+SCALED = "mma.sync.aligned.kind::mxf8f6f4.block_scale.scale_vec::1X.m16n8k32.row.col.f32.e4m3.e4m3.f32.ue8m0"
 BYTES = "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32"
 
 
@@ -36,6 +37,22 @@ def test_partial_sums_at_another_place(rows: int, columns: int, said: str) -> No
     assert found.verdict == "explained", str(found)
     assert "pointer off in a part of K" in str(found) and "in K 64-127 alone" in str(found)
     assert said in str(found), str(found)
+
+
+def test_partial_sums_of_scaled_products_are_transposed() -> None:
+    """The rules of factors and of elements alone say nothing of a part of K."""
+    random = np.random.default_rng(0)
+    a, b = (tcsim.encode(random.standard_normal(shape), "e4m3") for shape in ((64, 128), (128, 64)))
+    scale_a, scale_b = (tcsim.encode(2.0 ** random.integers(-2, 3, shape), "ue8m0") for shape in ((64, 4), (4, 64)))
+    first, second = (
+        tcsim.gemm(
+            a[:, k], b[k], None, instruction=SCALED, arch="sm_120a", scale_a=scale_a[:, block], scale_b=scale_b[block]
+        ).view(np.float32)
+        for k, block in ((np.s_[:64], np.s_[:2]), (np.s_[64:], np.s_[2:]))
+    )
+    given = {"a": a, "b": b, "scale_a": scale_a, "scale_b": scale_b}
+    found = tcsim.diagnose(SCALED, arch="sm_120a", observed=first + second.T, **given)
+    assert (found.verdict, found.mistake) == ("explained", "d transposed in a part of K"), str(found)
 
 
 def test_a_part_that_is_right_is_not_said_to_be_wrong() -> None:
