@@ -268,19 +268,37 @@ def test_a_plan_shows_itself() -> None:
 
 def test_the_command_says_the_plan_and_what_changes() -> None:
     """Text and JSON say what the library says."""
-    asked = ("plan", "linear", "16x4096x14336", "bf16", "--gpus", "h200,b200")
+    asked = ("plan", "linear", "16x4096x14336", "bf16", "--gpus", "h200,b200,a100")
     found = data(*asked)
-    plans = [tcsim.plan("linear", m=16, n=4096, k=14336, format="bf16", gpu=gpu) for gpu in ("h200", "b200")]
+    plans = [tcsim.plan("linear", m=16, n=4096, k=14336, format="bf16", gpu=gpu) for gpu in ("h200", "b200", "a100")]
     assert found["plans"] == [plan.as_dict() for plan in plans]
-    assert "instruction" in found["changes"]["b200"] and found["profiles"]["h200"]["workspace"] == 32 << 20
-    text = answer(*asked)
-    assert (
-        "wgmma" in text
-        and "tcgen05" in text
-        and "b200 does not sum as h200 does (assumed): tcgen05.mma multiplies, not" in " ".join(text.split())
-    )
+    assert found["changes"] == {"b200": ["split", "chunk"], "a100": ["instruction", "split", "chunk"]}
+    assert found["profiles"]["h200"]["workspace"] == 32 << 20
+    text = " ".join(answer(*asked).split())
+    assert "b200 does not sum as h200 does (assumed): parts of K: 1, not 4" in text
+    assert "a100 does not sum as h200 does (assumed): mma.sync multiplies, not wgmma.mma_async" in text
     assert "MxNxK" in refusal("plan", "linear", "16x4096", "bf16")
     assert "no GPU" in refusal("plan", "linear", "16x64x64", "bf16", "--gpus", "h200,nothing")
+
+
+@pytest.mark.parametrize("format", ["bf16", "e4m3"])
+def test_the_command_says_that_gpus_sum_alike_exactly_where_their_bits_are_equal(format: str) -> None:
+    """wgmma and tcgen05.mma: equal chains of bf16; of FP8 Hopper's accumulator is shorter."""
+    m, n, k = 3, 64, 2048
+    pair = [tcsim.plan("linear", m=m, n=n, k=k, format=format, gpu=gpu) for gpu in ("h200", "b200")]
+    rng = np.random.default_rng(0)
+    a, b = (tcsim.encode(rng.standard_normal(shape), format) for shape in ((m, k), (k, n)))
+    equal = np.array_equal(*(product(plan, a, b) for plan in pair))
+    text = " ".join(answer("plan", "linear", f"{m}x{n}x{k}", format, "--gpus", "h200,b200").split())
+    assert [plan.split for plan in pair] == [1, 1] and equal == (format == "bf16")
+    assert ("b200 sums as h200 does (assumed): tcgen05.mma has the bits of wgmma.mma_async" in text) == equal
+    assert ("b200 does not sum as h200 does" in text) != equal
+
+
+def test_the_command_compares_no_unknown_orders() -> None:
+    assert "neither the order of a100 nor that of b200 is known" in answer(
+        "plan", "linear", "8x8x8", "f32", "--gpus", "a100,b200"
+    )
 
 
 @pytest.mark.parametrize("gpu", ["h200", "b200", "a100"])
