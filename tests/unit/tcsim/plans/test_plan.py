@@ -200,14 +200,14 @@ def test_damaged_data_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     assert good is not None
     changed = bytearray(good)
     changed[-1] ^= 1
-    version = good.replace(b'"version":4', b'"version":9')
+    version = good.replace(b'"version":5', b'"version":9')
 
     def first(index: int, value: Any) -> Any:
         return lambda items: [[*items[0][:index], value, *items[0][index + 1 :]], *items[1:]]
 
     forged = [
         packed_file(parts=first(1, "x")), packed_file(parts=first(2, 0)), packed_file(parts=first(4, [2])), packed_file(parts=first(4, [])), packed_file(parts=first(5, 2)),
-        packed_file(parts=first(5, 1 << 40)), packed_file(parts=first(6, 3)), packed_file(parts=first(7, 9)), packed_file(parts=first(8, 9)), packed_file(decisions=lambda _: []),
+        packed_file(parts=first(5, 1 << 40)), packed_file(parts=first(6, 3)), packed_file(parts=first(7, 9)), packed_file(calls=lambda _: [9]), packed_file(calls=lambda _: []), packed_file(decisions=lambda _: []),
         packed_file(decisions=lambda _: [["nvjet"]]), packed_file(trees=first(1, 4)), packed_file(trees=first(1, 0)), packed_file(parts=lambda _: 7),
         packed_file(trees=first(5, [2])), packed_file(rows=lambda x: [x[0] + 1, x[1]]), packed_file(rows=lambda x: [-1, x[1]]),
     ]  # fmt: skip
@@ -226,10 +226,14 @@ def test_packing_and_reading_are_inverse() -> None:
         x = np.arange(1, 257)
         choices = np.stack([np.where(x % 8 == 0, x // 100, x // 60) % 3, rng.integers(-1, 2, 256)]) * (x != 77)
         header = {"profile": {}, "decisions": [["nvjet", i + 1, 64, 0, 0] for i in range(3)], "rules": {}}
-        sweeps = [packed.Sweeps("x", axis, step, [(8, 200, 1), (16, 0, 3)], choices)]
+        turned = choices[::-1]
+        sweeps = [
+            packed.Sweeps(key, axis, step, [(8, 200, 1), (16, 0, 3)], some)
+            for key, some in (("w", turned), ("x", choices), ("x y", turned))  # the last two are compressed together
+        ]
         assert packed.pack(header, sweeps, {}) == packed.pack(header, sweeps, {})
         table = packed.unpack(packed.pack(header, sweeps, {}))
-        assert table.parts["x"][0].known == int((choices >= 0).sum())
+        assert [table.parts[key][0].known for key in ("w", "x", "x y")] == [int((choices >= 0).sum())] * 3
         for row, (a, b, batch) in enumerate(sweeps[0].rows):
             for value in (*range(1, 257), 257):
                 still = iter((a, b))
@@ -237,6 +241,7 @@ def test_packing_and_reading_are_inverse() -> None:
                 if b == 0 and len(packed.AXES[axis]) == 1:
                     continue
                 found = table.find("x", m, n, k, batch)
+                assert table.find("w", m, n, k, batch) == table.find("x y", m, n, k, batch)
                 expected = (
                     int(choices[row, value - 1]) if value <= 256 and (b == 0) == (len(packed.AXES[axis]) == 2) else -1
                 )
