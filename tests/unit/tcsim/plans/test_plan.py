@@ -314,12 +314,13 @@ def test_sums_of_integers_are_a_rule(gpu: str) -> None:
 
 
 def test_kinds_without_a_modelled_kernel_are_not_assumed_to_be_chains() -> None:
-    """f32 and tf32 on an H200, of a shape that was not recorded: the order of the likeliest kernel, or none of a kind without a tree."""
+    """f32 and tf32 on an H200, of a shape that was not recorded: the order of the likeliest kernel in every layout, or none of a kind without a tree."""
     for format in ("f32", "tf32"):
         asked: dict[str, Any] = {"m": 17, "n": 4000, "k": 4000, "format": format}
-        plan = tcsim.plan("matmul", layout="TT", **asked)
+        plan = tcsim.plan("bmm", batch=3, **asked)
         assert not plan.modelled and plan.source == "assumed" and "not recorded" in plan.reason
-        likely = tcsim.plan("matmul", **asked)
-        assert likely.order is not None and likely.source == "assumed" and "most recorded shapes" in likely.reason
+        for layout, bias in itertools.product(LAYOUTS, (False, True)):
+            likely = tcsim.plan("linear", layout=layout, bias=bias, **asked)
+            assert likely.order is not None and likely.source == "assumed" and "most recorded shapes" in likely.reason
         with pytest.raises(tcsim.PlanError, match="strict=False"):
             tcsim.plan("matmul", **asked, strict=True)
