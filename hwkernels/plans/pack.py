@@ -21,7 +21,7 @@ LEAVES = {"mm": 9000, "addmm": 6000, "scaled": 6000}
 OWN_LEAVES, MOST = {"mm": 1200, "addmm": 600}, 256
 """Of the tree of a kind whose kernels have orders of their own; and decisions that it knows, the most frequent ones."""
 SHARED = (
-    ("addmm bf16 NT", "addmm bf16 TT", "addmm f16 NT", "addmm f16 TT"), ("mm bf16 NT", "mm f16 NT"), ("mm bf16 TT", "mm f16 TT"),
+    ("addmm bf16 NT", "addmm bf16 TT", "addmm f16 NT", "addmm f16 TT"), *((f"mm bf16 {layout}", f"mm f16 {layout}") for layout in ("NN", "NT", "TT")),
     *((f"scaled e4m3 {out}TN", f"scaled e4m3 {out}TN accurate") for out in ("", "f16 ", "f32 ")),
 )  # fmt: skip
 """Kinds that are cut alike in nearly all shapes: they share a tree."""
