@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from tcsim.arithmetic.steps import DotAdd
+from tcsim.catalog import instruction
 from tcsim.cli import options
 from tcsim.cli.output import emit
 from tcsim.inspection.report import Lines, Report, table
@@ -52,8 +54,20 @@ def plan(
 
 
 def _changes(first: Plan, other: Plan) -> list[str]:
-    """What another GPU does differently."""
-    return [name for name in _SAID if getattr(first, name) != getattr(other, name)]
+    """What another GPU does differently, of what fixes the bits."""
+    return [
+        name
+        for name in _SAID
+        if getattr(first, name) != getattr(other, name) and (name != "instruction" or _steps(first) != _steps(other))
+    ]
+
+
+def _steps(plan: Plan) -> set[Any]:
+    """What a chain of the instruction adds at once, and on which datapath: chains of equal steps have equal bits."""
+    if plan.instruction is None:
+        return set()
+    steps = instruction(plan.instruction, arch=plan.arch).lowering.steps
+    return {(len(step.k), step.unit) if isinstance(step, DotAdd) else step for step in steps}
 
 
 def _difference(first: Plan, other: Plan) -> str:
@@ -62,9 +76,13 @@ def _difference(first: Plan, other: Plan) -> str:
         _SAID[name].format(*(_short(getattr(own, name)) for own in (other, first))) for name in _changes(first, other)
     ]
     assumed = " (assumed)" if "assumed" in (first.source, other.source) else ""
-    if not said:
-        return f"{other.gpu} sums as {first.gpu} does{assumed}"
-    return f"{other.gpu} does not sum as {first.gpu} does{assumed}: {'; '.join(said)}"
+    if said:
+        return f"{other.gpu} does not sum as {first.gpu} does{assumed}: {'; '.join(said)}"
+    if not first.modelled:
+        return f"neither the order of {first.gpu} nor that of {other.gpu} is known"
+    own = first.instruction != other.instruction
+    words = f": {_short(other.instruction)} has the bits of {_short(first.instruction)}" if own else ""
+    return f"{other.gpu} sums as {first.gpu} does{assumed}{words}"
 
 
 def _short(value: object) -> object:

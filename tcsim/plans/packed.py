@@ -1,8 +1,8 @@
-"""The file format of recorded plans: a line of JSON, a header in JSON, then parts, each compressed apart; a digest tells damage.
+"""The file format of recorded plans: a line of JSON, a header in JSON, then parts, those of one call compressed together; a digest tells damage.
 
 A part has sweeps of one kind: in a sweep one extent grows (or two that are equal), everything else stands still. Of a sweep the file holds where the decision
 changes. Decisions depend on how far an extent is aligned, so that each class of alignment has changes of its own. What stands still in any sweep is listed once,
-with bits for each part that say which of it a part has. The last parts are decision trees.
+with bits for each part that say which of it a part has. Behind the parts come decision trees.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
+from itertools import accumulate, groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,10 +22,10 @@ import numpy.typing as npt
 
 from tcsim.plans.trees import Machine, Tree, packed_size, unpacked
 
-VERSION = 4
+VERSION = 5
 AXES = {"m": (0,), "n": (1,), "k": (2,), "mn": (0, 1), "mk": (0, 2)}
 """Which of m, n, k grow in a sweep."""
-_FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "dict_size": 1 << 20, "lc": 1, "pb": 0}]
+_FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "dict_size": 1 << 20, "lc": 0, "pb": 0}]
 
 
 @dataclass(frozen=True)
@@ -80,9 +81,10 @@ def _opened(data: bytes, size: int) -> bytes:
 
 @dataclass(frozen=True)
 class Part:
-    """Sweeps of one kind, decompressed at their first use."""
+    """Sweeps of one kind, decompressed at their first use with those of the same call."""
 
-    data: bytes
+    body: Callable[[], bytes]  # of all parts of the call
+    start: int  # of this part in it
     axis: str
     step: int
     count: int  # multiples of the step in each sweep
@@ -106,7 +108,7 @@ class Part:
     def _changes(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """The first change of each sweep and class, and behind the last; of each change its place and its decision plus 1, zero for unknown."""
         lists = self.size * len(self.classes)
-        body = _opened(self.data, 2 * (lists + self.used) + 4 * self.runs)
+        body = self.body()[self.start : self.start + _extent(lists, self.used, self.runs)]
         counts = np.frombuffer(body, "<u2", lists)
         used = np.frombuffer(body, "<u2", self.used, 2 * lists).astype(np.int64)
         planes = np.frombuffer(body, np.uint8, 4 * self.runs, 2 * (lists + self.used)).reshape(4, -1).astype(np.int64)
@@ -141,6 +143,11 @@ class Part:
             upper, lower = after[some] - 1, places[some] - 1
             total += int((upper // size - upper // larger - lower // size + lower // larger).sum())
         return total
+
+
+def _extent(lists: int, used: int, runs: int) -> int:
+    """Bytes of a part."""
+    return 2 * (lists + used) + 4 * runs
 
 
 class Grown(NamedTuple):
@@ -218,15 +225,17 @@ def pack(
     """A file from a header (profile, decisions, rules), sweeps, each part with the classes that make it smallest, and trees with their answers, each by the kinds that share it."""
     names, size = _named(sweeps)
     body = _compressed(names)
-    parts, grown, rows = [], [], [size, len(body)]
-    for each in sweeps:
-        size, count = each.choices.shape
-        made = ((classes, _listed(each, classes)) for classes in CLASSES)
-        data, classes, runs, used = min(
-            ((_compressed(listed), classes, runs, used) for classes, (listed, runs, used) in made),
-            key=lambda x: len(x[0]),
-        )
-        parts.append([each.key, each.axis, each.step, count, list(classes), size, runs, used, len(data)])
+    parts, calls, grown, rows = [], [], [], [size, len(body)]
+    for _, some in groupby(sweeps, _call):
+        together = b""
+        for each in some:
+            made = ((classes, *_listed(each, classes)) for classes in CLASSES)
+            classes, data, runs, used = min(made, key=lambda x: len(_compressed(x[1])))
+            parts.append(
+                [each.key, each.axis, each.step, each.choices.shape[1], list(classes), len(each.rows), runs, used]
+            )
+            together += data
+        calls.append(len(data := _compressed(together)))
         body += data
     for keys, (tree, answers) in trees.items():
         data = _compressed(tree.packed())
@@ -242,10 +251,16 @@ def pack(
             ]
         )
         body += data
-    about = _json(header | {"parts": parts, "trees": grown, "rows": rows})
+    about = _json(header | {"parts": parts, "calls": calls, "trees": grown, "rows": rows})
     body = (packed := _compressed(about)) + body
     sizes = [len(packed), len(about)]
     return _json({"version": VERSION, "header": sizes, "sha256": hashlib.sha256(body).hexdigest()}) + b"\n" + body
+
+
+def _call(part: Sequence[Any]) -> str:
+    """The first word of the key that a part begins with: parts of one call are compressed together."""
+    name: str = part[0]
+    return name.split()[0]
 
 
 def _json(fields: Any) -> bytes:
@@ -279,12 +294,20 @@ def unpack(file: bytes) -> Table:
         raise ValueError(f"{rows} rows")
     listed = cache(partial(_rows, body[start : start + size], rows, len(header["parts"])))
     start += size
-    for number, (key, axis, step, count, classes, rows, runs, used, size) in enumerate(header["parts"]):
-        if axis not in AXES or step < 1 or not classes or classes[0] != 1 or max(rows, count, runs, used) > _MOST:
-            raise ValueError(f"a part of {key!r} that no recorder writes")
-        data = body[start : start + size]
-        part = Part(data, axis, step, count, tuple(classes), rows, runs, used, len(decisions), listed, number)
-        parts[key] = (*parts.get(key, ()), part)
+    numbered = groupby(enumerate(header["parts"]), lambda x: _call(x[1]))
+    for size, (_, some) in zip(header["calls"], numbered, strict=True):
+        together = list(some)
+        ends = list(accumulate(_extent(x[5] * len(x[4]), x[7], x[6]) for _, x in together))
+        opened = cache(partial(_opened, body[start : start + size], ends[-1]))
+        for first, (number, (key, axis, step, count, classes, rows, runs, used)) in zip(
+            [0, *ends], together, strict=False
+        ):
+            if axis not in AXES or step < 1 or not classes or classes[0] != 1 or max(rows, count, runs, used) > _MOST:
+                raise ValueError(f"a part of {key!r} that no recorder writes")
+            part = Part(
+                opened, first, axis, step, count, tuple(classes), rows, runs, used, len(decisions), listed, number
+            )
+            parts[key] = (*parts.get(key, ()), part)
         start += size
     for keys, nodes, processors, workspace, step, answers, size in header["trees"]:
         if any(not 0 <= x < len(decisions) for x in answers):

@@ -14,8 +14,8 @@ from hwkernels.plans.cases import Case, Sweep, drawn, score, sweeps, weights
 from hwkernels.plans.grow import Shapes, grown
 from hwkernels.plans.pack import Answer, built, judged, rule
 from hwkernels.plans.sweep import DENSE, answered
-from tcsim.plans.packed import AXES, Decision
-from tcsim.plans.trees import LEAF, Machine
+from tcsim.plans.packed import AXES, Decision, Grown, Table
+from tcsim.plans.trees import LEAF, Machine, Tree
 
 RNG = np.random.default_rng(38)
 
@@ -150,3 +150,13 @@ def test_kernels_with_orders_of_their_own_have_trees(monkeypatch: pytest.MonkeyP
     assert not table.rules and [table.decisions[x] for x in table.trees["mm f32 TN"].answers] == chosen
     counts = judged(table, fresh)["mm f32 TN"]
     assert counts["assumed right"] > 190 and counts["assumed right"] + counts["assumed wrong"] == 200
+
+
+def test_a_plan_is_right_where_its_sum_is() -> None:
+    """64 elements of K cut in three are parts of 32 elements, as cut in two; 4,096 are not."""
+    said, right = (Decision("cublasLt 21.7.0", 0, 1, cuts, 2) for cuts in (3, 2))
+    leaf = Tree(Machine(132, 1 << 25, 64), np.array([LEAF], np.uint8), np.array([0], np.uint32))
+    table = Table({}, (said,), {}, {}, {"mm tf32 TN": Grown(lambda: leaf, 0, [0])})
+    for k, judgement in ((64, "right"), (4096, "wrong")):
+        answer = Answer(Case("mm", "tf32", "f32", "TN", 64, 64, k), right)
+        assert judged(table, [answer]) == {"mm tf32 TN": {f"assumed {judgement}": 1}}

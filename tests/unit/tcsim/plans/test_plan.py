@@ -200,14 +200,14 @@ def test_damaged_data_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     assert good is not None
     changed = bytearray(good)
     changed[-1] ^= 1
-    version = good.replace(b'"version":4', b'"version":9')
+    version = good.replace(b'"version":5', b'"version":9')
 
     def first(index: int, value: Any) -> Any:
         return lambda items: [[*items[0][:index], value, *items[0][index + 1 :]], *items[1:]]
 
     forged = [
         packed_file(parts=first(1, "x")), packed_file(parts=first(2, 0)), packed_file(parts=first(4, [2])), packed_file(parts=first(4, [])), packed_file(parts=first(5, 2)),
-        packed_file(parts=first(5, 1 << 40)), packed_file(parts=first(6, 3)), packed_file(parts=first(7, 9)), packed_file(parts=first(8, 9)), packed_file(decisions=lambda _: []),
+        packed_file(parts=first(5, 1 << 40)), packed_file(parts=first(6, 3)), packed_file(parts=first(7, 9)), packed_file(calls=lambda _: [9]), packed_file(calls=lambda _: []), packed_file(decisions=lambda _: []),
         packed_file(decisions=lambda _: [["nvjet"]]), packed_file(trees=first(1, 4)), packed_file(trees=first(1, 0)), packed_file(parts=lambda _: 7),
         packed_file(trees=first(5, [2])), packed_file(rows=lambda x: [x[0] + 1, x[1]]), packed_file(rows=lambda x: [-1, x[1]]),
     ]  # fmt: skip
@@ -226,10 +226,14 @@ def test_packing_and_reading_are_inverse() -> None:
         x = np.arange(1, 257)
         choices = np.stack([np.where(x % 8 == 0, x // 100, x // 60) % 3, rng.integers(-1, 2, 256)]) * (x != 77)
         header = {"profile": {}, "decisions": [["nvjet", i + 1, 64, 0, 0] for i in range(3)], "rules": {}}
-        sweeps = [packed.Sweeps("x", axis, step, [(8, 200, 1), (16, 0, 3)], choices)]
+        turned = choices[::-1]
+        sweeps = [
+            packed.Sweeps(key, axis, step, [(8, 200, 1), (16, 0, 3)], some)
+            for key, some in (("w", turned), ("x", choices), ("x y", turned))  # the last two are compressed together
+        ]
         assert packed.pack(header, sweeps, {}) == packed.pack(header, sweeps, {})
         table = packed.unpack(packed.pack(header, sweeps, {}))
-        assert table.parts["x"][0].known == int((choices >= 0).sum())
+        assert [table.parts[key][0].known for key in ("w", "x", "x y")] == [int((choices >= 0).sum())] * 3
         for row, (a, b, batch) in enumerate(sweeps[0].rows):
             for value in (*range(1, 257), 257):
                 still = iter((a, b))
@@ -237,6 +241,7 @@ def test_packing_and_reading_are_inverse() -> None:
                 if b == 0 and len(packed.AXES[axis]) == 1:
                     continue
                 found = table.find("x", m, n, k, batch)
+                assert table.find("w", m, n, k, batch) == table.find("x y", m, n, k, batch)
                 expected = (
                     int(choices[row, value - 1]) if value <= 256 and (b == 0) == (len(packed.AXES[axis]) == 2) else -1
                 )
@@ -268,19 +273,37 @@ def test_a_plan_shows_itself() -> None:
 
 def test_the_command_says_the_plan_and_what_changes() -> None:
     """Text and JSON say what the library says."""
-    asked = ("plan", "linear", "16x4096x14336", "bf16", "--gpus", "h200,b200")
+    asked = ("plan", "linear", "16x4096x14336", "bf16", "--gpus", "h200,b200,a100")
     found = data(*asked)
-    plans = [tcsim.plan("linear", m=16, n=4096, k=14336, format="bf16", gpu=gpu) for gpu in ("h200", "b200")]
+    plans = [tcsim.plan("linear", m=16, n=4096, k=14336, format="bf16", gpu=gpu) for gpu in ("h200", "b200", "a100")]
     assert found["plans"] == [plan.as_dict() for plan in plans]
-    assert "instruction" in found["changes"]["b200"] and found["profiles"]["h200"]["workspace"] == 32 << 20
-    text = answer(*asked)
-    assert (
-        "wgmma" in text
-        and "tcgen05" in text
-        and "b200 does not sum as h200 does (assumed): tcgen05.mma multiplies, not" in " ".join(text.split())
-    )
+    assert found["changes"] == {"b200": ["split", "chunk"], "a100": ["instruction", "split", "chunk"]}
+    assert found["profiles"]["h200"]["workspace"] == 32 << 20
+    text = " ".join(answer(*asked).split())
+    assert "b200 does not sum as h200 does (assumed): parts of K: 1, not 4" in text
+    assert "a100 does not sum as h200 does (assumed): mma.sync multiplies, not wgmma.mma_async" in text
     assert "MxNxK" in refusal("plan", "linear", "16x4096", "bf16")
     assert "no GPU" in refusal("plan", "linear", "16x64x64", "bf16", "--gpus", "h200,nothing")
+
+
+@pytest.mark.parametrize("format", ["bf16", "e4m3"])
+def test_the_command_says_that_gpus_sum_alike_exactly_where_their_bits_are_equal(format: str) -> None:
+    """wgmma and tcgen05.mma: equal chains of bf16; of FP8 Hopper's accumulator is shorter."""
+    m, n, k = 3, 64, 2048
+    pair = [tcsim.plan("linear", m=m, n=n, k=k, format=format, gpu=gpu) for gpu in ("h200", "b200")]
+    rng = np.random.default_rng(0)
+    a, b = (tcsim.encode(rng.standard_normal(shape), format) for shape in ((m, k), (k, n)))
+    equal = np.array_equal(*(product(plan, a, b) for plan in pair))
+    text = " ".join(answer("plan", "linear", f"{m}x{n}x{k}", format, "--gpus", "h200,b200").split())
+    assert [plan.split for plan in pair] == [1, 1] and equal == (format == "bf16")
+    assert ("b200 sums as h200 does (assumed): tcgen05.mma has the bits of wgmma.mma_async" in text) == equal
+    assert ("b200 does not sum as h200 does" in text) != equal
+
+
+def test_the_command_compares_no_unknown_orders() -> None:
+    assert "neither the order of a100 nor that of b200 is known" in answer(
+        "plan", "linear", "8x8x8", "f32", "--gpus", "a100,b200"
+    )
 
 
 @pytest.mark.parametrize("gpu", ["h200", "b200", "a100"])
@@ -291,12 +314,13 @@ def test_sums_of_integers_are_a_rule(gpu: str) -> None:
 
 
 def test_kinds_without_a_modelled_kernel_are_not_assumed_to_be_chains() -> None:
-    """f32 and tf32 on an H200, of a shape that was not recorded: the order of the likeliest kernel, or none of a kind without a tree."""
+    """f32 and tf32 on an H200, of a shape that was not recorded: the order of the likeliest kernel in every layout, or none of a kind without a tree."""
     for format in ("f32", "tf32"):
         asked: dict[str, Any] = {"m": 17, "n": 4000, "k": 4000, "format": format}
-        plan = tcsim.plan("matmul", layout="TT", **asked)
+        plan = tcsim.plan("bmm", batch=3, **asked)
         assert not plan.modelled and plan.source == "assumed" and "not recorded" in plan.reason
-        likely = tcsim.plan("matmul", **asked)
-        assert likely.order is not None and likely.source == "assumed" and "most recorded shapes" in likely.reason
+        for layout, bias in itertools.product(LAYOUTS, (False, True)):
+            likely = tcsim.plan("linear", layout=layout, bias=bias, **asked)
+            assert likely.order is not None and likely.source == "assumed" and "most recorded shapes" in likely.reason
         with pytest.raises(tcsim.PlanError, match="strict=False"):
             tcsim.plan("matmul", **asked, strict=True)
