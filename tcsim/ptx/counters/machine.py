@@ -134,6 +134,9 @@ class Machine:
     """The machine code of a kernel, executed."""
 
     instructions: tuple[tuple[Code, int], ...]  # each with how many warps executed it
+    unknown: frozenset[int] = (
+        frozenset()
+    )  # addresses of those whose number does not follow from the PTX's: what is said is a guess
 
     @property
     def executed(self) -> int:
@@ -151,7 +154,12 @@ class Machine:
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         rows = [
-            {"address": own.address, "text": f"{own.predicate} {own.text}".strip(), "line": own.line, "executed": count}
+            {
+                "address": own.address,
+                "text": f"{own.predicate} {own.text}".strip(),
+                "line": own.line,
+                "executed": None if own.address in self.unknown else count,
+            }
             for own, count in self.instructions
         ]
         return {"executed": self.executed, "mix": self.mix, "instructions": rows}
@@ -276,7 +284,9 @@ def machine(
     """
     blocks, where = blocks_of(text, kernel)
     found = executions(blocks, where, counts, warps, acted, parted, single)
-    return Machine(tuple((code, int(own)) for block, own in zip(blocks, found, strict=True) for code in block.code))
+    counted = tuple((code, int(own)) for block, own in zip(blocks, found, strict=True) for code in block.code)
+    untold = _untold(blocks, where)
+    return Machine(counted, frozenset(code.address for number in untold for code in blocks[number].code))
 
 
 def executions(
@@ -391,6 +401,24 @@ def _entered(
         if not new:
             return found, differs
         exact += new
+
+
+def _untold(blocks: Sequence[Block], where: Mapping[str, int]) -> set[int]:
+    """Blocks of which no line of the PTX says how often they are executed: of loops that ptxas makes of one line or that ask an mbarrier, and what it brings for seldom values."""
+    edges, called = _edges(blocks, where)
+    onward = _onward(edges)
+    brought = [end for _, end in called if not any(code.line for code in blocks[end].code)]
+    found = (_slow(blocks) | _behind(onward, brought)) & _behind(_onward([*edges, *called]), [0])
+    for start, end in edges:
+        turn = range(start if end is None else end, start + 1)
+        lines = {code.line for number in turn for code in blocks[number].code}
+        if (
+            end is not None
+            and start in _behind(onward, [0])
+            and (len(lines) == 1 or (start == end and blocks[end].polls))
+        ):
+            found |= set(turn)
+    return found
 
 
 def _whole(
