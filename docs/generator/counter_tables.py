@@ -40,6 +40,20 @@ def launches() -> str:
     return table(head, rows, (1, 2, 3, 4, 5))
 
 
+def instructions() -> str:
+    """By machine instruction: how many are executed as often as on the GPU; the launches in which some are not."""
+    data = json.loads((FOLDER / "counters.json").read_text(encoding="utf-8"))["machine"]
+    totals, single = data["instructions"], data["by instruction"]
+    known, equal = single["known"], single["equal"]
+    rows = [
+        ("launches whose sum is equal", totals["equal"]), ("within 1 %", totals["within 1 %"]), ("machine instructions with a number", f"{known:,}"),
+        ("executed as often as on the GPU", f"{equal:,} ({100 * equal / known:.2f} %)"), ("without a number", f"{single['unknown']:,}"),
+    ]  # fmt: skip
+    worst = sorted(single["wrong"].items(), key=lambda own: (-own[1], own[0]))
+    wrong = table(("launch", "instructions that are not"), [(code(name), count) for name, count in worst], (1,))
+    return table((f"of {data['launches']} launches", ""), rows, (1,)) + "\n\n" + wrong
+
+
 def ladder() -> str:
     """By step of the GEMM ladder: what `tcsim profile` says, and what an H200 measured."""
     said = json.loads((FOLDER / "ladder.json").read_text(encoding="utf-8"))

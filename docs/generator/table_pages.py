@@ -155,6 +155,12 @@ TABLE_PAGES = {
                 "are left out, those that it joined count as one wider access, and constants that ptxas moves through the tensor core count there. `python -m tests.kernels.counters --machine` asks.",
             ),
             Part(
+                "Machine instructions",
+                counter_tables.instructions,
+                "How many warps execute each, by `--machine` and on an H200 (`inst_executed`); kernels that poll are among them, and turn another number of times in each run. Without a number are loops that ptxas makes of one line, those that "
+                "ask an mbarrier, and what it brings for values that are seldom.",
+            ),
+            Part(
                 "The GEMM ladder",
                 counter_tables.ladder,
                 "The steps of the [ladder](../../gemm.md) at 2048 x 2048 x 1024 in f16: what `tcsim profile` says, and what Nsight Compute measured on an H200 with cold caches. *Times* is the measured time over the least one, *busiest* the "

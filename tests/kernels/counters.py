@@ -1,7 +1,8 @@
 """`python -m tests.kernels.counters [--machine]`: the counters of the recorded launches beside what an H200 counted under Nsight Compute.
 
 Writes docs/measurements/counters.json; with --machine the part with machine code, too. tests/data/counters/launches.json.xz has what was counted: of
-the machine code that ptxas 13.0.88 makes of the recorded PTX, which --machine needs (pip install nvidia-cuda-nvcc==13.0.88).
+the machine code that ptxas 13.0.88 makes of the recorded PTX, which --machine needs (pip install nvidia-cuda-nvcc==13.0.88); executed.json.xz has how many warps executed each of its instructions (counts and how many
+instructions in a row have them), from a second run of all launches: where a kernel polls, its loop turned another number of times.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import json
 import lzma
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -23,15 +24,19 @@ from tcsim.launchers.job import execute
 from tcsim.launchers.profile import Profile
 from tcsim.launchers.recording import from_fields
 from tcsim.ptx.counters.counters import Counters
+from tcsim.ptx.counters.machine import Machine
 from tests.kernels.corpora import recording
 from tests.kernels.corpora.pack import ROOT
 
 RECORDED = ROOT / "tests" / "data" / "counters" / "launches.json.xz"
+EXECUTED_BY = ROOT / "tests" / "data" / "counters" / "executed.json.xz"
 RESULTS = ROOT / "docs" / "measurements" / "counters.json"
 SHARED = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_"
 EXECUTED = "smsp__inst_executed.sum"
 NOT_COMPARED = ("gpu__time_duration.sum", EXECUTED)
 ASSEMBLER = "13.0.88"
+WORD = 16
+"""Bytes of a machine instruction."""
 ASYNCHRONOUS = ("cp.async", "wgmma", "mbarrier")
 
 
@@ -42,13 +47,24 @@ def measured() -> dict[str, dict[str, int]]:
     return {name: dict(zip(data["counters"], values, strict=True)) for name, values in data["launches"].items()}
 
 
+@cache
+def by_instruction() -> dict[str, list[int]]:
+    """By launch how many warps executed each machine instruction, in their order, without the padding at the end."""
+    data = json.loads(lzma.decompress(EXECUTED_BY.read_bytes()))
+    return {name: [count for count, many in runs for _ in range(many)] for name, runs in data["launches"].items()}
+
+
 @dataclass(frozen=True)
 class Compared:
-    """A launch beside the GPU: what differs by counter (the GPU's, the model's), whether it has asynchronous work, and the part by which more instructions run."""
+    """A launch beside the GPU: what differs by counter (the GPU's, the model's), whether it has asynchronous work, the part by which more instructions run.
+
+    instructions: of those of the machine code whose executions are said to be known, how many are the GPU's, and how many there are; how many are unknown.
+    """
 
     different: dict[str, tuple[int, int]]
     asynchronous: bool
     executed: float
+    instructions: tuple[int, int, int] = (0, 0, 0)
 
 
 def launches() -> Iterator[tuple[str, recording.Fields]]:
@@ -90,7 +106,17 @@ def compared(fields: recording.Fields, name: str, wanted: Mapping[str, int], mac
     if machine:
         own = assembled(own)
     executed = own.machine.executed / wanted[EXECUTED] - 1 if own.machine is not None else 0.0
-    return Compared(differences(own.counters, wanted), any(word in own.run.text for word in ASYNCHRONOUS), executed)
+    known = (0, 0, 0) if own.machine is None else instructions(own.machine, by_instruction()[name])
+    return Compared(
+        differences(own.counters, wanted), any(word in own.run.text for word in ASYNCHRONOUS), executed, known
+    )
+
+
+def instructions(own: Machine, gpu: Sequence[int]) -> tuple[int, int, int]:
+    """Machine instructions that are executed as often as on the GPU, those that are said to be known, and those that are unknown."""
+    rows = [(code, count) for code, count in own.instructions if code.address // WORD < len(gpu)]
+    known = [(code, count) for code, count in rows if code.address not in own.unknown]
+    return sum(count == gpu[code.address // WORD] for code, count in known), len(known), len(rows) - len(known)
 
 
 @cache
@@ -128,11 +154,20 @@ def results(machine: bool = False) -> dict[str, Any]:
         found = dict(zip(names, pool.map(partial(_compared, machine=machine), names, chunksize=4), strict=True))
     if not machine:
         return summary(found) | {"different": {name: own.different for name, own in found.items() if own.different}}
+    return summary(found) | of_machine(found)
+
+
+def of_machine(found: Mapping[str, Compared]) -> dict[str, Any]:
+    """How many machine instructions are executed: in how many launches all of them as on the GPU, and which of them, with how many are not by launch."""
     errors = [abs(own.executed) for own in found.values()]
-    instructions = {
+    totals = {
         "equal": errors.count(0), "within 1 %": sum(own <= 0.01 for own in errors), "mean error": round(float(np.mean(errors)), 4)
     }  # fmt: skip
-    return summary(found) | {"instructions": instructions}
+    sums = np.sum([own.instructions for own in found.values()], 0).tolist()
+    single: dict[str, Any] = dict(zip(("equal", "known", "unknown"), sums, strict=True))
+    wrong = {name: own.instructions[1] - own.instructions[0] for name, own in found.items()}
+    single["wrong"] = {name: count for name, count in wrong.items() if count}
+    return {"instructions": totals, "by instruction": single}
 
 
 def written(made: Mapping[str, Any]) -> str:

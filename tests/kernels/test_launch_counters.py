@@ -7,6 +7,7 @@ from itertools import islice
 
 import pytest
 
+from tcsim.ptx.counters.machine import Code, Machine
 from tests.kernels import counters
 from tests.support.extent import part as share
 
@@ -48,3 +49,21 @@ def test_counters_are_as_often_the_hardwares_as_the_page_promises():
     assert above == {"smsp__inst_executed_op_tma_ld.sum": 1}  # copies by im2col
     bytes_, launches, _ = RECORDED["counters"]["l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum"]
     assert bytes_ == launches == 48
+
+
+def test_machine_instructions_are_executed_as_often_as_the_page_promises():
+    said, gpu, total = RECORDED["machine"]["by instruction"], counters.by_instruction(), counters.measured()
+    assert gpu.keys() == total.keys()
+    assert said["known"] + said["unknown"] == sum(map(len, gpu.values()))
+    assert said["equal"] == said["known"] - sum(said["wrong"].values()) >= 0.99 * said["known"]
+    assert sum(sum(own) == total[name][counters.EXECUTED] for name, own in gpu.items()) == 230  # the others poll
+
+
+def test_machine_instructions_beside_the_gpus():
+    code = [
+        (Code(0, "LDG", "", 1), 4),
+        (Code(16, "EXIT", "", 2), 3),
+        (Code(32, "BRA", "", 2), 7),
+        (Code(48, "NOP", "", 2), 0),
+    ]
+    assert counters.instructions(Machine(tuple(code), frozenset([32])), [4, 4, 9]) == (1, 2, 1)

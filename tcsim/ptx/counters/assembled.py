@@ -5,8 +5,9 @@ Without accesses that ptxas removed or moved behind a branch, those that it join
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -23,7 +24,9 @@ _PLAIN = {
 }  # fmt: skip
 """By operation the machine instructions that do it."""
 _CONSTANT, _CONSTANTS = "HFMA2.MMA", (("smsp__inst_executed_pipe_tensor_op_hmma.sum", 1), (rules.TENSOR_CYCLES, 2))
-"""The machine instruction by which ptxas moves constants through the tensor core, and what it adds; in some recorded launches each warp has two cycles more, which no rule gives."""
+"""The machine instruction by which ptxas moves constants through the tensor core, and what it adds."""
+_FIRST, _LINE, _BEHIND, _AGAIN = re.compile(r"ULDC\S* .*(c\[0x\w+\])\[(0x\w+)\]"), 64, 4, 2
+"""What loads from the constant bank; bytes of a line of its cache; behind the first load of a line, so many instructions further, it takes so many cycles again."""
 _MAPS = ((rules.LOAD_WAVES, "LDS"), (rules.STORE_WAVES, "STS"))
 Accesses = Mapping[int, Mapping[str, tuple[int, int]]]
 """By line of the PTX the loads and stores of its machine code, with the bytes of a lane, and how many warps executed them."""
@@ -54,16 +57,28 @@ def assembled(tally: Tally, code: Sequence[tuple[Code, int]]) -> tuple[Tally, fr
     """
     joined, made = set[str](), accesses(code)
     lines = {line: _line(tally, line, own, made.get(line, {}), joined) for line, own in tally.lines.items()}
-    for own, count in code:
+    for (own, count), misses in zip(code, _misses(code), strict=True):
         if own.text.startswith(_CONSTANT) and count and own.line in lines:
             for name, each in _CONSTANTS:
-                lines[own.line][name] = lines[own.line].get(name, 0) + each * count
+                more = _AGAIN * misses if name == rules.TENSOR_CYCLES else 0
+                lines[own.line][name] = lines[own.line].get(name, 0) + (each + more) * count
     before, after = _sums(tally.lines), _sums(lines)
     by_block = {
         name: own if before.get(name) == after.get(name) else np.rint(own * (after.get(name, 0) / max(before.get(name, 0), 1))).astype(np.int64)
         for name, own in tally.by_block.items()
     }  # fmt: skip
     return replace(tally, lines=lines, by_block=by_block), frozenset(joined)
+
+
+def _misses(code: Iterable[tuple[Code, int]]) -> Iterator[int]:
+    """Of each instruction how many of those shortly before it are the first that load from a line of constants."""
+    lines, first = set[tuple[str, int]](), list[int]()
+    for place, (own, _) in enumerate(code):
+        yield sum(place - at <= _BEHIND for at in first)
+        loads = _FIRST.match(own.text)
+        if loads and (line := (loads[1], int(loads[2], 16) // _LINE)) not in lines:
+            lines.add(line)
+            first.append(place)
 
 
 def _sums(lines: Mapping[int, Mapping[str, int]]) -> dict[str, int]:

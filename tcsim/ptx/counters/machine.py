@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -72,7 +72,7 @@ _ACTING = _KEPT - {"BRA", "BAR", "SHFL", "VOTE", "WARPSYNC"}
 """Of these, those that are executed where their predicate holds."""
 _BESIDE = ("BSSY", "BSYNC", "PLOP3", "NOP")
 """Machine instructions that belong to no line."""
-_FLOW, _SURE, _ACTED, _MOVED, _HARDLY, _MEET = 6.0, 4.0, 8.0, 0.15, 0.02, 0.3
+_FLOW, _SURE, _ACTED, _MOVED, _HARDLY, _MEET, _WHOLE = 6.0, 4.0, 8.0, 0.15, 0.02, 0.3, 4.0
 """How much is given to where warps part, to what stays where it stands, to what ptxas made branch for its predicate, to what may move, to what a predicate may switch off (ptxas makes
 that of branches), and to flow where parts of a warp meet."""
 _SLOW = 0.5
@@ -134,6 +134,9 @@ class Machine:
     """The machine code of a kernel, executed."""
 
     instructions: tuple[tuple[Code, int], ...]  # each with how many warps executed it
+    unknown: frozenset[int] = (
+        frozenset()
+    )  # addresses of those whose number does not follow from the PTX's: what is said is a guess
 
     @property
     def executed(self) -> int:
@@ -151,7 +154,12 @@ class Machine:
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         rows = [
-            {"address": own.address, "text": f"{own.predicate} {own.text}".strip(), "line": own.line, "executed": count}
+            {
+                "address": own.address,
+                "text": f"{own.predicate} {own.text}".strip(),
+                "line": own.line,
+                "executed": None if own.address in self.unknown else count,
+            }
             for own, count in self.instructions
         ]
         return {"executed": self.executed, "mix": self.mix, "instructions": rows}
@@ -276,7 +284,9 @@ def machine(
     """
     blocks, where = blocks_of(text, kernel)
     found = executions(blocks, where, counts, warps, acted, parted, single)
-    return Machine(tuple((code, int(own)) for block, own in zip(blocks, found, strict=True) for code in block.code))
+    counted = tuple((code, int(own)) for block, own in zip(blocks, found, strict=True) for code in block.code)
+    untold = _untold(blocks, where)
+    return Machine(counted, frozenset(code.address for number in untold for code in blocks[number].code))
 
 
 def executions(
@@ -314,6 +324,7 @@ def executions(
             through = {place: float(many) for place, many in flow.items() if many}
             if through and (side or blocks[number].following):
                 exact.append((through, float(warps) if side and not number else 0.0, 0.0))
+    equations += _whole(blocks, where, edges, number_of)
     places: defaultdict[tuple[int, str, bool, bool], Counter[int]] = defaultdict(Counter)
     equations += [(parts, float(parted[line]), _FLOW) for line, parts in splits.items()]
     slow = _slow(blocks) | {start for start, end in edges if start == end and blocks[start].polls}
@@ -348,16 +359,82 @@ def executions(
     equations += [({number: 1.0}, 0.0, _SLOW) for number in slow]
     equations += [(dict(factors), float(count), weight) for (factors, count), weight in said.items()]
     equations += [({number_of[place]: 1.0}, 0.0, _BACK) for place, (start, end) in enumerate(edges) if start == end]
-    found, differs = _least_absolute(exact, equations, more, float(max(warps, 1)))
-    unrolled = {number for factors, _ in said if len(factors) > 1 for number, _ in factors}
-    for number in sorted(unrolled.intersection(start for start, end in edges if start == end)):
-        turns = found[number] / max(found[_guard(edges, number)], 1e-9)
-        if abs(turns - round(turns)) > 1e-3:  # taken that all warps go the same way, if nothing speaks against it
-            tried = [*exact, ({number: 1.0, _guard(edges, number): -float(turns // 1)}, 0.0, 0.0)]
-            other, differ = _least_absolute(tried, equations, more, float(max(warps, 1)))
-            if differ < differs + 0.01:
-                exact, found, differs = tried, other, max(differ, differs)
+    scale = float(max(warps, 1))
+    found, differs = _entered(exact, equations, edges, number_of, more, scale)
+    unrolled: defaultdict[int, set[int]] = defaultdict(set)
+    for factors, own in said:
+        for number, _ in factors if len(factors) > 1 else ():
+            unrolled[number].add(own)
+    copies = Counter(block.parts_at for block in blocks)
+    for number in sorted(unrolled):
+        guard = _guard(edges, number)
+        turns, entries = found[number] / max(found[guard], 1e-9), max(round(found[guard]), 1)
+        alike = copies[blocks[guard].parts_at] > 1 and any(own % entries == 0 for own in unrolled[number])
+        if alike and abs(turns - round(turns)) > 1e-3:
+            for whole in (turns // 1, turns // 1 + 1):  # all warps go the same way, if nothing speaks against it
+                tried = [*exact, ({number: 1.0, guard: -float(whole)}, 0.0, 0.0)]
+                other, differ = _entered(tried, equations, edges, number_of, more, scale)
+                if differ < differs + 0.01:
+                    exact, found, differs = tried, other, max(differ, differs)
+                    break
     return np.rint(found[: len(blocks)]).astype(np.int64)
+
+
+def _entered(
+    exact: list[Equation],
+    equations: Sequence[Equation],
+    edges: Sequence[tuple[int, int | None]],
+    number_of: Sequence[int],
+    count: int,
+    warps: float,
+) -> tuple[npt.NDArray[np.float64], float]:
+    """What fits best (`_least_absolute`) without loops of one block that are executed though nothing enters them: `exact` gets what forbids them."""
+    into: defaultdict[int, list[int]] = defaultdict(list)
+    for place, (start, end) in enumerate(edges):
+        if end is not None and (end, end) in edges and start != end:
+            into[end].append(number_of[place])
+    while True:
+        found, differs = _least_absolute(exact, equations, count, warps)
+        least = 1e-6 * warps
+        alone = [number for number, own in into.items() if found[number] > least > found[own].sum()]
+        new = [own for number in alone if (own := ({number: 1.0}, 0.0, 0.0)) not in exact]
+        if not new:
+            return found, differs
+        exact += new
+
+
+def _untold(blocks: Sequence[Block], where: Mapping[str, int]) -> set[int]:
+    """Blocks of which no line of the PTX says how often they are executed: of loops that ptxas makes of one line or that ask an mbarrier, and what it brings for seldom values."""
+    edges, called = _edges(blocks, where)
+    onward = _onward(edges)
+    brought = [end for _, end in called if not any(code.line for code in blocks[end].code)]
+    found = (_slow(blocks) | _behind(onward, brought)) & _behind(_onward([*edges, *called]), [0])
+    for start, end in edges:
+        turn = range(start if end is None else end, start + 1)
+        lines = {code.line for number in turn for code in blocks[number].code}
+        if (
+            end is not None
+            and start in _behind(onward, [0])
+            and (len(lines) == 1 or (start == end and blocks[end].polls))
+        ):
+            found |= set(turn)
+    return found
+
+
+def _whole(
+    blocks: Sequence[Block], where: Mapping[str, int], edges: Sequence[tuple[int, int | None]], number_of: Sequence[int]
+) -> Iterator[Equation]:
+    """As often as BSSY says where the parts of a warp meet, a warp goes on there."""
+    begun: defaultdict[int, Counter[int]] = defaultdict(Counter)
+    for number, block in enumerate(blocks):
+        for code in block.code:
+            if code.opcode == "BSSY" and (place := _TARGET.search(code.text)) and place[1] in where:
+                begun[where[place[1]]][number] += 1
+    for end, starts in begun.items():
+        met = Counter(number_of[place] for place, edge in enumerate(edges) if edge[1] == end and blocks[edge[0]].joins)
+        if met:
+            met.subtract(starts)
+            yield {number: float(many) for number, many in met.items() if many}, 0.0, _WHOLE
 
 
 def _guard(edges: Sequence[tuple[int, int | None]], number: int) -> int:

@@ -59,7 +59,7 @@ FLOPS = "ptx__tensor_ops.sum"
 UNSURE = (TENSOR_CYCLES, TMA_BYTES, STORED_BYTES, "smsp__inst_executed_pipe_tensor_op_hmma.sum")
 """Counters that are not exact in every launch: copies by im2col, gathers and interleaved tensors were not measured, ptxas moves constants by HFMA2.MMA."""
 CONTENDED = (LOAD_WAVES, STORE_WAVES, SHARED_WAVES)
-"""Counters that asynchronous work raises where it contends with other accesses for shared memory."""
+"""Counters that asynchronous work and other blocks of the cluster raise where they contend for shared memory: two runs differ."""
 Count = Callable[..., Rows]
 """What takes the addresses of each side, int64 (warps, 32), and the bytes of a lane, and gives a number for each warp."""
 
@@ -240,7 +240,7 @@ _OPERATIONS = (
         Rule(IDEAL, partial(_ideal, "store")),
     )),
     Operation("atom.shared.extreme", (), unknown=(ATOM_WAVES, LOAD_WAVES, SHARED_WAVES)),
-    Operation("atom.shared.cluster", (Rule(REMOTE, _one),)),
+    Operation("atom.shared.cluster", (Rule(REMOTE, _one),), more=(*CONTENDED, ATOM_WAVES)),
     _global("ld", (Rule(DATA, data_passes, "data"),)),
     _global("st"),
     _atomic("red.global", "red"),

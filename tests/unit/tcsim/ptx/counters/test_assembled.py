@@ -58,6 +58,18 @@ def test_constants_that_pass_through_the_tensor_core_count_there():
     assert after.lines[11][HMMA] == 2 and after.lines[11][rules.TENSOR_CYCLES] == 4
 
 
+def test_constants_take_longer_behind_the_first_load_of_a_line_of_the_constant_bank():
+    def cycles(*texts: str) -> int:
+        after, _ = assembled(tally(), code(*((11, text) for text in (*texts, "HFMA2.MMA R0, -RZ, RZ, 0, 0"))))
+        return after.lines[11][rules.TENSOR_CYCLES]
+
+    first, same, other = (f"ULDC UR4, c[0x0][{at}]" for at in ("0x220", "0x208", "0x240"))
+    near, far = ["BSSY B0, `(.L_x_0)"] * 3, ["BSSY B0, `(.L_x_0)"] * 4
+    assert cycles(first) == cycles(first, same) == cycles(first, *near) == 8
+    assert cycles(first, other) == 12
+    assert cycles(first, *far) == cycles(first, *far, same) == cycles("LDC R1, c[0x0][0x28]") == 4
+
+
 def test_loads_that_are_never_executed_are_none():
     assert accesses([(Code(0, "LDS RZ, [RZ]", "@!PT", 3), 1)]) == {3: {}}
 

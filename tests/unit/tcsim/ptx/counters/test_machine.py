@@ -114,6 +114,40 @@ def test_padding_and_what_only_parted_warps_do_are_not_executed():
     assert counts(text, {1: 8, 2: 8, 3: 8}, 8) == [8, 8, 8, 0, 0, 0, 0]
 
 
+def test_as_many_warps_go_on_as_came_to_where_their_parts_meet():
+    text = code(
+        (1, "BSSY B0, `(.L_x_2)"),
+        (1, "STS [R2], R1"),
+        (2, "@P0 BRA `(.L_x_1)"),
+        (3, "FADD R1, R1, R2"),
+        (".L_x_1", ""),
+        (4, "BSYNC B0"),
+        (".L_x_2", ""),
+        (9, "FADD R1, R1, R3"),
+        (9, "EXIT"),
+    )
+    assert machine(text, "k", {1: 8, 2: 8, 3: 5}, 8, parted={2: 5}).instructions[-2][1] == 8
+
+
+def test_loops_that_ptxas_makes_of_one_line_and_questions_to_mbarriers_are_unknown():
+    text = code(
+        (1, "STS [R2], R1"),
+        (".L_x_1", ""),
+        (2, "ATOMS.CAST.SPIN R1, [R2], R4, R5"),
+        (2, "@!P0 BRA `(.L_x_1)"),
+        (".L_x_2", ""),
+        (3, "SYNCS.PHASECHK.TRANS64.TRYWAIT P0, [UR4], R6"),
+        (4, "@!P0 BRA `(.L_x_2)"),
+        (".L_x_3", ""),
+        (5, "LDS R1, [R2]"),
+        (6, "@P0 BRA `(.L_x_3)"),
+        (7, "EXIT"),
+    )
+    own = machine(text, "k", {1: 4, 2: 4, 3: 4, 4: 4, 5: 8, 6: 8, 7: 4}, 4)
+    assert [number for number, (said, _) in enumerate(own.instructions) if said.address in own.unknown] == [1, 2, 3, 4]
+    assert [row["executed"] for row in own.as_dict()["instructions"]] == [4, *[None] * 4, 8, 8, 4]
+
+
 def test_the_mix_and_a_kernel_that_is_not_there():
     own = machine(code((1, "FADD R1, R1, R2"), (2, "FADD R1, R1, R2"), (3, "EXIT")), "k", {1: 2, 2: 2, 3: 2}, 2)
     assert own.executed == 6 and own.mix == {"FADD": 4, "EXIT": 2}
