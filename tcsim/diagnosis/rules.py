@@ -40,7 +40,7 @@ def part_rules(part: str, count: int, others: int, depth: int, step: int) -> Ite
             detail = f"{block}s {first}-{depth - 1} of {depth}, the last, are not read: behind the end, as with {rule.detail}"
         elif beyond.any():
             detail = f"{rule.detail}; from {first} on it is not read: behind the end"
-        rank = max(rule.rank, 2)  # of an index of the table, of which there are plainer rules
+        rank = max(rule.rank, 2)  # a wrong index into a table is the less plain explanation
         yield replace(rule, mistake=f"{name} {kind}", detail=detail, advice=advice, part=part, rank=rank)
     for rule in memory_rules(count, depth, others, 4, step):
         if "coordinates" not in rule.mistake:

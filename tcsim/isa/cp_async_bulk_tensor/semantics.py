@@ -122,10 +122,10 @@ class TensorCopy(Instruction):
         alike = (described == described[:1]).all()
         for lanes in _of_different_blocks(view, len(described)) if alike else np.arange(len(described))[:, None]:
             tmap, base = _described(described[lanes[0]].tobytes())
-            own, tmap = {name: np.asarray(operands[name])[lanes] for name in operands}, self.check_map(tmap)
-            work += (self.joint(tmap, base, form, own, lanes) if len(lanes) > 1 else ()) or self._singly(
-                tmap, base, form, own, lanes
-            )
+            tmap = self.check_map(tmap)
+            own = {name: np.asarray(operands[name])[lanes] for name in operands}
+            together = self.joint(tmap, base, form, own, lanes) if len(lanes) > 1 else ()
+            work += together or self._singly(tmap, base, form, own, lanes)
         return Effects(reads=(maps,), pending=tuple(work))
 
     def _singly(

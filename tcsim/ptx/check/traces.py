@@ -97,7 +97,7 @@ def _mask_of(at: Access) -> Array:
 
 
 class Digest:
-    """A hash of each cluster of a batch: of all that it is told of the cluster, in order."""
+    """A running hash of each cluster in a batch, over the sequence of that cluster's events."""
 
     def __init__(self, cluster: Batch) -> None:
         self.blocks, self.count = cluster.blocks, len(cluster.phase)

@@ -26,7 +26,8 @@ _PLAIN = {
 _CONSTANT, _CONSTANTS = "HFMA2.MMA", (("smsp__inst_executed_pipe_tensor_op_hmma.sum", 1), (rules.TENSOR_CYCLES, 2))
 """The machine instruction by which ptxas moves constants through the tensor core, and what it adds."""
 _FIRST, _LINE, _BEHIND, _AGAIN = re.compile(r"ULDC\S* .*(c\[0x\w+\])\[(0x\w+)\]"), 64, 4, 2
-"""What loads from the constant bank; bytes of a line of its cache; behind the first load of a line, so many instructions further, it takes so many cycles again."""
+"""A load from the constant bank; the bytes of a line of its cache; and for how many instructions behind the first load of a line a constant that
+passes through the tensor core takes how many more cycles."""
 _MAPS = ((rules.LOAD_WAVES, "LDS"), (rules.STORE_WAVES, "STS"))
 Accesses = Mapping[int, Mapping[str, tuple[int, int]]]
 """By line of the PTX the loads and stores of its machine code, with the bytes of a lane, and how many warps executed them."""

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.core.errors import OperandError, listing
+from tcsim.ptx.counters.linear_program import minimum
 
 _FUNCTION = re.compile(r"//-+ \.text\.(\S+)\s")
 _LINE = re.compile(r'//## File "[^"]*", line (\d+)(?! inlined)')
@@ -25,46 +26,11 @@ _LABEL = re.compile(r"(\.L_x_\d+|\$[\w$]+|[\w$.]+):\s*$")
 _CODE = re.compile(r"\s*/\*([0-9a-f]{4,})\*/\s+(?:(@!?U?P\w+)\s+)?(.*?);?\s*$")
 _TARGET = re.compile(r"`\(([^)]+)\)")
 _CONDITION = re.compile(r"(BRA|JMP)(\.\w+)*\s+!?U?P\d")
-_KEPT = frozenset(
-    [
-        "LDG",
-        "STG",
-        "LDS",
-        "STS",
-        "LDSM",
-        "STSM",
-        "ATOM",
-        "ATOMS",
-        "ATOMG",
-        "RED",
-        "BAR",
-        "HMMA",
-        "IMMA",
-        "BMMA",
-        "DMMA",
-        "HGMMA",
-        "IGMMA",
-        "QGMMA",
-        "BGMMA",
-        "SHFL",
-        "LDGSTS",
-        "SYNCS",
-        "UTMALDG",
-        "UTMASTG",
-        "UBLKCP",
-        "LD",
-        "ST",
-        "VOTE",
-        "WARPSYNC",
-        "DEPBAR",
-        "LDGDEPBAR",
-        "MUFU",
-        "REDUX",
-        "MATCH",
-        "BRA",
-        "WARPGROUP",
-    ]
-)
+_KEPT = frozenset((
+    "LDG", "STG", "LDS", "STS", "LDSM", "STSM", "ATOM", "ATOMS", "ATOMG", "RED", "BAR", "HMMA", "IMMA", "BMMA", "DMMA", "HGMMA", "IGMMA", "QGMMA",
+    "BGMMA", "SHFL", "LDGSTS", "SYNCS", "UTMALDG", "UTMASTG", "UBLKCP", "LD", "ST", "VOTE", "WARPSYNC", "DEPBAR", "LDGDEPBAR", "MUFU", "REDUX",
+    "MATCH", "BRA", "WARPGROUP",
+))  # fmt: skip
 """Machine instructions that stay where their PTX stands."""
 SINGLE = ("ld.", "st.", "ldmatrix", "stmatrix", "shfl", "bar.sync", "cp.async.c")
 """Beginnings of instructions of PTX that become one of these: where there are more, the loop around it was unrolled."""
@@ -82,7 +48,6 @@ _MERGED = ("BRA", "ISETP", "UISETP")
 """What an unrolled loop does once for several iterations: where it stands several times it says nothing."""
 _LEAST, _BACK = 1e-4, 1e-3
 """What an execution more costs where nothing else tells, and one that goes back to where its block begins: more iterations of an unrolled loop fit into one."""
-_ROUNDS, _CENTRE = 60, 0.03
 Equation = tuple[Mapping[int, float], float, float]
 """Factors of unknowns, what they add up to, and how much is given to it."""
 
@@ -505,35 +470,5 @@ def _least_absolute(
     matrix[len(exact) + place, count + beside + place] = -1
     wanted = np.array([own[1] for own in rows]) / scale
     costs = np.concatenate([np.full(count, _LEAST), *2 * [[own[2] for own in equations]]])
-    found = _linear(matrix, wanted, costs)
+    found = minimum(matrix, wanted, costs)
     return found[:count] * scale, float((costs * found)[costs >= _SURE].sum())
-
-
-def _linear(
-    matrix: npt.NDArray[np.float64], wanted: npt.NDArray[np.float64], costs: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float64]:
-    """Numbers, none negative, with matrix @ numbers == wanted and the least costs @ numbers."""
-
-    def solved(weight: npt.NDArray[np.float64], right: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        normal = (matrix * weight) @ matrix.T
-        return np.asarray(np.linalg.solve(normal + np.diag(1e-13 * normal.diagonal() + 1e-16), right), np.float64)
-
-    def step(now: npt.NDArray[np.float64], change: npt.NDArray[np.float64]) -> float:
-        return min(1.0, 0.99 * float(np.min(np.where(change < 0, -now / np.where(change < 0, change, 1), np.inf))))
-
-    found, dual = matrix.T @ solved(np.ones(len(costs)), wanted), solved(np.ones(len(costs)), matrix @ costs)
-    slack = costs - matrix.T @ dual
-    found, slack = found + max(-1.5 * found.min(), 0.0), slack + max(-1.5 * slack.min(), 0.0)
-    product = found @ slack / 2
-    found, slack = found + product / slack.sum(), slack + product / found.sum()
-    for _ in range(_ROUNDS):
-        primal, gap, mean = wanted - matrix @ found, costs - matrix.T @ dual - slack, found @ slack / len(costs)
-        if (mean < 1e-10 and np.abs(primal).max() < 1e-8 * wanted.max()) or mean < 1e-14:
-            break
-        centre = found * slack - _CENTRE * mean
-        turn = solved(found / slack, primal + matrix @ ((found * gap + centre) / slack))
-        of_slack = gap - matrix.T @ turn
-        change = -(centre + found * of_slack) / slack
-        found, length = found + step(found, change) * change, step(slack, of_slack)
-        slack, dual = slack + length * of_slack, dual + length * turn
-    return found
