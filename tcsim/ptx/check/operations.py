@@ -287,7 +287,7 @@ class Object:
     closing: dict[int, dict[int, int]] = field(default_factory=dict)
     arriving: set[int] = field(default_factory=set)  # warps that have ever arrived
     flying: list[Operation] = field(default_factory=list)  # copies that will tell it
-    lane: int = 0  # that initialised it
+    lane: int | None = None  # that initialised it, if it was one thread
     begun: dict[int, int] = field(default_factory=dict)  # by number of a copy: the phase in which its first bytes came
     fenced: bool = False  # whether a fence by its warp has made it visible to the async proxy
 

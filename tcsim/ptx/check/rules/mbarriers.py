@@ -36,8 +36,8 @@ class Mbarriers:
         """What is wrong with the use of an object."""
         self.state.report(rule, site.block, said, line, other, site.thread, address=key, **detail)
 
-    def initialise(self, key: int, warp: int, line: int, site: Site) -> None:
-        """mbarrier.init."""
+    def initialise(self, key: int, warp: int, line: int, site: Site, lane: int | None) -> None:
+        """mbarrier.init; lane: None if several threads execute it."""
         before = self.live.get(key)
         if before is not None:
             made = f"{self.opcode(before.line)} made it, and no mbarrier.inval came between"
@@ -45,8 +45,9 @@ class Mbarriers:
             self._report("MBAR_REINIT", key, said, line, before.line, site)
         nothing = np.zeros_like(self.clocks.known[0])
         self.live[key] = Object(key, line, warp, int(self.clocks.now[warp]), nothing, nothing.copy())
-        self.live[key].lane = (site.thread or 0) % LANES
-        self._fresh.add(warp)
+        if lane is not None:
+            self.live[key].lane = lane
+            self._fresh.add(warp)
 
     def use(self, key: int, warps: Array, line: int, site: Site, threads: Array) -> Object | None:
         """An object that some threads use, of some warps: it has to be one, and its initialisation to come before."""

@@ -19,7 +19,7 @@ from tcsim.ptx.check.rules.mbarriers import Mbarriers
 from tcsim.ptx.check.rules.unused import needed_in
 from tcsim.ptx.check.state import Issue, Site, State
 from tcsim.ptx.compile.families import Bound
-from tcsim.ptx.machine.arrays import Array, each_once
+from tcsim.ptx.machine.arrays import LANES, Array, each_once
 from tcsim.ptx.machine.block import Block
 from tcsim.ptx.machine.flights import Flight, Tracker
 
@@ -203,7 +203,9 @@ class Signals:
             none = np.zeros(1, np.int64)
             marker = state.operations.issue("mbarrier", line, rank, warps[:1], threads[:1], none, "generic")
             words.note_landing(places, marker)
-            self.mbarriers.initialise(key, int(warps[0]), line, Site(block, thread))
+            self.mbarriers.initialise(
+                key, int(warps[0]), line, Site(block, thread), thread % LANES if len(threads) == 1 else None
+            )
             return
         self.mbarriers.use(key, warps, line, Site(block, thread), threads)
         ended = state.mbarriers.pop(key, None)
