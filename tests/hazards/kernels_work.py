@@ -31,6 +31,8 @@ IN_PLACE = Kernel(
     cp.async.bulk.commit_group;
     cp.async.bulk.wait_group 0;         //~ TMA_STORE_NOT_VISIBLE.2: cp.async.bulk.wait_group.read 0;
     st.global.u32 [%rd2+508], %r0;
+    st.shared.u32 [%r1], 5;             // by the thread that has waited
+    fence.proxy.async;
     {_REDUCE} [%rd2+512], [%r1], 256;
     {_REDUCE} [%rd2+512], [%r1], 256;   //~ TMA_STORE_NOT_VISIBLE.3: {_STORE} [%rd2+512], [%r1], 256;
     red.global.add.u32 [%rd2+512], 1;

@@ -17,6 +17,7 @@ import numpy as np
 from tcsim.ptx.check.clocks import GLOBALLY, HANDED, NEVER, ORDERED, PROXIED, Clocks
 from tcsim.ptx.check.lanes import LEARNS, READS, SEVERAL, WRITES, frozen
 from tcsim.ptx.check.operations import READ, WRITTEN, Operation, Operations
+from tcsim.ptx.machine.arrays import LANES as WIDTH
 from tcsim.ptx.machine.arrays import Array, each_once
 
 EMPTY: Array = np.zeros(0, np.int64)
@@ -285,7 +286,15 @@ class Words:
         self, prior: Prior, at: Array, places: Array, numbers: Array, warps: Array, lanes: Array
     ) -> list[Conflict]:
         """Of operations that warps know to be done, elementwise, those of which only other lanes than these do."""
-        owners = self.what[at[places]] & _LANE if prior is Prior.LANDED else np.full(len(places), SEVERAL)
+        if prior is Prior.LANDED:
+            owners = self.what[at[places]] & _LANE
+        else:
+            alone = {
+                number: own.threads[0] % WIDTH
+                for number in each_once(numbers)
+                if len((own := self.operations.all[number]).threads) == 1
+            }
+            owners = np.array([alone.get(number, SEVERAL) for number in numbers.tolist()], np.int64)
         apart, since = self.operations.apart(numbers, warps, lanes, owners, prior.part)
         joined = (since <= self.lanes.joined[warps]) | (lanes == SEVERAL)
         return _by_lanes(prior, Lack.LANES, places, apart, joined, numbers, np.zeros_like(numbers))

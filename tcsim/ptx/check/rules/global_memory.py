@@ -109,7 +109,7 @@ class GlobalMemory:
     def _accessed(self, touch: Touch) -> None:
         block, kind, line = touch.block, touch.kind, touch.line
         if kind != "read" and self._read:
-            self._sources(touch)
+            self._sources(block, touch.offsets.astype(np.int64), touch.size, line, touch.threads)
         of = (_UNDONE,) if kind == "read" else (_UNDONE, (Prior.FETCHED, Lack.ORDER))
         for own, segment, words in self._parts(touch.offsets, kind != "read"):
             at, owner = words.words((touch.offsets[own] - segment.address).astype(np.int64), touch.size)
@@ -119,23 +119,21 @@ class GlobalMemory:
             if use.writes:
                 words.note_write(at, use.warps, line)
 
-    def _sources(self, touch: Touch) -> None:
-        """Whether a store goes where a copy may still read: no wait of any warp has found it done."""
-        state, places = self.state, touch.offsets.astype(np.int64)
+    def _sources(self, block: Block, places: Array, size: int, line: int, threads: Array) -> None:
+        """Whether something is stored where a copy may still read: no wait of any warp has found it done. threads: of each place, or one."""
+        state = self.state
         self._read = [own for own in self._read if not state.operations.is_seen(own[0], READ)]
-        for by, addresses, size in self._read:
-            if places.max() + touch.size <= addresses.min() or places.min() >= addresses.max() + size:
+        for by, addresses, each in self._read:
+            if places.max() + size <= addresses.min() or places.min() >= addresses.max() + each:
                 continue
             first = np.sort(addresses)
-            before = np.searchsorted(first, places + touch.size - 1, "right") - 1
-            hit = (before >= 0) & (first[before] + size > places)
+            before = np.searchsorted(first, places + size - 1, "right") - 1
+            hit = (before >= 0) & (first[before] + each > places)
             if hit.any():
                 place = int(np.argmax(hit))
-                does = f"{state.opcode(touch.line)} writes global memory at {int(places[place]):#x}, which {state.opcode(by.line)} may still read"
-                thread, said = int(touch.threads[place]), f"{does}: its mbarrier was not waited for"
-                state.report(
-                    "ASYNC_SRC_MODIFIED", touch.block, said, touch.line, by.line, thread, address=int(places[place])
-                )
+                does = f"{state.opcode(line)} writes global memory at {int(places[place]):#x}, which {state.opcode(by.line)} may still read"
+                thread, said = int(threads[min(place, len(threads) - 1)]), f"{does}: its mbarrier was not waited for"
+                state.report("ASYNC_SRC_MODIFIED", block, said, line, by.line, thread, address=int(places[place]))
 
     def performing(self, block: Block, bound: Bound, effects: Effects, threads: Array, mask: Array) -> None:
         """The next instruction begins."""
@@ -266,6 +264,8 @@ class GlobalMemory:
         """What an operation reads or writes; mask: which of the bytes (addresses, size)."""
         if not writes and by.tells:
             self._read.append((by, addresses, size))
+        elif writes and self._read:
+            self._sources(block, addresses, size, by.line, by.threads)
         if not writes and not self._memories:
             return
         for own, segment, words in self._parts(addresses, writes):
