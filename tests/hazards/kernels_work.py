@@ -91,4 +91,18 @@ PROXIES = Kernel(
     """,
 )
 """Lanes that wait, copy and release for each other."""
-KERNELS = (IN_PLACE, ENDING, PROXIES)
+ROWS = Kernel(
+    "rows",
+    f"""
+    {PARAMS} {OWN} shl.b32 %r5, %r0, 4; add.u32 %r5, %r5, %r1; xor.b32 %r6, %r5, 16; mul.wide.u32 %rd3, %r0, 16; add.u64 %rd3, %rd3, %rd2;
+    st.shared.v4.u32 [%r5], {{%r0, %r0, %r0, %r0}};
+    fence.proxy.async;
+    {_STORE} [%rd3], [%r5], 16;
+    cp.async.bulk.commit_group;
+    cp.async.bulk.wait_group.read 0;
+    st.shared.u32 [%r5], %r1;           //~ WARP_SYNC_MISSING: st.shared.u32 [%r6], %r1;
+    """,
+    threads=32,
+)
+"""Each lane copies out its own row, and waits for that alone."""
+KERNELS = (IN_PLACE, ENDING, PROXIES, ROWS)

@@ -121,10 +121,10 @@ KERNELS = (
 )
 PLANTED = [(own, defect) for own in KERNELS for defect in own.defects] + [(bug.kernel, bug.mark) for bug in BUGS]
 ALONE = frozenset((
-    "columns-TMEM_DEADLOCK", "roles-BARRIER_PHASE_ALIAS", "places-TMA_MISALIGNED.2", "store-B13",
-    "in_place-ASYNC_SRC_MODIFIED", "in_place-TMA_STORE_NOT_VISIBLE.3", "ring-B28",
+    "columns-TMEM_DEADLOCK", "roles-BARRIER_PHASE_ALIAS", "places-TMA_MISALIGNED.2", "ring-B28",
+    *(f"in_place-{defect}" for defect in kernels_work.IN_PLACE.defects), *(f"store-{own.mark}" for own in BUGS if own.kernel.name == "store"),
 ))  # fmt: skip
-"""Mistakes of which no batch counts: a deadlock or a fault, blocks that depend on each other."""
+"""Mistakes of which no batch counts: a deadlock or a fault, atomics whose order may show, blocks that depend on each other."""
 AGAIN = ("B25",)
 """Whose mistake is in lines with a label."""
 SHARE = [

@@ -108,11 +108,10 @@ class Operations:
     def apart(self, numbers: Array, warps: Array, lanes: Array, owners: Array, part: int) -> tuple[Array, Array]:
         """Whether other lanes of a warp know that an operation has read, or has written, and these do not: bool, elementwise; and since when.
 
-        owners: the lane whose work it is, where each thread waits for its own; SEVERAL: of several, which have done so if nobody else has.
+        owners: the lane whose work it is, where each thread waits for its own.
         """
         seen, learnt = self._seen[part][numbers, warps], self._learnt[part][numbers, warps]
         found: Array = (seen != NEVER) & (seen > self.lanes.base[warps]) & (learnt != EVERY)
-        found &= (owners != SEVERAL) | (learnt != 0)
         found &= (lanes == SEVERAL) | (lanes != owners) & (learnt >> np.minimum(lanes, LANES - 1) & 1 == 0)
         for place in np.nonzero(found)[0].tolist():
             known = self.clocks.known[warps[place], ORDERED, 1:-1].copy()

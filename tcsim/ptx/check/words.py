@@ -17,7 +17,6 @@ import numpy as np
 from tcsim.ptx.check.clocks import GLOBALLY, HANDED, NEVER, ORDERED, PROXIED, Clocks
 from tcsim.ptx.check.lanes import LEARNS, READS, SEVERAL, WRITES, frozen
 from tcsim.ptx.check.operations import READ, WRITTEN, Operation, Operations
-from tcsim.ptx.machine.arrays import LANES as WIDTH
 from tcsim.ptx.machine.arrays import Array, each_once
 
 EMPTY: Array = np.zeros(0, np.int64)
@@ -48,7 +47,9 @@ class Words:
         self.other = self.otherwise = self.read  # the same of the last read by another lane of the warp than that
         self.was_read = False  # by any warp
         self.readers = np.zeros(clocks.warps, bool)  # warps that have ever read any
-        self.fetched: dict[int, Array] = {}  # by warp: 1 + number of the last of its operations that read the word
+        self.fetched: dict[
+            int, Array
+        ] = {}  # by warp: 1 + number of the last of its operations that read the word, with the lane
 
     def words(self, addresses: Array, size: int, mask: Array | None = None) -> tuple[Array, Array]:
         """The words of accesses, each word of one access once; and to which access each belongs."""
@@ -88,14 +89,14 @@ class Words:
         if landed:
             loose = work is not None or (lanes is not None and self.lanes.loose(warps, LEARNS))
             if loose or not self.operations.known_to_all(least - first, most - first, WRITTEN):
-                found += unfinished(Prior.LANDED, np.arange(len(at)), who - first)
+                found += unfinished(Prior.LANDED, np.arange(len(at)), who - first, self.what)
         elif most:
             column, when = np.minimum(who, first), self.when[at]
             bad = (clocks.ordered(warps, column) if work is None else known[ORDERED, column]) < when
             if np.count_nonzero(bad):
                 found += self._written(Lack.ORDER, at, bad, who)
                 places = np.nonzero(bad & (who >= first))[0]
-                found += unfinished(Prior.LANDED, places, who[places] - first)
+                found += unfinished(Prior.LANDED, places, who[places] - first, self.what)
             if work is not None and len(work.warps) > 1 and not writes:
                 apart = clocks.known[work.warps, ORDERED].min(0)[column] < when
                 found += self._written(Lack.WARPS, at, apart & ~bad, who)
@@ -113,13 +114,16 @@ class Words:
         for fetched in self.fetched.values():
             last = fetched[at]
             places = np.nonzero(last)[0]
-            found += unfinished(Prior.FETCHED, places, last[places] - 1)
+            found += unfinished(Prior.FETCHED, places, (last[places] >> LANE_BITS) - 1, fetched)
         return found
 
     def _work(
-        self, at: Array, warps: Array, lanes: Array | None, prior: Prior, places: Array, numbers: Array
+        self, at: Array, warps: Array, lanes: Array | None, prior: Prior, places: Array, numbers: Array, owners: Array
     ) -> list[Conflict]:
-        """Of operations, elementwise, those that do not come before what a warp does now, or that only other lanes of it know to be done."""
+        """Of operations, elementwise, those that do not come before what a warp does now, or that only other lanes of it know to be done.
+
+        owners: of each word of the memory the lane whose work it is.
+        """
         if not len(places):
             return []
         part, knows, none = prior.part, self.lanes, np.zeros_like(numbers)
@@ -128,7 +132,8 @@ class Words:
         if lanes is None or not knows.loose(warps, LEARNS):
             return found
         own = np.flatnonzero(after)
-        return found + self._lanes_apart(prior, at, places[own], numbers[own], warps[places[own]], lanes[places[own]])
+        places = places[own]
+        return found + self._lanes_apart(prior, places, numbers[own], warps[places], lanes[places], owners[at[places]])
 
     def _apart(self, at: Array, who: Array, warps: Array, lanes: Array, writes: bool) -> list[Conflict]:
         """What other lanes of the same warps did, and what only other lanes were told, or told. One warp and lane may stand for all words.
@@ -266,7 +271,7 @@ class Words:
         return found
 
     def _pending(
-        self, at: Array, by: Operation, lanes: Array | None, prior: Prior, places: Array, numbers: Array
+        self, at: Array, by: Operation, lanes: Array | None, prior: Prior, places: Array, numbers: Array, owners: Array
     ) -> list[Conflict]:
         """Of operations, elementwise, those that are not known to be done, or not behind a fence, when another one begins."""
         found: list[Conflict] = []
@@ -279,23 +284,14 @@ class Words:
                 found.append(Conflict(prior, lack, own, which, np.zeros_like(which)))
             elif lanes is not None and self.lanes.loose(by.warps, LEARNS):
                 warps, lane = np.full(len(own), by.warps[0]), np.broadcast_to(lanes, at.shape)[own]
-                found += self._lanes_apart(prior, at, own, which, warps, lane)
+                found += self._lanes_apart(prior, own, which, warps, lane, owners[at[own]])
         return found
 
     def _lanes_apart(
-        self, prior: Prior, at: Array, places: Array, numbers: Array, warps: Array, lanes: Array
+        self, prior: Prior, places: Array, numbers: Array, warps: Array, lanes: Array, owners: Array
     ) -> list[Conflict]:
         """Of operations that warps know to be done, elementwise, those of which only other lanes than these do."""
-        if prior is Prior.LANDED:
-            owners = self.what[at[places]] & _LANE
-        else:
-            alone = {
-                number: own.threads[0] % WIDTH
-                for number in each_once(numbers)
-                if len((own := self.operations.all[number]).threads) == 1
-            }
-            owners = np.array([alone.get(number, SEVERAL) for number in numbers.tolist()], np.int64)
-        apart, since = self.operations.apart(numbers, warps, lanes, owners, prior.part)
+        apart, since = self.operations.apart(numbers, warps, lanes, owners & _LANE, prior.part)
         joined = (since <= self.lanes.joined[warps]) | (lanes == SEVERAL)
         return _by_lanes(prior, Lack.LANES, places, apart, joined, numbers, np.zeros_like(numbers))
 
@@ -327,12 +323,12 @@ class Words:
         fenced = not fences or any(operations.after_fence(other.number, warp) for warp in by.warps)
         return None if fenced else Lack.FENCE
 
-    def note_fetch(self, at: Array, by: Operation) -> None:
+    def note_fetch(self, at: Array, by: Operation, lanes: Array | int = SEVERAL) -> None:
         """An operation reads words, at some time until it is known to have."""
         warp = int(by.warps[0])
         if warp not in self.fetched:
             self.fetched[warp] = np.zeros(self.count, np.int32)
-        self.fetched[warp][at] = by.number + 1
+        self.fetched[warp][at] = by.number + 1 << LANE_BITS | lanes
 
     def note_landing(self, at: Array, by: Operation, lanes: Array | int = SEVERAL) -> None:
         """An operation writes words, at some time until it is known to have."""
@@ -342,7 +338,7 @@ class Words:
         """Operations of single warps, by warp, read or write words: of each word the warp, and the lane."""
         if not writes:
             for warp, by in made.items():
-                self.note_fetch(at[warps == warp], by)
+                self.note_fetch(at[warps == warp], by, lanes[warps == warp])
             return
         numbers = np.zeros(self.clocks.warps, np.int32)
         numbers[list(made)] = [by.number for by in made.values()]

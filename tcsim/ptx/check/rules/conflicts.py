@@ -142,7 +142,7 @@ class Conflicts:
         if use.by is not None and use.writes:
             words.note_landing(use.at, use.by, SEVERAL if use.lanes is None else use.lanes)
         elif use.by is not None:
-            words.note_fetch(use.at, use.by)
+            words.note_fetch(use.at, use.by, SEVERAL if use.lanes is None else use.lanes)
         else:
             assert use.lanes is not None
             if use.kind != "write":
