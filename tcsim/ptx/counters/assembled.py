@@ -85,8 +85,8 @@ def _unrolled(tally: Tally, code: Iterable[tuple[Code, int]], doubts: dict[str, 
     for own, count in code:
         copies[own.line, own.opcode].add(count)
     for (line, opcode), counts in copies.items():
-        own = tally.lines.get(line, {})
-        parts = own.get(rules.THREADS, 0) < WARP_LANES * own.get(rules.INSTRUCTIONS, 0)
+        counted = tally.lines.get(line, {})
+        parts = counted.get(rules.THREADS, 0) < WARP_LANES * counted.get(rules.INSTRUCTIONS, 0)
         for operation in tally.operations.get(line, ()) if len(counts) > 1 and parts else ():
             if opcode in _PLAIN.get(operation, ()):
                 for rule in OPERATIONS[operation].rules:

@@ -28,6 +28,7 @@ from tcsim.ptx.text.syntax import Function, Instruction
 
 _COLD = ("lts__",)
 """Beginnings of counters that caches lower: what the rules give is what a cold cache is asked for, and at the most."""
+_EVERY = frozenset(rules.UNSURE).union(*({rule.counter for rule in own.rules} for own in OPERATIONS.values()))
 ORDER = "order of threads"
 """Why a counter is doubted that lines of `undecided` raise."""
 
@@ -95,13 +96,12 @@ class Counters(Shown, Mapping[str, int]):
                     found[rule.counter].add(ORDER)
         for counter, reasons in self.estimated.items():
             found[counter] |= reasons
-        driver = {
-            name for item in self.tally.items.values() if ordinary(item.opcode).control == "call"
-            for operand in item.operands if isinstance(operand, Symbol) and (name := operand.name) in PROVIDED
-        }  # fmt: skip
-        for counter in self._totals if driver else ():
+        bodies = (item for function in self.functions for item in function.body if item.line in self.tally.lines)
+        calls = (item for item in bodies if ordinary(item.opcode).control == "call")
+        driver = {own.name for item in calls for own in item.operands if isinstance(own, Symbol)} & PROVIDED.keys()
+        for counter in _EVERY if driver else ():
             found[counter] |= driver
-        return {counter: tuple(sorted(own)) for counter, own in sorted(found.items()) if counter in self._totals}
+        return {counter: tuple(sorted(own)) for counter, own in sorted(found.items()) if counter not in self.unknown}
 
     @cached_property
     def _totals(self) -> dict[str, int]:
