@@ -198,7 +198,9 @@ def of_machine(found: Mapping[str, Compared]) -> dict[str, Any]:
 
 def written(made: Mapping[str, Any]) -> str:
     """Results as JSON, a line for each launch and counter."""
-    text = json.dumps(made, indent=1)
+    text = re.sub(
+        r'\[\s*("[^\[\]]*")\s*\]', lambda own: "[" + re.sub(r"\s*\n\s*", " ", own[1]) + "]", json.dumps(made, indent=1)
+    )
     return re.sub(r"(?<=[\[{])\s+|(?<=,)\s+(?=\d)|(?<=\d)\s+(?=\])", "", text)
 
 
