@@ -26,7 +26,7 @@ from tcsim.ptx.counters.machine import SINGLE, Machine, machine
 
 SCHEMA = 1
 """Of `Profile.as_dict`: raised when a key goes or changes its meaning."""
-_KNOWN = {"exact": "exact", "approximate": "approx."}
+_KNOWN = {"exact": "exact", "approximate": "about"}
 ASSEMBLERS = "tcsim.machine"
 """The entry points that assemble PTX (`hwkernels.device.lined`)."""
 
@@ -125,7 +125,7 @@ class Profile:
         parts.append(table(("counter", "value", "known"), rows, "Counters", right=(1,), whole=(0, 1, 2)))
         for title, reasons in (("Not known", counters.unknown), ("Perhaps more on a GPU", counters.doubts)):
             said = tuple(f"{name}: {', '.join(own)}" for name, own in reasons.items())
-            parts += [Lines(said, f"{title}, because of")] * bool(said)
+            parts += [Lines(said, f"{title}, because of", wrap=True)] * bool(said)
         return Report(f"{self.run.kernel} on {self.run.arch}", tuple(parts))
 
     def _advice(self) -> list[Lines]:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tcsim.core.errors import OperandError
+from tcsim.inspection.counters_view import facts
 from tcsim.launchers.profile import Profile, compared
 from tcsim.layouts.banks import INACTIVE
 from tcsim.layouts.coalescing import (
@@ -161,6 +162,7 @@ def test_what_the_order_of_threads_decides_is_doubted():
 
     own = counters(WAITS)
     assert sorted(own.undecided) == [*range(10, 16), 17, 18]
+    assert ("varies", "line 10 and 7 more: executed as often as the order of threads decides") in facts(own)
     stores, loads = (f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{kind}.sum" for kind in ("st", "ld"))
     assert (
         own.doubts[stores] == own.doubts["l1tex__t_requests_pipe_lsu_mem_global_op_atom.sum"] == ("order of threads",)
