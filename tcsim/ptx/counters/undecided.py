@@ -11,7 +11,7 @@ from functools import cached_property
 
 from tcsim.isa.ordinary.table import space_in
 from tcsim.model.statement import Immediate, Symbol
-from tcsim.ptx.compile.flow import BEFORE, Flow, parts, read
+from tcsim.ptx.compile.flow import Flow, parts, written
 from tcsim.ptx.compile.ordinary import ordinary
 from tcsim.ptx.text.syntax import Function, Instruction
 
@@ -69,12 +69,13 @@ class _Loops:
         if not any(map(tells, self.body)):
             return
         for end, start in self.jumps:
-            if start > end:
+            told = self._told(start, end) if start <= end else None
+            if not told:
                 continue
-            if self._told(self._leaving(start, end), start, end):
+            if not told.isdisjoint(self._leaving(start, end)):
                 yield from range(start, end + 1)
             for at, to in self.jumps:
-                if start <= at < to <= end and self._told({at}, start, end):
+                if at < to <= end and at in told:
                     yield from range(at + 1, to)
 
     def _leaving(self, start: int, end: int) -> set[int]:
@@ -83,27 +84,22 @@ class _Loops:
         leaves |= {at for at, to in self.jumps if start <= at <= end and not start <= to <= end} | {end}
         return {index for index in leaves if self.body[index].predicate is not None and parts(self.body[index])}
 
-    def _told(self, places: set[int], start: int, end: int) -> bool:
-        """Whether instructions of a loop are computed in it from what another thread did, or stand behind a branch that is."""
-        found, pending = set(places), list(places)
+    def _told(self, start: int, end: int) -> set[int]:
+        """Instructions of a loop that take what one of it tells: through registers or shared memory, or behind a branch that does."""
+        inside = range(start, end + 1)
+        pending = [index for index in inside if tells(self.body[index])]
+        found, loads = set(pending), [index for index in inside if self._shared(index, "load")]
+        behind = {at: range(at + 1, min(to, end + 1)) for at, to in self.jumps if self.body[at].predicate is not None}
         while pending:
             index = pending.pop()
-            for at in set(self._sources(index, start, end)) - found:
-                if tells(self.body[at]):
-                    return True
-                found.add(at)
-                pending.append(at)
-        return False
+            reached = [place for name in written(self.body[index]) for place in self.flow.uses(index, name)]
+            reached += [*behind.get(index, ()), *(loads if self._shared(index, "store") else ())]
+            new = {place for place in reached if start <= place <= end} - found
+            found |= new
+            pending += new
+        return found
 
-    def _sources(self, index: int, start: int, end: int) -> Iterator[int]:
-        """What an instruction of a loop directly depends on in it: registers, branches around it, of shared memory the stores."""
-        item = self.body[index]
-        sources = {at for name in read(item) for at in self.flow.reaching(name, index) if at != BEFORE}
-        sources |= {at for at, to in self.jumps if at < index < to and self.body[at].predicate is not None}
-        if ordinary(item.opcode).path == "load" and space_in(item.opcode).partition("::")[0] == "shared":
-            sources |= {at for at in range(start, end + 1) if self._stores(self.body[at])}
-        yield from (at for at in sources if start <= at <= end)
-
-    @staticmethod
-    def _stores(item: Instruction) -> bool:
-        return ordinary(item.opcode).path == "store" and space_in(item.opcode).partition("::")[0] == "shared"
+    def _shared(self, index: int, path: str) -> bool:
+        """Whether an instruction loads from or stores to shared memory."""
+        opcode = self.body[index].opcode
+        return ordinary(opcode).path == path and space_in(opcode).partition("::")[0] == "shared"
