@@ -115,7 +115,7 @@ def _constants(
     ]
     blocks = -(-tally.blocks // CHIPS["sm_90"].multiprocessors)
     together = blocks <= _TOGETHER[0] and code[0][1] * blocks <= _TOGETHER[1] * tally.blocks if code else True
-    for own, count, misses in moved:
+    for own, count, misses in moved if lines else ():
         counted = lines.setdefault(own.line if own.line in lines else min(lines), {})
         for name, each in _CONSTANTS:
             more = _AGAIN * misses if name == rules.TENSOR_CYCLES and together else 0
