@@ -179,8 +179,9 @@ class Mbarriers:
             places = place + there * (self.octets.spaces.of(key >> RANK_SHIFT).shared_stride >> 3)
             for number in range(int(turn.max()) + 1):
                 now = np.flatnonzero(turn == number)
-                given = zip(counts[entries[now]].tolist(), words[places[now]].tolist(), strict=True)
-                words[places[now]] = [self._after(signal, key, *one, int(who[entries[0]])) for one in given]
+                given = list(zip(counts[entries[now]].tolist(), words[places[now]].tolist(), strict=True))
+                made = {one: self._after(signal, key, *one, int(who[entries[0]])) for one in dict.fromkeys(given)}
+                words[places[now]] = [made[one] for one in given]
             self._keep(signal.kind, key)
             woken.setdefault(key, []).extend(there.tolist())
         return True

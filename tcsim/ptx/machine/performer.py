@@ -60,12 +60,16 @@ class Look:
         found = self.performer.octets.read(_in_each(access, len(asked)), asked)
         return found.reshape(len(asked), -1, access.size)
 
-    def held(self, name: str) -> Array:
-        """The registers of an operand, now. Raises Stop for what is not in flight."""
+    def held(self, name: str) -> Any:
+        """The registers of an operand, now: where they lie, if that can be. Raises Stop for what is not in flight."""
         if self.flight is None:
             raise Stop("TRAP", f"an instruction asks for the registers of {name}")
         bound = self.flight.bound
         numbers = next(own for operand, own in bound.results if operand == name)
+        if self.flight.only is None and not self.performer.events.delivering:
+            lanes = self.performer.file.lanes(numbers, self.threads, bound.lanes)
+            if lanes is not None:
+                return lanes
         found: Array = stacked(Rows(numbers), self.performer, self.threads, (-1, bound.lanes), True)
         return found
 
@@ -263,7 +267,10 @@ class Performer:
         (resource,) = self.ask(bound, given, threads, mask).resources
         for own in self._blocks(mask):
             warps = np.flatnonzero(own.reshape(-1, LANES).any(1))
-            if self.resources.take(resource, warps % self.threads.warps, int(warps[0]) // self.threads.warps) is not None:
+            if (
+                self.resources.take(resource, warps % self.threads.warps, int(warps[0]) // self.threads.warps)
+                is not None
+            ):
                 on |= own
         self.threads.change(on)
         self.cluster.wake("resource", None, np.flatnonzero(self.threads.blocks_in(on)).tolist())
@@ -326,7 +333,9 @@ class Performer:
             return found
         warps: Array = np.asarray(mask.reshape(-1, LANES).any(1))
         if bound.lanes == 128:
-            whole = np.pad(warps.reshape(batch, each), ((0, 0), (0, -each % 4)))
+            whole = warps.reshape(batch, each)
+            if each % 4:
+                whole = np.pad(whole, ((0, 0), (0, -each % 4)))
             groups: Array = np.asarray(whole.reshape(batch, -1, 4).any(2))
             if each % 4 and groups[:, -1].any():
                 said = f"an instruction of a warpgroup needs 4 warps; the last warpgroup of this block has {each % 4}"
