@@ -4,6 +4,9 @@ The check judges by what it hears (`tcsim.ptx.machine.events`), and by nothing e
 watched. Of what is heard everything counts but what data are, and where in a segment of global memory a cluster begins: the check compares
 addresses there with each other, never with a number. It is kept as one number of 64 bits for each cluster, made with weights that each process
 draws anew: two clusters that differ have the same number only by chance.
+
+At the edges of a tensor boxes are cut off, and fewer threads store. Where nothing that the async proxy touches in global memory is touched in any
+other way, that can only make what the check says less: a cluster whose boxes lie alike is fine if one is that is shown more of its tensors.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from tcsim.memory.windows import SHARED_WINDOW
 from tcsim.model.effects import Access, Effects, GroupOp, Outcome, Resource, Seen, Signal, Write
 from tcsim.numbers.formats import Format
 from tcsim.ptx.check.flags import order_of
+from tcsim.ptx.check.kinds import Trace
 from tcsim.ptx.check.lanes import as_bits
 from tcsim.ptx.check.places import contested
 from tcsim.ptx.check.rules.global_memory import reaches_global
@@ -31,6 +35,7 @@ from tcsim.ptx.machine.faults import Stuck, Unbatchable
 from tcsim.ptx.machine.flights import Flight, Tracker
 from tcsim.ptx.machine.memory import Segment
 from tcsim.ptx.machine.observer import Observer
+from tcsim.tma.copy import visible
 
 _RANDOM = np.random.default_rng()
 _EVERY = (1 << 64) - 1
@@ -41,6 +46,10 @@ _NOTHING = np.uint64(0)
 _BLOCKS = np.uint64(16)
 """Of a cluster, at most."""
 _NOWHERE = np.iinfo(np.int64).min
+_READS, _WRITES, _FETCHES, _LANDS = 1, 2, 4, 8
+"""What a batch does in a segment of global memory: ordinary reads and writes, and those of the async proxy."""
+_DIMENSIONS = 5
+"""Of a tensor map, at most."""
 
 
 class _Weights:
@@ -99,7 +108,8 @@ def _mask_of(at: Access) -> Array:
 class Digest:
     """A running hash of each cluster in a batch, over the sequence of that cluster's events."""
 
-    def __init__(self, cluster: Batch) -> None:
+    def __init__(self, cluster: Batch, boxes: bool = False) -> None:
+        """boxes: of boxes it counts only where they lie, and nothing where ordinary accesses go in global memory: that holds if `tangled` says no."""
         self.blocks, self.count = cluster.blocks, len(cluster.phase)
         self.width = self.blocks[0].threads.width
         self.sums = np.zeros(self.count, np.uint64)
@@ -109,6 +119,14 @@ class Digest:
         program = self.blocks[0].program
         self.reaches_global = reaches_global(program)
         self.places_work = self.reaches_global or any(map(reads_tiles, program.opcodes))
+        self.boxes = boxes and self.reaches_global
+        self._shown: list[tuple[Array, Array]] = []  # of boxes the cluster, and what `Trace.shown` has of them
+        self._registers = np.zeros(
+            self.count, np.uint64
+        )  # who has touched registers of wgmma, which only a later one may mind
+        self._uses: dict[
+            int, int
+        ] = {}  # by segment, of what can be told apart only by where it is: `_READS` and the others
         self._known: dict[Any, np.uint64] = {}  # of values of one cluster: what `rows` makes of them
         self._first: dict[int, Array] = {}  # by segment: where each cluster has accessed it first
 
@@ -162,10 +180,85 @@ class Digest:
         """Of which clusters threads are: one number, or one for each."""
         return block.threads.block_of(threads) if len(threads) else 0
 
-    def in_global(self, block: Block, addresses: Array, of: Any, moved: Any = np.True_) -> Array:
+    def traces(self) -> list[Trace]:
+        """What each cluster did."""
+        nothing = np.zeros(0, np.int64), np.zeros((0, 2 * _DIMENSIONS), np.int64)
+        which, shown = (np.concatenate(own) for own in zip(nothing, *self._shown, strict=True))
+        order = np.argsort(which, kind="stable")
+        ends = np.searchsorted(which[order], np.arange(1, self.count))
+        return [Trace(*own) for own in zip(self.sums.tolist(), np.split(shown[order], ends), strict=True)]
+
+    def keep(self, code: np.uint64, mask: Array) -> None:
+        """Threads of a mask did something that counts only if `kept` is asked for."""
+        bits = as_bits(mask).reshape(self.count, -1)
+        own = self._registers
+        now = (own ^ own >> np.uint64(31)) * _ODD[2] + (
+            (mixed(bits) * _WEIGHTS.first(bits.shape[1])).sum(1) ^ code
+        ) * _ODD[0]
+        self._registers = np.where(bits.any(1), now, own)
+
+    def kept(self, of: Any) -> None:
+        """What some clusters did counts."""
+        if (which := np.atleast_1d(_each(of))[self._registers[_each(of)] != 0]).size:
+            self.note(code_of("kept"), which, self._registers[which])
+            self._registers[which] = 0
+
+    def use(self, block: Block, addresses: Array, use: int) -> None:
+        """Ordinary accesses, or reads of boxes, somewhere in global memory."""
+        if len(addresses):
+            memory = block.spaces.memory
+            first, last = (memory.segment(int(own)) for own in (addresses.min(), addresses.max()))
+            own = [first] if first is last else memory.segments
+            for segment in own:
+                if segment is not None:
+                    self._uses[segment.address] = self._uses.get(segment.address, 0) | use
+
+    def tangled(self) -> bool:
+        """Whether something that the async proxy touches is touched in another way too."""
+        return any(
+            (use & (_FETCHES | _LANDS) and use & _WRITES) or (use & _LANDS and use & (_READS | _FETCHES))
+            for use in self._uses.values()
+        )
+
+    def box(self, code: np.uint64, flight: Flight) -> bool:
+        """A copy reads boxes of a tensor: where they lie counts, and apart from that what of them lies in it; whether they can be told so."""
+        block, pending = flight.block, flight.pending
+        tmap, base, corner = pending.box or (None, 0, ())
+        if not self.boxes or tmap is None or tmap.slice_bytes or tmap.im2col_mode or not pending.tells:
+            return False
+        corners, threads = np.atleast_2d(np.asarray(corner, np.int64)), flight.asked
+        of = self.of(block, threads if pending.threads is None else threads[pending.threads])
+        which = np.broadcast_to(of, len(corners))
+        strides = np.array(tmap.global_strides, np.int64)
+        address = base + corners[:, 0] // tmap.unit.indices * tmap.unit.global_bytes + corners[:, 1:] @ strides
+        code = code ^ code_of("box", hash(tmap))
+        segment = block.spaces.memory.segment(base)
+        start = base if segment is None else segment.address
+        for key, values in ((start, address), *(((tmap, base, axis), own) for axis, own in enumerate(corners.T))):
+            self.rows(code, of, self._relative(key, which, values))
+        shown = np.zeros((len(corners), 2 * _DIMENSIONS), np.int64)
+        begin, end = visible(tmap, corners)
+        shown[:, : begin.shape[1]], shown[:, _DIMENSIONS : _DIMENSIONS + end.shape[1]] = begin, -end
+        self._shown.append((which, shown))
+        self.use(block, np.array([base], np.uint64), _FETCHES)
+        return True
+
+    def _relative(self, key: Any, which: Array, values: Array) -> Array:
+        """Numbers of some clusters, from the first of each on."""
+        first = self._first.setdefault(key, np.full(self.count, _NOWHERE))
+        fresh = first[which] == _NOWHERE
+        if fresh.any():
+            new, places = np.unique(which[fresh], return_index=True)
+            first[new] = values[fresh][places]
+        begin = first[which]
+        # Words of 4 bytes and copies of 16 are told apart by where they begin.
+        found: Array = (values - begin) * 256 + (begin & 15)
+        return found
+
+    def in_global(self, block: Block, addresses: Array, of: Any, moved: Any = np.True_, use: int = 0) -> Array:
         """Addresses in global memory, from the first that each cluster has accessed in the segment on.
 
-        moved: where bytes are accessed; elsewhere an address may lie behind its segment.
+        moved: where bytes are accessed; elsewhere an address may lie behind its segment. use: what is done there, at most.
         """
         found, every = np.zeros(len(addresses), np.int64), block.spaces.memory.segments
         ends = int(addresses.min()), int(addresses.max())
@@ -177,18 +270,13 @@ class Digest:
             raise Stuck("an access where nothing is mapped")
         for number in each_once(place):
             segment, inside = segments[number], place == number
-            first = self._first.setdefault(segment.address, np.full(self.count, _NOWHERE))
-            own, whose = addresses[inside].astype(np.int64), of[inside]
-            fresh = first[whose] == _NOWHERE
-            if fresh.any():
-                new, places = np.unique(whose[fresh], return_index=True)
-                first[new] = own[fresh][places]
-            begin = first[whose]
-            # Words of 4 bytes and copies of 16 are told apart by where they begin.
-            found[inside] = (own - begin) * 256 + (begin & 15) + mixed(np.array([segment.address])).astype(np.int64)
+            own = self._relative(segment.address, of[inside], addresses[inside].astype(np.int64))
+            found[inside] = own + mixed(np.array([segment.address])).astype(np.int64)
+            if self.boxes:
+                self._uses[segment.address] = self._uses.get(segment.address, 0) | use
         return found
 
-    def access(self, code: np.uint64, block: Block, at: Access, threads: Array) -> None:
+    def access(self, code: np.uint64, block: Block, at: Access, threads: Array, writes: bool = False) -> None:
         """An access of an instruction of some threads."""
         of = block.octets.block_of(at, threads)
         address, cta = block.octets.places(at)
@@ -200,7 +288,9 @@ class Digest:
             if outside.any() and self.places_work:
                 own = of[outside] if np.ndim(of) else of
                 moved = np.True_ if at.mask is None else np.resize(_mask_of(at).any(1), len(values))[outside]
-                values[outside] = self.in_global(block, address[outside].astype(np.uint64), own, moved)
+                reads, stores = (_READS, _READS | _WRITES) if at.proxy == "generic" else (_FETCHES, _LANDS)
+                use = stores if writes else reads
+                values[outside] = self.in_global(block, address[outside].astype(np.uint64), own, moved, use)
             elif outside.any():
                 values[outside] = address[outside] & 15
         found: Array = values
@@ -251,19 +341,19 @@ class Digest:
             mine = np.isin(lanes, flight.threads) if copies > 1 else slice(None)
             self.note(code, of[mine] if copies > 1 else of, found[mine] if copies > 1 else found[0])
 
-    def plain(self, code: np.uint64, block: Block, value: Any, threads: Array) -> None:
-        """What an instruction of some threads does, but for what data are; values: numbers, and what is made of them.
+    def plain(self, code: np.uint64, block: Block, value: Any, threads: Array, writes: bool = False) -> None:
+        """What an instruction of some threads does, but for what data are; values: numbers, and what is made of them. writes: accesses are writes.
 
         Of several clusters arrays have an entry for each warp, warpgroup or thread.
         """
         if isinstance(value, tuple):
             for place, own in enumerate(value):
                 if not isinstance(own, tuple) or own:
-                    self.plain(code ^ code_of(place), block, own, threads)
+                    self.plain(code ^ code_of(place), block, own, threads, writes)
         elif isinstance(value, Access):
-            self.access(code, block, value, threads)
+            self.access(code, block, value, threads, writes)
         elif isinstance(value, Write):
-            self.access(code ^ code_of(value.combine is None), block, value.at, threads)
+            self.access(code ^ code_of(value.combine is None), block, value.at, threads, True)
         elif isinstance(value, Signal):
             self.signal(code, block, value, threads)
         elif isinstance(value, Seen):
@@ -312,10 +402,15 @@ def _changes(outcome: Outcome) -> tuple[Any, ...]:
 class Traces(Observer):
     """What the clusters of a batch do: `digest.sums`, a number of each."""
 
-    def __init__(self, cluster: Batch, places: bool = True) -> None:
-        """places: whether it matters where ordinary accesses go in shared memory; else only who accesses it how counts, in any order up to the next event."""
-        self.digest, self._places = Digest(cluster), places
+    def __init__(self, cluster: Batch, places: bool = True, boxes: bool = False) -> None:
+        """places: whether it matters where ordinary accesses go in shared memory; else only who accesses it how counts, in any order up to the next event.
+
+        boxes: as of `Digest`.
+        """
+        self.digest, self._places = Digest(cluster, boxes), places
         self._ranks = {id(block.spaces.shared): block.rank for block in cluster.blocks}
+        self._queue = cluster.queue
+        self._loads = any(opcode.startswith("tcgen05.ld") for opcode in cluster.blocks[0].program.opcodes)
 
     @staticmethod
     def _here(block: Block, *words: Any) -> np.uint64:
@@ -339,11 +434,15 @@ class Traces(Observer):
             values = offsets.astype(np.int64) - of * self.digest.blocks[rank].spaces.shared_stride
             if kind == "write" and written is not None and len(at := contested(offsets, threads, written)):
                 self.digest.rows(self._here(block, "contested", rank), of[at] if np.ndim(of) else of, values[at])
+        elif self.digest.boxes and not order_of(block.here.opcode if block.here is not None else "")[0]:
+            self.digest.use(block, offsets, {"read": _READS, "write": _WRITES}.get(kind, _READS | _WRITES))
+            self.digest.touched[of] |= np.uint64(1 << block.rank)
+            return
         elif self.digest.reaches_global or order_of(block.here.opcode if block.here is not None else "")[0]:
             # Which flag it is does not matter to the check (`tcsim.ptx.check.flags`).
             values = np.zeros(len(own), np.int64)
             if self.digest.reaches_global and len(own):
-                values = self.digest.in_global(block, offsets, of)
+                values = self.digest.in_global(block, offsets, of, use=_READS | _WRITES)
         else:  # of which the check sees only that there was one since the last barrier
             self.digest.touched[of] |= np.uint64(1 << block.rank)
             return
@@ -352,6 +451,8 @@ class Traces(Observer):
     def performed(self, block: Block, bound: Bound, effects: Effects, threads: Array, mask: Array) -> None:
         """Reads, writes, signals, phases that were seen."""
         code = self._here(block, "performed", id(bound))
+        if effects.orders:
+            self.digest.kept(self.digest.of(block, threads))
         self.digest.who(code, block, threads, mask)
         did = effects.reads, *_changes(effects.now), effects.seen, effects.orders, effects.resources
         self.digest.plain(code, block, did, threads)
@@ -364,10 +465,14 @@ class Traces(Observer):
         """Work begins."""
         block, pending, threads = flight.block, flight.pending, flight.asked
         code = self._here(block, "issued", id(flight.bound), flight.kind)
+        if flight.kind == "wgmma":
+            self.digest.kept(self.digest.of(block, flight.threads))
         self.digest.who(code, block, flight.threads)
         self.digest.rows(code, self.digest.of(block, flight.threads), flight.groups)
         adds = () if pending.adds is None else np.asarray(pending.adds)
-        self.digest.plain(code, block, (pending.reads, pending.writes, pending.tells, adds), threads)
+        reads = () if self.digest.box(code, flight) else pending.reads
+        self.digest.plain(code, block, (reads, pending.tells, adds), threads)
+        self.digest.plain(code ^ code_of("writes"), block, pending.writes, threads, True)
 
     def fetching(self, flight: Flight) -> None:
         """It reads."""
@@ -376,7 +481,7 @@ class Traces(Observer):
     def landing(self, flight: Flight) -> None:
         """It writes. Of a copy of a box the map says what goes where."""
         self._flight("landing", flight)
-        if "tensor_map" in flight.bound.form:
+        if "tensor_map" in flight.bound.form and not (self.digest.boxes and flight.pending.box):
             self.digest.placed(code_of("placed", flight.block.rank), flight)
 
     def _flight(self, event: str, flight: Flight) -> None:
@@ -398,12 +503,17 @@ class Traces(Observer):
         self.digest.who(code_of("following", tracker.block.rank), tracker.block, tracker.threads)
 
     def needed(self, block: Block, numbers: frozenset[int], mask: Array) -> None:
-        """Registers in flight are needed."""
-        self.digest.mask(self._here(block, "needed", numbers), block, mask)
+        """Registers in flight are needed: only of tcgen05.ld it matters."""
+        if self._loads:
+            self.digest.mask(self._here(block, "needed", numbers), block, mask)
 
     def touched(self, block: Block, reads: frozenset[int], writes: frozenset[int], mask: Array) -> None:
         """Registers that may be in flight are touched."""
-        self.digest.mask(self._here(block, "touched", reads, writes), block, mask)
+        code = self._here(block, "touched", reads, writes)
+        if any(own.kind == "wgmma" for own in self._queue.unwaited):
+            self.digest.mask(code, block, mask)
+        else:
+            self.digest.keep(code, mask)
 
     def signalled(
         self, block: Block, signal: Signal, key: int, count: int, before: int, after: int, threads: Array

@@ -60,12 +60,16 @@ class Look:
         found = self.performer.octets.read(_in_each(access, len(asked)), asked)
         return found.reshape(len(asked), -1, access.size)
 
-    def held(self, name: str) -> Array:
-        """The registers of an operand, now. Raises Stop for what is not in flight."""
+    def held(self, name: str) -> Any:
+        """The registers of an operand, now: where they lie, if that can be. Raises Stop for what is not in flight."""
         if self.flight is None:
             raise Stop("TRAP", f"an instruction asks for the registers of {name}")
         bound = self.flight.bound
         numbers = next(own for operand, own in bound.results if operand == name)
+        if self.flight.only is None and not self.performer.events.delivering:
+            lanes = self.performer.file.lanes(numbers, self.threads, bound.lanes)
+            if lanes is not None:
+                return lanes
         found: Array = stacked(Rows(numbers), self.performer, self.threads, (-1, bound.lanes), True)
         return found
 
@@ -228,9 +232,10 @@ class Performer:
     def attempt(self, bound: Bound, given: dict[str, Any], w: Mask, here: int, after: int) -> Any:
         """Run an instruction that may wait; threads with different operands ask apart."""
         mask = self.threads.mask(w)
-        blocks = self._alike(bound, given, mask) if self.threads.batch > 1 else [mask]
         moves: Moves = []
-        on = np.zeros(self.threads.count, bool)
+        on = self._pooled(bound, given, mask)
+        mask = mask & ~on
+        blocks = self._alike(bound, given, mask) if self.threads.batch > 1 else [mask]
         for threads in [own for block in blocks for own in self._askers(bound, given, block)]:
             found = self.ask(bound, given, threads, mask)
             own = np.zeros(self.threads.count, bool)
@@ -252,6 +257,25 @@ class Performer:
             moves.append((on, after))
         return moves
 
+    def _pooled(self, bound: Bound, given: dict[str, Any], mask: Array) -> Array:
+        """Let the warpgroups of each block of a batch have the registers that they ask for, if all of them get them and nobody looks: their threads."""
+        events, on = self.events, np.zeros(self.threads.count, bool)
+        heard = self._heard or events.granted or events.given or events.asking
+        if self.threads.batch == 1 or not bound.model.row.warps_apart or heard:
+            return on
+        threads = self.taking(bound, mask)
+        (resource,) = self.ask(bound, given, threads, mask).resources
+        for own in self._blocks(mask):
+            warps = np.flatnonzero(own.reshape(-1, LANES).any(1))
+            if (
+                self.resources.take(resource, warps % self.threads.warps, int(warps[0]) // self.threads.warps)
+                is not None
+            ):
+                on |= own
+        self.threads.change(on)
+        self.cluster.wake("resource", None, np.flatnonzero(self.threads.blocks_in(on)).tolist())
+        return on
+
     def _alike(self, bound: Bound, given: dict[str, Any], mask: Array) -> list[Array]:
         """The threads of a mask by blocks that get the same answer: which ask with equal operands, of mbarriers with equal bits."""
         threads = np.nonzero(mask)[0]
@@ -262,15 +286,13 @@ class Performer:
         if key & 7 or key >> RANK_SHIFT >= len(self.cluster.blocks) or window not in (0, SHARED_WINDOW >> 32):
             return self._blocks(mask)
         there = np.flatnonzero(self.threads.blocks_in(mask))
-        words: dict[int, list[int]] = {}
-        for number in there.tolist():
-            words.setdefault(self.mbarriers.word(key, number), []).append(number)
-        if len(words) == 1:
+        words = self.mbarriers.words(key, there)
+        if (words == words[0]).all():
             return [mask]
         found = []
-        for numbers in words.values():
+        for word in dict.fromkeys(words.tolist()):
             which = np.zeros(self.threads.batch, bool)
-            which[numbers] = True
+            which[there[words == word]] = True
             found.append(mask & self.threads.per_thread(which))
         return found
 
@@ -311,7 +333,9 @@ class Performer:
             return found
         warps: Array = np.asarray(mask.reshape(-1, LANES).any(1))
         if bound.lanes == 128:
-            whole = np.pad(warps.reshape(batch, each), ((0, 0), (0, -each % 4)))
+            whole = warps.reshape(batch, each)
+            if each % 4:
+                whole = np.pad(whole, ((0, 0), (0, -each % 4)))
             groups: Array = np.asarray(whole.reshape(batch, -1, 4).any(2))
             if each % 4 and groups[:, -1].any():
                 said = f"an instruction of a warpgroup needs 4 warps; the last warpgroup of this block has {each % 4}"
