@@ -158,7 +158,9 @@ TABLE_PAGES = {
             Part(
                 "What differs",
                 counter_tables.different,
-                "With `--machine`. What is not in a row of `tcsim.ptx.counters.rules` is another reason: the order of threads, a loop that ptxas unrolled where lanes of a warp part, a function of the driver.",
+                "With `--machine`. What is not in a row of `tcsim.ptx.counters.rules` is another reason: the order of threads, a loop that ptxas unrolled where lanes of a warp part, a function of the driver. "
+                "A second run of all launches on the same GPU gave other numbers for 27 counters of a launch, 26 of them doubted or unknown; the other is shared loads of "
+                "`gemm_sm70_wmma_naive_bf16_f32_mn_mn_128x128x64_sm_90`, 512 here and in the first run, 520 in the second.",
             ),
             Part(
                 "Machine instructions",
