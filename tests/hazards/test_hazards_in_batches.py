@@ -15,7 +15,8 @@ import pytest
 import tcsim
 from tcsim.model.effects import Access, GroupOp, Outcome, Resource, Signal
 from tcsim.ptx import Limits, Memory, Run, parse
-from tcsim.ptx.check.traces import Digest, Traces, code_of
+from tcsim.ptx.check.digest import Digest, code_of
+from tcsim.ptx.check.traces import Traces
 from tcsim.ptx.launch.grid import Grid
 from tcsim.ptx.machine.batch import Batch
 from tcsim.ptx.machine.events import EVENTS, Events
