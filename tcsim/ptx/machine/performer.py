@@ -224,8 +224,12 @@ class Performer:
         """Run an instruction that may wait; threads with different operands ask apart."""
         mask = self.threads.mask(w)
         moves: Moves = []
-        on = self._pooled(bound, given, mask)
-        mask = mask & ~on
+        on = np.zeros(self.threads.count, bool)
+        if self.threads.batch > 1 and bound.model.row.warps_apart:
+            events = self.events
+            if not (self._heard or events.granted or events.given or events.asking):
+                on = self._pooled(bound, given, mask)
+                mask = mask & ~on
         blocks = self._alike(bound, given, mask) if self.threads.batch > 1 else [mask]
         for threads in [own for block in blocks for own in self._askers(bound, given, block)]:
             found = self.ask(bound, given, threads, mask)
@@ -249,19 +253,13 @@ class Performer:
         return moves
 
     def _pooled(self, bound: Bound, given: dict[str, Any], mask: Array) -> Array:
-        """Let the warpgroups of each block of a batch have the registers that they ask for, if all of them get them and nobody looks: their threads."""
-        events, on = self.events, np.zeros(self.threads.count, bool)
-        heard = self._heard or events.granted or events.given or events.asking
-        if self.threads.batch == 1 or not bound.model.row.warps_apart or heard:
-            return on
+        """Let the warpgroups of each block of a batch have the registers that they ask for, if all of them get them: their threads."""
+        on = np.zeros_like(mask)
         threads = self.taking(bound, mask)
         (resource,) = self.ask(bound, given, threads, mask).resources
         for own in self.threads.apart(mask):
-            warps = np.flatnonzero(own.reshape(-1, LANES).any(1))
-            if (
-                self.resources.take(resource, warps % self.threads.warps, int(warps[0]) // self.threads.warps)
-                is not None
-            ):
+            block, warps = divmod(np.flatnonzero(own.reshape(-1, LANES).any(1)), self.threads.warps)
+            if self.resources.take(resource, warps, int(block[0])) is not None:
                 on |= own
         self.threads.change(on)
         self.cluster.wake("resource", None, np.flatnonzero(self.threads.blocks_in(on)).tolist())
