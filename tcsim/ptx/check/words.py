@@ -81,7 +81,7 @@ class Words:
         landed = least >= first  # all of it is what operations write, of which no clock knows
         work = by if isinstance(by, Operation) else None
         warps = by.warps[:1] if isinstance(by, Operation) else by
-        unfinished = partial(self._work, at, warps, lanes) if work is None else partial(self._pending, work)
+        unfinished = partial(self._work, at, warps, lanes) if work is None else partial(self._pending, at, work, lanes)
         if work is not None and (writes or not landed):
             known = clocks.known[work.warps, : self.fence + 1].max(0) if len(work.warps) > 1 else clocks.known[warps[0]]
         if landed:
@@ -126,11 +126,8 @@ class Words:
         found = [] if after.all() else [Conflict(prior, Lack.ORDER, places[~after], numbers[~after], none[~after])]
         if lanes is None or not knows.loose(warps, LEARNS):
             return found
-        warps, lanes = warps[places], lanes[places]
-        owners = self.what[at[places]] & _LANE if prior is Prior.LANDED else np.full(len(places), SEVERAL)
-        apart, since = self.operations.apart(numbers, warps, lanes, owners, part)
-        joined = (since <= knows.joined[warps]) | (lanes == SEVERAL)
-        return found + _by_lanes(prior, Lack.LANES, places, after & apart, joined, numbers, none)
+        own = np.flatnonzero(after)
+        return found + self._lanes_apart(prior, at, places[own], numbers[own], warps[places[own]], lanes[places[own]])
 
     def _apart(self, at: Array, who: Array, warps: Array, lanes: Array, writes: bool) -> list[Conflict]:
         """What other lanes of the same warps did, and what only other lanes were told, or told. One warp and lane may stand for all words.
@@ -267,16 +264,31 @@ class Words:
                 found.append(Conflict(Prior.READ, lack, places[own], what, reader[own]))
         return found
 
-    def _pending(self, by: Operation, prior: Prior, places: Array, numbers: Array) -> list[Conflict]:
+    def _pending(
+        self, at: Array, by: Operation, lanes: Array | None, prior: Prior, places: Array, numbers: Array
+    ) -> list[Conflict]:
         """Of operations, elementwise, those that are not known to be done, or not behind a fence, when another one begins."""
         found: list[Conflict] = []
         for number in each_once(numbers):
-            other = self.operations.all[number]
-            lack = None if other is by or self._in_turn(other, by) else self._lacking(prior, other, by)
+            other, own = self.operations.all[number], places[numbers == number]
+            if other is by or self._in_turn(other, by):
+                continue
+            lack, which = self._lacking(prior, other, by), np.full(len(own), number)
             if lack is not None:
-                own = places[numbers == number]
-                found.append(Conflict(prior, lack, own, np.full(len(own), number), np.zeros(len(own), np.int64)))
+                found.append(Conflict(prior, lack, own, which, np.zeros_like(which)))
+            elif lanes is not None and self.lanes.loose(by.warps, LEARNS):
+                warps, lane = np.full(len(own), by.warps[0]), np.broadcast_to(lanes, at.shape)[own]
+                found += self._lanes_apart(prior, at, own, which, warps, lane)
         return found
+
+    def _lanes_apart(
+        self, prior: Prior, at: Array, places: Array, numbers: Array, warps: Array, lanes: Array
+    ) -> list[Conflict]:
+        """Of operations that warps know to be done, elementwise, those of which only other lanes than these do."""
+        owners = self.what[at[places]] & _LANE if prior is Prior.LANDED else np.full(len(places), SEVERAL)
+        apart, since = self.operations.apart(numbers, warps, lanes, owners, prior.part)
+        joined = (since <= self.lanes.joined[warps]) | (lanes == SEVERAL)
+        return _by_lanes(prior, Lack.LANES, places, apart, joined, numbers, np.zeros_like(numbers))
 
     def _in_turn(self, earlier: Operation, later: Operation) -> bool:
         """Whether the tensor core executes two operations in the order of issue: pipelined pairs of one thread, or with fences of two."""
@@ -296,6 +308,12 @@ class Words:
             return Lack.PIPELINE if one_thread else Lack.ORDER
         if tensor:
             return None if one_thread else Lack.FENCE
+        if (
+            len(by.warps) > 1
+            and other.kind != by.kind
+            and not all(operations.is_after(other.number, by.warps[[own]], part) for own in range(len(by.warps)))
+        ):
+            return Lack.WARPS
         fences = self.proxies and part == WRITTEN and other.proxy == "generic" != by.proxy
         fenced = not fences or any(operations.after_fence(other.number, warp) for warp in by.warps)
         return None if fenced else Lack.FENCE

@@ -125,7 +125,7 @@ class Performer:
         if self.threads.batch > 1 and bound.model.replicated and self._replicated(bound, given, mask):
             return
         together = bound.model.batched or (bound.model.joined and (not self._heard or self._joins(bound)))
-        if self.threads.batch > 1 and not together and len(blocks := self._blocks(mask)) > 1:
+        if self.threads.batch > 1 and not together and len(blocks := self.threads.apart(mask)) > 1:
             for own in blocks:
                 self.perform(bound, given, own)
             return
@@ -168,15 +168,6 @@ class Performer:
         counts = self.committed(found.pending[0].group or "")[threads].copy()
         self.queue.add(Flight(found.pending[0], bound, self.block, threads, counts, threads, replicated=True))
         return True
-
-    def _blocks(self, mask: Array) -> list[Array]:
-        """The threads of a mask, those of each block of the batch apart."""
-        found = []
-        for number in np.flatnonzero(self.threads.blocks_in(mask)).tolist():
-            place = slice(number * self.threads.width, (number + 1) * self.threads.width)
-            found.append(np.zeros_like(mask))
-            found[-1][place] = mask[place]
-        return found
 
     def _parted(self, bound: Bound, given: dict[str, Any], mask: Array) -> bool:
         """Run an instruction for the threads of each member mask apart, if there are several."""
@@ -265,7 +256,7 @@ class Performer:
             return on
         threads = self.taking(bound, mask)
         (resource,) = self.ask(bound, given, threads, mask).resources
-        for own in self._blocks(mask):
+        for own in self.threads.apart(mask):
             warps = np.flatnonzero(own.reshape(-1, LANES).any(1))
             if (
                 self.resources.take(resource, warps % self.threads.warps, int(warps[0]) // self.threads.warps)
@@ -280,11 +271,11 @@ class Performer:
         """The threads of a mask by blocks that get the same answer: which ask with equal operands, of mbarriers with equal bits."""
         threads = np.nonzero(mask)[0]
         if not bound.model.batched or not len(threads) or not self._equal(given, threads):
-            return self._blocks(mask)
+            return self.threads.apart(mask)
         address = int(self.threads.each(given["barrier"])[threads[0]])
         key, window = address & 0xFFFFFFFF, address >> 32
         if key & 7 or key >> RANK_SHIFT >= len(self.cluster.blocks) or window not in (0, SHARED_WINDOW >> 32):
-            return self._blocks(mask)
+            return self.threads.apart(mask)
         there = np.flatnonzero(self.threads.blocks_in(mask))
         words = self.mbarriers.words(key, there)
         if (words == words[0]).all():
