@@ -126,12 +126,13 @@ def instructions(own: Machine, gpu: Sequence[int]) -> tuple[int, int, int]:
 
 
 @cache
-def _fields() -> dict[str, recording.Fields]:
+def recorded() -> dict[str, recording.Fields]:
+    """All of them, read once."""
     return dict(launches())
 
 
 def _compared(name: str, machine: bool) -> list[Compared]:
-    own = profiled(_fields()[name], name)
+    own = profiled(recorded()[name], name)
     return [compared(of, name, measured()[name]) for of in ([own, assembled(own)] if machine else [own])]
 
 
@@ -168,7 +169,7 @@ def summary(found: Mapping[str, Compared]) -> dict[str, Any]:
 
 def results(machine: bool = False) -> dict[str, Any]:
     """Compare all, with what differs by launch; machine: with machine code, too, and how many machine instructions are executed."""
-    names = list(_fields())
+    names = list(recorded())
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
         plain, *others = zip(*pool.map(partial(_compared, machine=machine), names, chunksize=4), strict=True)
     made = summary(dict(zip(names, plain, strict=True)))
