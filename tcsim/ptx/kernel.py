@@ -25,6 +25,7 @@ from tcsim.ptx.compile.store import key_of, store
 from tcsim.ptx.counters.advice import Shape
 from tcsim.ptx.counters.counters import Counters
 from tcsim.ptx.counters.counting import expanded
+from tcsim.ptx.counters.tally import Tally
 from tcsim.ptx.hazards.hazard import Hazard, merged
 from tcsim.ptx.hazards.sarif import Checked, sarif
 from tcsim.ptx.launch import processes
