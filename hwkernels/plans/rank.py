@@ -1,4 +1,7 @@
-"""A ranking of tiles (tcsim.plans.ranking) learnt from what cuBLASLt chose: tile, cluster and cut. It needs torch, a GPU if it shall be good, and numba."""
+"""A ranking of tiles (tcsim.plans.ranking) learnt from what cuBLASLt chose: tile, cluster and cut. It needs torch, numba, and a GPU if it shall be good.
+
+Training for a time does not repeat bit for bit: another run gives another network.
+"""
 
 from __future__ import annotations
 
