@@ -22,8 +22,8 @@ OFTEN = 300
 """Choices of a tile that is ranked."""
 LEAVES, WIDTH, LENGTH = 6000, 192, 8
 """Of the tree; of the network's layers; and of what is learnt of each tile."""
-BATCH, RATE, SETTLED = 512, 2e-3, 0.6
-"""Shapes of a step, its greatest length, and the part of the time after which the cut counts more than the tile."""
+BATCH, RATE, RISE, SETTLED = 512, 2e-3, 500, 0.6
+"""Shapes of a step, its greatest length, steps until it has that length, and the part of the time after which the cut counts more than the tile."""
 
 
 class Choices(NamedTuple):
@@ -143,7 +143,7 @@ def trained(made: Choices, machine: Machine, seconds: float) -> Ranking:
 
     replay, done, begun = _captured(step) if on_gpu else step, 0, time.monotonic()
     while (gone := (time.monotonic() - begun) / seconds) < 1:
-        rate.fill_(RATE * min(1, (done + 1) / 500) * 0.5 * (1 + np.cos(np.pi * gone)) + 5e-6)
+        rate.fill_(RATE * min(1, (done + 1) / RISE) * 0.5 * (1 + np.cos(np.pi * gone)) + 5e-6)
         joint.fill_(0.5 if gone < SETTLED else 0.15)
         mixed.fill_(max(1 / (done + 10), 0.0005))
         for _ in range(20):
