@@ -93,10 +93,15 @@ def _kernel(pattern: str) -> Kernel:
 
 def predicted(launch: Launch) -> Counters:
     """What the model counts of the same launch."""
+    return _predicted(launch.pattern, launch.first, launch.second)
+
+
+@cache
+def _predicted(pattern: str, first: tuple[int, ...], second: tuple[int, ...]) -> Counters:
     memory = Memory()
-    lanes = [memory.allocate(np.array(own, np.uint32).view(np.uint8)) for own in (launch.first, launch.second)]
+    lanes = [memory.allocate(np.array(own, np.uint32).view(np.uint8)) for own in (first, second)]
     memory.map(GLOBAL_BYTES, np.zeros(GLOBAL_BYTES, np.uint8))
-    run = _kernel(launch.pattern).launch(
+    run = _kernel(pattern).launch(
         memory, [*lanes, GLOBAL_BYTES, memory.allocate(256)], block=(LANES, 1, 1), check=False, counters=True
     )
     assert run.completed and run.counters is not None, run.hazards

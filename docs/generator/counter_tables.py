@@ -32,12 +32,23 @@ STALLS = {
 
 
 def launches() -> str:
-    """By counter: launches in which the GPU's is the model's, of PTX alone and with machine code."""
+    """By counter: launches in which the GPU's is the model's, of PTX alone and with machine code, and where nothing is doubted."""
     data = json.loads((FOLDER / "counters.json").read_text(encoding="utf-8"))
     machine = data["machine"]["counters"]
-    rows = [(code(name), *own, machine[name][0], machine[name][2]) for name, own in data["counters"].items()]
-    head = ("counter", "equal", "launches", "above the GPU's", "equal, --machine", "above")
-    return table(head, rows, (1, 2, 3, 4, 5))
+    rows = [
+        (code(name), f"{own[0]} of {own[1]}", own[2], f"{of[0]} of {of[1]}", of[2], f"{of[3]} of {of[4]}", f"{of[5]} %")
+        for (name, own), of in zip(data["counters"].items(), machine.values(), strict=True)
+    ]
+    head = (
+        "counter",
+        "equal",
+        "above the GPU's",
+        "equal, --machine",
+        "above",
+        "equal without doubts",
+        "beside others at least",
+    )
+    return table(head, rows, (1, 2, 3, 4, 5, 6))
 
 
 def instructions() -> str:
@@ -49,9 +60,21 @@ def instructions() -> str:
         ("launches whose sum is equal", totals["equal"]), ("within 1 %", totals["within 1 %"]), ("machine instructions with a number", f"{known:,}"),
         ("executed as often as on the GPU", f"{equal:,} ({100 * equal / known:.2f} %)"), ("without a number", f"{single['unknown']:,}"),
     ]  # fmt: skip
+    left_out = "Left out, because the order of threads decides: " + ", ".join(map(code, data["undecided"])) + "."
     worst = sorted(single["wrong"].items(), key=lambda own: (-own[1], own[0]))
     wrong = table(("launch", "instructions that are not"), [(code(name), count) for name, count in worst], (1,))
-    return table((f"of {data['launches']} launches", ""), rows, (1,)) + "\n\n" + wrong
+    return "\n\n".join((table((f"of {totals['launches']} launches", ""), rows, (1,)), left_out, wrong))
+
+
+def different() -> str:
+    """Each counter that differs with machine code: the GPU's, the model's, and why it is doubted."""
+    data = json.loads((FOLDER / "counters.json").read_text(encoding="utf-8"))["machine"]
+    rows = [
+        (code(name), code(counter.removesuffix(".sum")), f"{gpu:,}", f"{model:,}", ", ".join(data["doubts"].get(name, {}).get(counter, ["not explained"])))
+        for name, own in data["different"].items()
+        for counter, (gpu, model) in own.items()
+    ]  # fmt: skip
+    return table(("launch", "counter", "GPU", "here", "because of"), rows, (2, 3))
 
 
 def ladder() -> str:

@@ -151,13 +151,21 @@ TABLE_PAGES = {
             Part(
                 "Recorded launches",
                 counter_tables.launches,
-                "The [recorded launches](../../corpora.md), of the machine code that ptxas 13.0 made of them, with every counter that is not 0 there or here. The last two columns are those of `--machine`: accesses that ptxas removed "
-                "are left out, those that it joined count as one wider access, and constants that ptxas moves through the tensor core count there. `python -m tests.kernels.counters --machine` asks.",
+                "The [recorded launches](../../corpora.md), of the machine code that ptxas 13.0 made of them, with every counter that is not 0 there or here. `--machine`: accesses that ptxas removed "
+                "are left out, those that it joined count as one wider access, and constants that ptxas moves through the tensor core count there. *Without doubts*: of launches with nothing that `doubts` names for the counter; *beside others*: "
+                "the least part of the GPU's where only other accesses contend. `python -m tests.kernels.counters --machine` asks.",
+            ),
+            Part(
+                "What differs",
+                counter_tables.different,
+                "With `--machine`. What is not in a row of `tcsim.ptx.counters.rules` is another reason: the order of threads, a loop that ptxas unrolled where lanes of a warp part, a function of the driver. "
+                "A second run of all launches on the same GPU gave other numbers for 27 counters of a launch, 26 of them doubted or unknown; the other is shared loads of "
+                "`gemm_sm70_wmma_naive_bf16_f32_mn_mn_128x128x64_sm_90`, 512 here and in the first run, 520 in the second.",
             ),
             Part(
                 "Machine instructions",
                 counter_tables.instructions,
-                "How many warps execute each, by `--machine` and on an H200 (`inst_executed`); kernels that poll are among them, and turn another number of times in each run. Without a number are loops that ptxas makes of one line, those that "
+                "How many warps execute each, by `--machine` and on an H200 (`inst_executed`). Without a number are loops that ptxas makes of one line, those that "
                 "ask an mbarrier, and what it brings for values that are seldom.",
             ),
             Part(

@@ -65,13 +65,18 @@ def disassemble(cubin: bytes, toolchain: Toolchain | None = None) -> tuple[SassF
 
 
 def listing_of(cubin: bytes, toolchain: Toolchain | None = None, lines: bool = False) -> str:
-    """The text that nvdisasm prints, with labels; lines: with those of the PTX. Raises as `disassemble` does."""
+    """The text that nvdisasm prints, with labels; lines: with those of the PTX, and encodings. Raises as `disassemble` does."""
     refusals = []
     with tempfile.TemporaryDirectory(prefix="hwkernels-") as directory:
         path = Path(directory, "kernel.cubin")
         path.write_bytes(cubin)
         for program in _disassemblers(toolchain):
-            command = [str(program), "--print-code", *["--print-line-info-ptx"] * lines, path.name]
+            command = [
+                str(program),
+                "--print-code",
+                *["--print-line-info-ptx", "--print-instruction-encoding"] * lines,
+                path.name,
+            ]
             answer = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=120)
             if answer.returncode == 0:
                 return answer.stdout

@@ -18,7 +18,17 @@ from time import thread_time
 from typing import TYPE_CHECKING, TypeVar
 
 from tcsim.core.errors import listing
-from tcsim.engines.contract import Codes, Engine, EngineError, EngineWarning, Matrices, Stored, Words, Work
+from tcsim.engines.contract import (
+    Accumulators,
+    Codes,
+    Engine,
+    EngineError,
+    EngineWarning,
+    Matrices,
+    Stored,
+    Words,
+    Work,
+)
 from tcsim.engines.reference import ENGINE as NUMPY
 
 if TYPE_CHECKING:
@@ -119,6 +129,15 @@ def multiply(work: Work, matrices: Matrices, order: Sequence[int] = (0,), engine
     """
     products = len(order) * work.kept * matrices.c.size
     return _by_one(work, matrices, products, engine, lambda one: one.multiply(work, matrices, order))
+
+
+def accumulate(work: Work, matrices: Matrices, order: Sequence[int], held: Accumulators) -> None:
+    """D of `multiply` into the registers that hold C, by the engine that `multiply` would take; of the C of `matrices` only the shape counts.
+
+    Raises as `multiply` does.
+    """
+    products = len(order) * work.kept * matrices.c.size
+    _by_one(work, matrices, products, None, lambda one: one.accumulate(work, matrices, order, held))
 
 
 def execute(work: Work, stored: Stored, engine: str | Engine | None = None) -> Words | None:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.arithmetic.steps import conversion_table
-from tcsim.engines.contract import Codes, Engine, EngineError, Matrices, Registers, Stored, Words, Work
+from tcsim.engines.contract import Accumulators, Codes, Engine, EngineError, Matrices, Registers, Stored, Words, Work
 from tcsim.engines.places import Places, in_order
 from tcsim.engines.program import NotCovered, Program, program_of
 from tcsim.engines.threads import share
@@ -78,6 +78,15 @@ class CompiledEngine(Engine):
             own = {name: x if x is None else x[:, :, part] for name, x in matrices.of_columns().items()}
             out[:, :, part] = _gemm(_loops(), work, program, matrices.part(**own), places)
         return out
+
+    def accumulate(self, work: Work, matrices: Matrices, order: Sequence[int], held: Accumulators) -> None:
+        """As the contract says."""
+        batch, _, width = matrices.shape
+        cut = matrices.b.shape[1] * batch * width > _PIECE  # then B is prepared in pieces
+        if cut or _are_fragments(work, matrices) or held.places.shift.any() or work.formats[2] != work.result:
+            super().accumulate(work, matrices, order, held)
+            return
+        _gemm(_loops(), work, program_of(work), matrices, np.asarray(order, np.int64), held)
 
     def execute(self, work: Work, stored: Stored) -> Words | None:
         """As the contract says."""
@@ -170,6 +179,16 @@ def _fragments(
     return None if isinstance(out, Registers) else out
 
 
+@lru_cache(maxsize=256)
+def _order(places: Places, shape: tuple[int, int], width: int) -> npt.NDArray[np.int32]:
+    """Of each register of each lane (registers, lanes) its element's place where columns lie in blocks of a width."""
+    (lanes, registers), (m, n) = shape, places.word.shape
+    row, column = np.indices((m, n))
+    found = np.empty(lanes * registers, np.int32)
+    found[places.word] = (column // width * m + row) * width + column % width
+    return np.ascontiguousarray(found.reshape(lanes, registers).T)
+
+
 def _whole(given: Words | Registers | None) -> TypeGuard[Registers]:
     """Whether registers lie so that loops take them as they are: of 16 warps at a time."""
     return isinstance(given, Registers) and given.warps % 16 == 0 and given.matrix.flags.c_contiguous
@@ -243,8 +262,10 @@ def _any_nan(scales: npt.NDArray[np.float64], axis: int, places: npt.NDArray[np.
     return found
 
 
-def _gemm(loops: Any, work: Work, program: Program, given: Matrices, places: npt.NDArray[np.int64]) -> Codes:
-    """Blocks of columns side by side."""
+def _gemm(
+    loops: Any, work: Work, program: Program, given: Matrices, places: npt.NDArray[np.int64], held: Accumulators | None = None
+) -> Codes:  # fmt: skip
+    """Blocks of columns side by side. held: where C and D lie, if not in arrays: then the answer is empty."""
     batch, m, n = given.c.shape
     codes_a, codes_b, formats = _widened(work, program, given)
     kept, k, sparse = work.kept, work.k, given.columns is not None
@@ -263,12 +284,11 @@ def _gemm(loops: Any, work: Work, program: Program, given: Matrices, places: npt
         odd_a |= _any_nan(sva, 2, places).reshape(odd_a.shape)
         odd_b |= _any_nan(svb, 1, places)[:, None]
     rows_sva, rows_sea = (x.reshape(x.shape[0] * x.shape[1], x.shape[2]) for x in (sva, sea))
-    a, b, c = (np.ascontiguousarray(x, np.uint32) for x in (codes_a, codes_b, given.c))  # one loop for all formats
+    a, b = (np.ascontiguousarray(x, np.uint32) for x in (codes_a, codes_b))  # one loop for all formats
     a = a.reshape(batch * m, a.shape[2])
     met = np.empty((0, 0, 0), np.int64)
     if given.columns is not None:
         met = np.ascontiguousarray(given.columns[:, :, order_a], np.int64)
-    out = np.empty(given.c.shape, np.uint32)
     for types in _types(program):
         av, bv = np.empty(ae.shape, types[0].dtype), np.empty(be.shape, types[0].dtype)
         far = np.zeros(1, np.bool_)
@@ -280,7 +300,13 @@ def _gemm(loops: Any, work: Work, program: Program, given: Matrices, places: npt
             break
     _, sums, most = types
     rows = 1 + (1 << 17) // max(n, 1)
-    share(lambda first, last: loops.pack_c(c, fields[2], d, first, last), batch * m, rows)
+    if held is not None:
+        lanes, products = held.lanes, 1 + (1 << 17) // (m * n)
+        lying = lanes.matrix, lanes.rows, lanes.first, _order(held.places, lanes.shape[1:], loops.W)
+        share(partial(loops.pack_held, *lying, fields[2], d.reshape(batch, -1)), batch, products)
+    else:
+        c = np.ascontiguousarray(given.c, np.uint32)
+        share(partial(loops.pack_c, c, fields[2], d), batch * m, rows)
     shape_a, shape_odd = (batch, m, width), (batch, m, len(places))
     units = batch * blocks * -(-m // loops.ROWS)
     columns = loops.Columns(
@@ -293,5 +319,9 @@ def _gemm(loops: Any, work: Work, program: Program, given: Matrices, places: npt
         units,
         1 + _SHARED // max(1, loops.ROWS * loops.W * width),
     )
-    share(lambda first, last: loops.unpack_d(d, program.half, out, first, last), batch * m, rows)
+    if held is not None:
+        share(partial(loops.unpack_held, d.reshape(batch, -1), *lying, program.half), batch, products)
+        return np.empty(0, work.result.dtype)
+    out = np.empty(given.c.shape, np.uint32)
+    share(partial(loops.unpack_d, d, program.half, out), batch * m, rows)
     return out.astype(work.result.dtype, copy=False)

@@ -126,6 +126,49 @@ class Registers:
 
 
 @dataclass(frozen=True, eq=False)
+class Lanes:
+    """Registers of a batch of groups of lanes where a machine has them: for others an array uint32 (T, lanes, n), a copy.
+
+    >>> held = Lanes(np.arange(12, dtype=np.uint32).reshape(2, 6), np.array([1, 0]), np.array([0, 4]), 2)
+    >>> held.shape, np.asarray(held)[1].tolist()
+    ((2, 2, 2), [[10, 4], [11, 5]])
+    """
+
+    matrix: Words  # (registers, threads), contiguous
+    rows: npt.NDArray[np.int64]  # (n,)
+    first: npt.NDArray[np.int64]  # (T,): the first lane of each
+    lanes: int
+    dtype = np.dtype(np.uint32)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Of the array."""
+        return len(self.first), self.lanes, len(self.rows)
+
+    @property
+    def _threads(self) -> npt.NDArray[np.int64]:
+        return self.first[:, None, None] + np.arange(self.lanes)[:, None]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        found = self.matrix[self.rows, self._threads]
+        return found if dtype is None else found.astype(dtype, copy=False)
+
+    def put(self, words: Words) -> None:
+        """Words (T, lanes, n) into the registers."""
+        self.matrix[self.rows, self._threads] = words
+
+
+@dataclass(frozen=True, eq=False)
+class Accumulators:
+    """C and D of a batch of products, which lie in the same registers, and how to get at their codes."""
+
+    lanes: Lanes
+    places: Places  # of the elements, lane by lane
+    codes: Callable[[], Codes]
+    put: Callable[[Codes], None]
+
+
+@dataclass(frozen=True, eq=False)
 class Stored:
     """The operands of a batch T of one instruction where they lie, in words, and how to get at their codes."""
 
@@ -160,6 +203,10 @@ class Engine(ABC):
     def execute(self, work: Work, stored: Stored) -> Words | None:
         """The words (T, words) of D of one instruction; None where they are in its registers already. Raises as `multiply` does."""
         return stored.packed(self.multiply(work, stored.matrices(), (0,)))
+
+    def accumulate(self, work: Work, matrices: Matrices, order: Sequence[int], held: Accumulators) -> None:
+        """As `multiply`, with C and D in registers; of the C of `matrices` only the shape counts."""
+        held.put(self.multiply(work, matrices.part(c=held.codes()), order))
 
     def on_device(self, work: Work, **arrays: Any) -> Any:
         """D of codes that lie on the engine's own device already, left there: a, b, c, scale_a, scale_b as `Matrices` has them, without copies.

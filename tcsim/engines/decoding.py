@@ -147,6 +147,19 @@ def pack_c(codes: Any, format: Any, d: Any, first: Any, last: Any) -> None:
 
 
 @loop(**OPTIONS)
+def pack_held(matrix: Any, rows: Any, starts: Any, order: Any, format: Any, d: Any, first: Any, last: Any) -> None:
+    """Products `first` to `last` of C as values d (T, elements): of registers (rows, threads) those of lanes from `starts` (T,) on, in an order (registers, lanes)."""
+    mask, up, down, bias, sign, start, infinity, _ = format
+    for t in range(first, last):
+        found = d[t]
+        for j in range(len(rows)):
+            own, there = matrix[rows[j], starts[t] : starts[t] + order.shape[1]], order[j]
+            for i in range(len(there)):
+                v, e, o = decoded(own[i], mask, up, down, bias, sign, start, infinity)
+                found[there[i]] = v
+
+
+@loop(**OPTIONS)
 def encoded(value: Any, half: Any) -> Any:
     """The code of a value that f32 or f16 has; NaN is the canonical one."""
     if value != value:
@@ -169,3 +182,14 @@ def unpack_d(d: Any, half: Any, codes: Any, first: Any, last: Any) -> None:
         for block in range(d.shape[1]):
             for i in range(min(W, n - block * W)):
                 codes[t, row, block * W + i] = encoded(d[t, block, row, i], half)
+
+
+@loop(**OPTIONS)
+def unpack_held(d: Any, matrix: Any, rows: Any, starts: Any, order: Any, half: Any, first: Any, last: Any) -> None:
+    """The inverse of `pack_held`: products `first` to `last` of D into registers."""
+    for t in range(first, last):
+        found = d[t]
+        for j in range(len(rows)):
+            own, there = matrix[rows[j], starts[t] : starts[t] + order.shape[1]], order[j]
+            for i in range(len(there)):
+                own[i] = encoded(found[there[i]], half)

@@ -31,10 +31,17 @@ def bound_line(counters: Counters) -> str:
 
 
 def facts(counters: Counters) -> tuple[tuple[str, str], ...]:
-    """The bound, the occupancy, and what people ask for."""
+    """The bound, the occupancy, what the order of threads decides, and what people ask for."""
+    varies = sorted(counters.undecided)
+    others = f" and {len(varies) - 1} more" * (len(varies) > 1)
     return (
         ("time", bound_line(counters)),
         *([("occupancy", f"{counters.occupancy}")] if counters.occupancy is not None else []),
+        *(
+            [("varies", f"line {varies[0]}{others}: executed as often as the order of threads decides")]
+            if varies
+            else []
+        ),
         *((name, f"{value:,.1f}".removesuffix(".0")) for name, value in counters.derived.items()),
     )
 

@@ -26,7 +26,7 @@ from tcsim.ptx.counters.machine import SINGLE, Machine, machine
 
 SCHEMA = 1
 """Of `Profile.as_dict`: raised when a key goes or changes its meaning."""
-_KNOWN = {"exact": "exact", "approximate": "approx."}
+_KNOWN = {"exact": "exact", "approximate": "about"}
 ASSEMBLERS = "tcsim.machine"
 """The entry points that assemble PTX (`hwkernels.device.lined`)."""
 
@@ -62,9 +62,12 @@ class Profile:
         acted = {line: counters.tally.acted.get(line, 0) for line, guarded in counters.lines.items() if guarded}
         warps = prod(self.grid) * -(-prod(self.block) // WARP_LANES)
         single = {line for line, item in counters.tally.items.items() if item.opcode.startswith(SINGLE)}
-        found = machine(listing, self.run.kernel, counts, warps, acted, counters.tally.parted, single)
-        tally, joined = assembled(counters.tally, found.instructions)
-        known = replace(counters, tally=tally, joined=joined, shape=replace(counters.shape, registers=registers))
+        found = machine(
+            listing, self.run.kernel, counts, warps, acted, counters.tally.parted, single, counters.undecided.keys()
+        )
+        tally, estimated = assembled(counters.tally, found.instructions)
+        shape = replace(counters.shape, registers=registers)
+        known = replace(counters, tally=tally, estimated=estimated, shape=shape)
         return replace(self, run=replace(self.run, counters=known), machine=found, takes=takes)
 
     @property
@@ -120,9 +123,9 @@ class Profile:
             return Report(f"{self.run.kernel} on {self.run.arch}", tuple(parts))
         rows = [(name, f"{value:,}", _KNOWN[counters.exactness(name)]) for name, value in counters.items()]
         parts.append(table(("counter", "value", "known"), rows, "Counters", right=(1,), whole=(0, 1, 2)))
-        parts += [
-            Lines(tuple(f"{name}: {', '.join(own)}" for name, own in counters.unknown.items()), "Not known, because of")
-        ] * bool(counters.unknown)
+        for title, reasons in (("Not known", counters.unknown), ("Perhaps more on a GPU", counters.doubts)):
+            said = tuple(f"{name}: {', '.join(own)}" for name, own in reasons.items())
+            parts += [Lines(said, f"{title}, because of", wrap=True)] * bool(said)
         return Report(f"{self.run.kernel} on {self.run.arch}", tuple(parts))
 
     def _advice(self) -> list[Lines]:

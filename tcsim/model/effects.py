@@ -163,8 +163,8 @@ class View(Protocol):
         """The bytes of an access: uint8 (..., accesses, size), zero where its mask is false."""
         ...
 
-    def held(self, name: str) -> Array:
-        """The registers of an operand that pending work holds, as they are when it is fetched."""
+    def held(self, name: str) -> Any:
+        """The registers of an operand that pending work holds, as they are when it is fetched: (..., lanes, n), or where they lie (`Lanes`)."""
         ...
 
 

@@ -151,6 +151,14 @@ def tiles(
     return tile.rows, found
 
 
+def visible(tmap: TensorFields, corners: Integers) -> tuple[Integers, Integers]:
+    """Of boxes of a tiled map (boxes, dimensions) where what lies in the tensor begins, and where it ends, counted from the corner."""
+    steps = np.array(tmap.element_strides, np.int64)
+    steps[0] = 1  # the innermost elements are loaded side by side
+    ends = (np.array(tmap.global_dim) - corners + steps - 1) // steps
+    return np.maximum(-(corners // steps), 0), np.minimum(ends, np.array(tmap.loaded))
+
+
 @dataclass(frozen=True)
 class _Tile:
     """The box of a tiled map at the tensor's beginning."""

@@ -111,10 +111,10 @@ STORE = Kernel(
     @%p1 cp.async.bulk.wait_group.read 0;   //- TMA_STORE_SRC_REUSED   //~ TMA_STORE_SRC_REUSED.2: @%p1 cp.async.bulk.wait_group.read 1;   //~ BULK_WAIT_WRONG_THREAD: @%p2 cp.async.bulk.wait_group.read 0;
     bar.sync 0;                         //- SMEM_RACE_WAR
     st.shared.u32 [%r3], %r1;
-                                        //~ PROXY_FENCE_MISSING.2: @%p1 cp.async.bulk.global.shared::cta.bulk_group [%rd2], [%r1], 256;
+                                        //~ PROXY_FENCE_MISSING.2: @%p1 cp.async.bulk.global.shared::cta.bulk_group [%rd2+512], [%r1], 256;
     fence.proxy.async;
     bar.sync 0;
-    @%p1 cp.async.bulk.global.shared::cta.bulk_group [%rd2], [%r1], 256;
+    @%p1 cp.async.bulk.global.shared::cta.bulk_group [%rd2+256], [%r1], 256;
     @%p1 cp.async.bulk.commit_group;
     @%p1 cp.async.bulk.wait_group.read 0;                                       //- ASYNC_AT_EXIT
     """,

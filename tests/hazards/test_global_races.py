@@ -12,6 +12,7 @@ from tcsim.ptx.hazards.rules import GRID
 from tests.support.ptx_copies import text, wait
 
 RACE, RELEASE, ACQUIRE, SCOPE = "GMEM_RACE", "GMEM_RELEASE_MISSING", "GMEM_ACQUIRE_MISSING", "GMEM_SCOPE"
+APART = "GMEM_FENCE_APART"
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,7 @@ _COPIED = f"""
     END: add.u32 %r1, %r0, 1;
 """
 _FENCED = "@%p3 membar.gl;  // acquire"
+_BEFORE, _GIVEN = "bar.sync 0;  // before", "@%p3 st.shared.u32 [%r6], %r2; bar.sync 0;"
 _SUM = "red.global.add.u32 [%rd1], 1;"
 _HALF = "ld.global.u16 %h1, [%rd4]"
 CASES = (
@@ -119,22 +121,25 @@ CASES = (
         f"""
         mul.lo.u32 %r5, %r9, 64; add.u32 %r5, %r5, %r0; mul.wide.u32 %rd3, %r5, 4; add.u64 %rd3, %rd3, %rd1; mov.u32 %r6, smem;
         st.global.u32 [%rd3], %r9;
-        bar.sync 0;  // before
+        {_BEFORE}
         @%p3 membar.gl;  // release
         @%p3 atom.global.add.u32 %r2, [%rd2], 1;
         {_FENCED}
-        @%p3 st.shared.u32 [%r6], %r2;
-        bar.sync 0;  // behind
+        {_GIVEN}
         ld.shared.u32 %r2, [%r6]; setp.eq.u32 %p4, %r2, 2;
         mul.wide.u32 %rd3, %r0, 4; add.u64 %rd3, %rd3, %rd1;
         @%p4 ld.global.u32 %r3, [%rd3]; @%p4 ld.global.u32 %r4, [%rd3+256];
         """,
         (
-            ("bar.sync 0;  // before", "", RELEASE),
+            (_BEFORE, "", RELEASE),
             ("@%p3 membar.gl;  // release", "", RELEASE),
             ("membar.gl;  // release", "membar.cta;", SCOPE),
             (_FENCED, "", ACQUIRE),
             (_FENCED, "@%p3 fence.acq_rel.cta;", ACQUIRE),
+            (f"{_BEFORE}\n        @%p3 membar.gl;  // release", f"membar.gl; {_BEFORE}", APART),
+            (f"{_BEFORE}\n        @%p3 membar.gl;  // release", f"@%p3 membar.gl; {_BEFORE}", RELEASE),
+            (f"{_FENCED}\n        {_GIVEN}", f"{_GIVEN} membar.gl;", APART),
+            (f"{_FENCED}\n        {_GIVEN}", f"{_GIVEN} @%p3 membar.gl;", ACQUIRE),
         ),
         blocks=3,
     ),
@@ -331,3 +336,12 @@ def test_a_hazard_between_blocks_says_who_lacks_what() -> None:
         found = _run(case, case.body.replace(words, "membar.cta;" if words[0] == "m" else ""), "late", False).errors[0]
         assert message in found.message and "written by st.global.u32" in found.message
         assert found.line and found.other_line and found.block == (2, 0, 0) and found.detail["other_block"][0] in (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("store", "named"),
+    [("st.global.u32 [%rd1], %r0;", True), ("st.global.u32 [%rd1], 7;", False), ("st.relaxed.gpu.global.u32 [%rd1], %r0;", False)],
+)  # fmt: skip
+def test_warps_store_to_one_place_with_one_instruction(store: str, named: bool) -> None:
+    run = _run(Shared("", "", (), blocks=3), f"setp.ne.u32 %p4, %r9, 1; @%p4 bra END; {store} END:", "late", False)
+    assert [(own.name, own.thread, own.line == own.other_line) for own in run.hazards] == [(RACE, 63, True)] * named

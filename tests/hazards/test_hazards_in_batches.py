@@ -15,13 +15,22 @@ import pytest
 import tcsim
 from tcsim.model.effects import Access, GroupOp, Outcome, Resource, Signal
 from tcsim.ptx import Limits, Memory, Run, parse
-from tcsim.ptx.check.traces import Digest, Traces, code_of
+from tcsim.ptx.check.digest import Digest, code_of
+from tcsim.ptx.check.traces import Traces
 from tcsim.ptx.launch.grid import Grid
 from tcsim.ptx.machine.batch import Batch
 from tcsim.ptx.machine.events import EVENTS, Events
 from tcsim.ptx.machine.faults import Unbatchable
 from tcsim.ptx.machine.flights import Tracker
-from tests.hazards import kernels, kernels_global, kernels_lanes, kernels_mbarriers, kernels_tensor, kernels_tiles
+from tests.hazards import (
+    kernels,
+    kernels_global,
+    kernels_lanes,
+    kernels_mbarriers,
+    kernels_tensor,
+    kernels_tiles,
+    kernels_work,
+)
 from tests.hazards.bugs.table import BUGS
 from tests.hazards.kernels import SOURCE, Kernel
 
@@ -109,12 +118,14 @@ KERNELS = (
     *kernels_tensor.KERNELS,
     *kernels_global.KERNELS,
     *kernels_tiles.KERNELS,
+    *kernels_work.KERNELS,
 )
 PLANTED = [(own, defect) for own in KERNELS for defect in own.defects] + [(bug.kernel, bug.mark) for bug in BUGS]
 ALONE = frozenset((
-    "columns-TMEM_DEADLOCK", "roles-BARRIER_PHASE_ALIAS", "places-TMA_MISALIGNED.2", "store-B12",
+    "columns-TMEM_DEADLOCK", "roles-BARRIER_PHASE_ALIAS", "places-TMA_MISALIGNED.2", "ring-B28",
+    *(f"in_place-{defect}" for defect in kernels_work.IN_PLACE.defects), *(f"store-{own.mark}" for own in BUGS if own.kernel.name == "store"),
 ))  # fmt: skip
-"""Mistakes of which no batch counts: a deadlock or a fault, blocks that depend on each other."""
+"""Mistakes of which no batch counts: a deadlock or a fault, atomics whose order may show, blocks that depend on each other."""
 AGAIN = ("B25",)
 """Whose mistake is in lines with a label."""
 SHARE = [
@@ -137,7 +148,11 @@ def test_a_mistake_of_some_clusters(kernel: Kernel, defect: str, which: str) -> 
 def test_clusters_that_do_the_same(kernel: Kernel) -> None:
     """One of them is watched, or none."""
     run, found = told(parse(blended(kernel.source, kernel.source, WHICH["one"])), 64, "late", kernel)
-    assert not found["hazards"] and len(WATCHED) <= 1 and (run.batch > 1 or run.alone == "blocks cancel others")
+    assert (
+        not found["hazards"]
+        and len(WATCHED) <= 1
+        and (run.batch > 1 or run.alone in ("blocks cancel others", "atomics whose order may show"))
+    )
 
 
 # --- what one block does otherwise
@@ -222,6 +237,50 @@ def test_the_swizzle_of_a_map(one: str, others: str) -> None:
 """
     run = compare(replace(ONE, threads=128), source, content=content)
     assert "DESC_SWIZZLE_MODE" in {own.name for own in run.hazards}
+
+
+EDGES = {
+    "nothing": ("", "", "", ""),
+    "it stores where its box reads": ("@%p1 st.global.u16 [%rd1-20474], %r6;", "", "", ""),
+    "it stores where no box reads": ("@%p1 st.global.u16 [%rd1+6], %r6;", "", "", ""),
+    "a thread reads before the copy is there": (
+        "",
+        "setp.eq.u32 %p2, %r0, 70; @%p2 ld.shared.u32 %r6, [%r2+64];",
+        "",
+        "",
+    ),
+    "a thread reads a sum in flight": ("", "", "setp.eq.u32 %p2, %r0, 70; @%p2 mov.b32 %r6, %f3;", ""),
+    "it waits for another phase": ("mov.u32 %r5, 1;", "", "", ""),
+    "its box is elsewhere in shared memory": ("add.u32 %r2, %r2, 256;", "", "", ""),
+    "a thread changes a sum, and no fence comes": ("", "", "", "setp.eq.u32 %p2, %r0, 70; @%p2 mov.b32 %f3, %r6;"),
+}
+"""What the cluster at the edge of a tensor does otherwise: before its copy, behind it, while it multiplies, and before it multiplies again."""
+
+
+@pytest.mark.parametrize(
+    ("edge", "swizzle"), [*((own, "NONE") for own in EDGES), ("nothing", "32B")]
+)  # which the descriptor has not
+def test_boxes_at_the_edge_of_a_tensor(edge: str, swizzle: str) -> None:
+    """Of clusters with the same boxes one is watched, which is shown most: but where one does otherwise, or there is something wrong with it."""
+    before, behind, flying, between = (f"@!%p9 bra B{place}; {own} B{place}:" for place, own in enumerate(EDGES[edge]))
+    rows, content = 64 * CLUSTERS - 24, CONTENT.copy()
+    made = tcsim.TensorMap("FLOAT16", (16, rows), (32,), (16, 64), swizzle=cast(Any, swizzle))
+    content[-32:] = np.frombuffer(made.encode(SOURCE), np.uint32)
+    tile = tcsim.MatrixDescriptor(2048, leading_byte_offset=16, stride_byte_offset=256, swizzle="NONE").encode()
+    product = """wgmma.fence.sync.aligned; wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f3}, %rd10, %rd10, 0, 1, 1, 0, 0;
+    wgmma.commit_group.sync.aligned; FLYING wgmma.wait_group.sync.aligned 0;"""
+    source = f"""{HEAD} {MADE} setp.eq.u32 %p9, %r32, {CLUSTERS - 1}; add.u32 %r2, %r1, 1024; mov.u32 %r5, 0; mul.lo.u32 %r7, %r32, 64; ld.param.u64 %rd20, [target]; add.s64 %rd20, %rd20, {ROOM * CLUSTERS - 128}; mov.u64 %rd10, {tile};
+    {before} @%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r1], 2048;
+    @%p1 cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r2], [%rd20, {{%r8, %r7}}], [%r1]; {behind}
+    L: mbarrier.try_wait.parity.shared::cta.b64 %p5, [%r1], %r5; @!%p5 bra L; {product.replace("FLYING", flying)} {between}
+    {product.replace("FLYING", "").replace("wgmma.fence.sync.aligned;", "")} ret;
+}}
+"""
+    run = compare(replace(ONE, threads=128), source, ("late",), content)
+    layout = {own.name for own in run.hazards if own.name.startswith("DESC")}
+    right = edge in ("nothing", "it stores where no box reads")
+    assert edge != "nothing" or len(WATCHED) == (1 if swizzle == "NONE" else 2)
+    assert bool(run.hazards) == (not right or swizzle != "NONE") and bool(layout) == (swizzle != "NONE")
 
 
 @pytest.mark.parametrize("defect", kernels_tiles.TILES.defects)
@@ -328,8 +387,10 @@ def test_each_event_changes_the_digest_of_its_block(monkeypatch: pytest.MonkeyPa
     for name, given in rows.items():
         for each in given:
             traces = Traces(batch)
+            traces._loads = True
             with np.errstate(over="ignore"):  # as a grid runs
                 getattr(traces, name)(*each)
+                traces.digest.kept(np.arange(traces.digest.count))
             assert np.flatnonzero(traces.digest.sums).tolist() == [1], name
             sums.append(int(traces.digest.sums[1]))
     assert len(set(sums)) == len(sums) == 42

@@ -15,7 +15,15 @@ from conformance.isa import testbench_of
 from tcsim import catalog
 from tcsim.ptx import HAZARDS, Limits, Memory, Run, parse
 from tcsim.ptx.hazards.rules import ASSEMBLER, FAULTS, GRID, LAYOUTS
-from tests.hazards import kernels, kernels_global, kernels_lanes, kernels_mbarriers, kernels_tensor, kernels_tiles
+from tests.hazards import (
+    kernels,
+    kernels_global,
+    kernels_lanes,
+    kernels_mbarriers,
+    kernels_tensor,
+    kernels_tiles,
+    kernels_work,
+)
 from tests.hazards.kernels import FIRST, LOAD, OTHER, OWN, PARAMS, RACES, SOURCE, Kernel
 from tests.hazards.kernels_mbarriers import PIPELINE
 
@@ -26,6 +34,7 @@ KERNELS = (
     *kernels_tensor.KERNELS,
     *kernels_global.KERNELS,
     *kernels_tiles.KERNELS,
+    *kernels_work.KERNELS,
 )
 PLANTED = [(kernel, defect) for kernel in KERNELS for defect in kernel.defects]
 SCHEDULES = ("late", "early", 7)

@@ -19,8 +19,8 @@ RECORDED = json.loads(counters.RESULTS.read_text(encoding="utf-8"))
 @pytest.mark.parametrize("part", share(range(PARTS), 8))
 def test_recorded_launches_are_counted_as_the_results_say(part):
     wanted, count = counters.measured(), 0
-    for name, fields in islice(counters.launches(), part, None, PARTS):
-        found = counters.compared(fields, name, wanted[name])
+    for name, fields in islice(counters.recorded().items(), part, None, PARTS):
+        found = counters.compared(counters.profiled(fields, name), name, wanted[name])
         assert {key: list(own) for key, own in found.different.items()} == RECORDED["different"].get(name, {}), name
         count += 1
     assert count == len(range(part, LAUNCHES, PARTS))
@@ -29,11 +29,10 @@ def test_recorded_launches_are_counted_as_the_results_say(part):
 def test_what_is_said_of_all_follows_from_what_differs():
     wanted, different = counters.measured(), RECORDED["different"]
     assert RECORDED["launches"] == RECORDED["machine"]["launches"] == len(wanted) == LAUNCHES
-    for counter, (equal, total, above) in RECORDED["counters"].items():
-        if counter not in next(iter(wanted.values())):
-            continue  # launches without asynchronous work
+    for counter, (equal, total, above, *_) in RECORDED["counters"].items():
         wrong = [own[counter] for own in different.values() if counter in own]
-        own = [name for name in wanted if wanted[name][counter] or counter in different.get(name, {})]
+        known = [name for name in wanted if counter not in RECORDED["unknown"].get(name, ())]
+        own = [name for name in known if wanted[name][counter] or counter in different.get(name, {})]
         assert (equal, total, above) == (len(own) - len(wrong), len(own), sum(model > gpu for gpu, model in wrong))
 
 
@@ -43,18 +42,22 @@ def test_counters_are_as_often_the_hardwares_as_the_page_promises():
             "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",
             "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",
         ):
-            equal, total, _ = part["counters"][name]
+            equal, total, *_ = part["counters"][name]
             assert equal >= least * total
-    above = {name: own[2] for name, own in RECORDED["machine"]["counters"].items() if own[2]}
-    assert above == {"smsp__inst_executed_op_tma_ld.sum": 1}  # copies by im2col
-    bytes_, launches, _ = RECORDED["counters"]["l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum"]
+    for counter, (equal, total, above, sure, of, least) in RECORDED["machine"]["counters"].items():
+        assert above == 0 and sure == of <= total and least >= 90, counter  # what differs is doubted, and a lower bound
+        assert equal >= 0.97 * total or "shared" in counter, counter
+    assert all(map(RECORDED["machine"]["doubts"].get, RECORDED["machine"]["different"]))
+    bytes_, launches, *_ = RECORDED["counters"]["l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum"]
     assert bytes_ == launches == 48
 
 
 def test_machine_instructions_are_executed_as_often_as_the_page_promises():
-    said, gpu, total = RECORDED["machine"]["by instruction"], counters.by_instruction(), counters.measured()
-    assert gpu.keys() == total.keys()
-    assert said["known"] + said["unknown"] == sum(map(len, gpu.values()))
+    machine, gpu, total = RECORDED["machine"], counters.by_instruction(), counters.measured()
+    said, totals, left_out = machine["by instruction"], machine["instructions"], machine["undecided"]
+    assert gpu.keys() == total.keys() > set(left_out) and totals["launches"] == LAUNCHES - len(left_out) == 270
+    assert said["known"] + said["unknown"] == sum(len(own) for name, own in gpu.items() if name not in left_out)
+    assert totals["equal"] >= 0.7 * totals["launches"]
     assert said["equal"] == said["known"] - sum(said["wrong"].values()) >= 0.99 * said["known"]
     assert sum(sum(own) == total[name][counters.EXECUTED] for name, own in gpu.items()) == 230  # the others poll
 

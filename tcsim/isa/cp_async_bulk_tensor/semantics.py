@@ -348,7 +348,8 @@ class TensorLoad(TensorCopy):
                 boxes = boxes if ranks is None else np.tile(boxes, (len(ranks), 1))
                 return Outcome(writes=(Write(target, boxes),), signals=(signal,))
 
-            return Pending(_some(source), (target,), fetch, finish, threads=own, tells=(signal,))
+            box = tmap, base, _signed(operands["coordinates"])[chosen]
+            return Pending(_some(source), (target,), fetch, finish, threads=own, tells=(signal,), box=box)
 
         return tuple(of(*each) for each in found[1])
 

@@ -15,8 +15,8 @@ from tcsim.core.arguments import broadcast, is_number
 from tcsim.core.errors import OperandError
 from tcsim.descriptors.matrix import CORE_ROWS, FORMS, Major, descriptor_values, element_addresses
 from tcsim.descriptors.tile_bytes import tile_bytes
-from tcsim.engines.choice import execute
-from tcsim.engines.contract import Matrices, Stored, Words
+from tcsim.engines.choice import accumulate, execute
+from tcsim.engines.contract import Accumulators, Lanes, Matrices, Stored, Words
 from tcsim.engines.places import Places, at_bits
 from tcsim.isa.mma.product import MatrixProduct, as_words, matrices_of
 from tcsim.isa.mma.sparse_operand import SparseRow
@@ -36,7 +36,9 @@ class Fetched(NamedTuple):
     a: Array
     b: Array
     columns: Array | None
-    c: Callable[[], Array]  # only the first of a chain needs it
+    c: Callable[
+        [], Array | Lanes
+    ]  # only the first of a chain needs it; where it lies in registers, if all of it is read
 
 
 KNOWN_BITS = np.uint64(FORMS["sm_90"].known)
@@ -207,8 +209,11 @@ class WarpgroupMultiply(MatrixProduct):
                 if given.get(f"scale_{name}", 1) == -1:
                     found[name] = negated(found[name], self.formats[name])
 
-            def c() -> Array:
-                held = self.matrix("c", view.held("d"))
+            def c() -> Array | Lanes:
+                registers = view.held("d")
+                if isinstance(registers, Lanes) and adds.all():
+                    return registers
+                held = self.matrix("c", registers)
                 return held if adds.all() else np.where(adds[..., None, None], held, held.dtype.type(0))
 
             return Fetched(found["a"], found["b"].swapaxes(-1, -2), columns, c)
@@ -218,14 +223,28 @@ class WarpgroupMultiply(MatrixProduct):
                 own[0] if own[0] is None or len(own) == 1 else np.concatenate(own, axis)
                 for own, axis in zip(list(zip(*(each[:3] for each in found), strict=True)), (-1, -2, -1), strict=True)
             )
-            d = self._product((a, b, found[0].c()), call, columns, range(len(found)))
-            return Outcome({"d": self.registers("d", d)})
+            c, order = found[0].c(), range(len(found))
+            if isinstance(c, Lanes):
+                self._accumulate(c, (a, b), columns, order)
+                return Outcome()
+            return Outcome({"d": self.registers("d", self._product((a, b, c), call, columns, order))})
 
         holds = {"d": "write"} | ({} if "a" in tiles else {"a": "read"})
         work = Pending(
             tuple(accesses.values()), (), fetch, lambda found: chain([found]), "wgmma", holds, adds=adds, chain=chain
         )
         return Effects(pending=(work,))
+
+    def _accumulate(self, lanes: Lanes, factors: Sequence[Array], columns: Array | None, order: Sequence[int]) -> None:
+        """Multiply into registers where they lie."""
+        d = self.operands["d"]
+        places = places_of(d.layout, d.format)
+        assert places is not None
+        zeros = np.broadcast_to(d.format.dtype.type(0), (len(lanes.first), *d.shape))
+        held = Accumulators(
+            lanes, places, lambda: self.matrix("c", lanes), lambda codes: lanes.put(self.registers("d", codes))
+        )
+        accumulate(self.work, matrices_of((*factors, zeros), zeros.shape[:1], columns), order, held)
 
     def _columns(self, operands: Mapping[str, Array], call: str) -> Array | None:
         """Of a sparse A, the row of B that each kept element meets."""

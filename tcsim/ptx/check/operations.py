@@ -47,6 +47,9 @@ class Operation:
     depended: bool = False  # whether all that is known of its reads is that its registers were needed
     # Of a tensor copy that an mbarrier counts: its bytes, and those that lie in the tensor.
     box: tuple[int, int] | None = None
+    tracked: Array | bool = (
+        False  # of each thread whether a signal follows its part, where no signal follows all at once
+    )
     each: bool = False  # whether each thread has work of its own, and waits for that alone
 
     @cached_property
@@ -284,6 +287,7 @@ class Object:
     closing: dict[int, dict[int, int]] = field(default_factory=dict)
     arriving: set[int] = field(default_factory=set)  # warps that have ever arrived
     flying: list[Operation] = field(default_factory=list)  # copies that will tell it
+    lane: int | None = None  # that initialised it, if it was one thread
     begun: dict[int, int] = field(default_factory=dict)  # by number of a copy: the phase in which its first bytes came
     fenced: bool = False  # whether a fence by its warp has made it visible to the async proxy
 

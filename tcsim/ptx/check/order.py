@@ -46,6 +46,8 @@ class Ordering:
         """And releases behind it."""
         strong, _, _, releases = order_of(touch.opcode)
         if strong and touch.kind != "read":
+            if releases:
+                self.state.lanes.publishing(*self.state.lanes_of(touch.block, touch.threads))
             self.state.flags.release(touch.block.rank, touch.some, touch.opcode, releases)
 
     # --- instructions of the catalog

@@ -47,7 +47,9 @@ class Words:
         self.other = self.otherwise = self.read  # the same of the last read by another lane of the warp than that
         self.was_read = False  # by any warp
         self.readers = np.zeros(clocks.warps, bool)  # warps that have ever read any
-        self.fetched: dict[int, Array] = {}  # by warp: 1 + number of the last of its operations that read the word
+        self.fetched: dict[
+            int, Array
+        ] = {}  # by warp: 1 + number of the last of its operations that read the word, with the lane
 
     def words(self, addresses: Array, size: int, mask: Array | None = None) -> tuple[Array, Array]:
         """The words of accesses, each word of one access once; and to which access each belongs."""
@@ -81,20 +83,20 @@ class Words:
         landed = least >= first  # all of it is what operations write, of which no clock knows
         work = by if isinstance(by, Operation) else None
         warps = by.warps[:1] if isinstance(by, Operation) else by
-        unfinished = partial(self._work, at, warps, lanes) if work is None else partial(self._pending, work)
+        unfinished = partial(self._work, at, warps, lanes) if work is None else partial(self._pending, at, work, lanes)
         if work is not None and (writes or not landed):
             known = clocks.known[work.warps, : self.fence + 1].max(0) if len(work.warps) > 1 else clocks.known[warps[0]]
         if landed:
             loose = work is not None or (lanes is not None and self.lanes.loose(warps, LEARNS))
             if loose or not self.operations.known_to_all(least - first, most - first, WRITTEN):
-                found += unfinished(Prior.LANDED, np.arange(len(at)), who - first)
+                found += unfinished(Prior.LANDED, np.arange(len(at)), who - first, self.what)
         elif most:
             column, when = np.minimum(who, first), self.when[at]
             bad = (clocks.ordered(warps, column) if work is None else known[ORDERED, column]) < when
             if np.count_nonzero(bad):
                 found += self._written(Lack.ORDER, at, bad, who)
                 places = np.nonzero(bad & (who >= first))[0]
-                found += unfinished(Prior.LANDED, places, who[places] - first)
+                found += unfinished(Prior.LANDED, places, who[places] - first, self.what)
             if work is not None and len(work.warps) > 1 and not writes:
                 apart = clocks.known[work.warps, ORDERED].min(0)[column] < when
                 found += self._written(Lack.WARPS, at, apart & ~bad, who)
@@ -112,13 +114,16 @@ class Words:
         for fetched in self.fetched.values():
             last = fetched[at]
             places = np.nonzero(last)[0]
-            found += unfinished(Prior.FETCHED, places, last[places] - 1)
+            found += unfinished(Prior.FETCHED, places, (last[places] >> LANE_BITS) - 1, fetched)
         return found
 
     def _work(
-        self, at: Array, warps: Array, lanes: Array | None, prior: Prior, places: Array, numbers: Array
+        self, at: Array, warps: Array, lanes: Array | None, prior: Prior, places: Array, numbers: Array, owners: Array
     ) -> list[Conflict]:
-        """Of operations, elementwise, those that do not come before what a warp does now, or that only other lanes of it know to be done."""
+        """Of operations, elementwise, those that do not come before what a warp does now, or that only other lanes of it know to be done.
+
+        owners: of each word of the memory the lane whose work it is.
+        """
         if not len(places):
             return []
         part, knows, none = prior.part, self.lanes, np.zeros_like(numbers)
@@ -126,11 +131,9 @@ class Words:
         found = [] if after.all() else [Conflict(prior, Lack.ORDER, places[~after], numbers[~after], none[~after])]
         if lanes is None or not knows.loose(warps, LEARNS):
             return found
-        warps, lanes = warps[places], lanes[places]
-        owners = self.what[at[places]] & _LANE if prior is Prior.LANDED else np.full(len(places), SEVERAL)
-        apart, since = self.operations.apart(numbers, warps, lanes, owners, part)
-        joined = (since <= knows.joined[warps]) | (lanes == SEVERAL)
-        return found + _by_lanes(prior, Lack.LANES, places, after & apart, joined, numbers, none)
+        own = np.flatnonzero(after)
+        places = places[own]
+        return found + self._lanes_apart(prior, places, numbers[own], warps[places], lanes[places], owners[at[places]])
 
     def _apart(self, at: Array, who: Array, warps: Array, lanes: Array, writes: bool) -> list[Conflict]:
         """What other lanes of the same warps did, and what only other lanes were told, or told. One warp and lane may stand for all words.
@@ -267,16 +270,30 @@ class Words:
                 found.append(Conflict(Prior.READ, lack, places[own], what, reader[own]))
         return found
 
-    def _pending(self, by: Operation, prior: Prior, places: Array, numbers: Array) -> list[Conflict]:
+    def _pending(
+        self, at: Array, by: Operation, lanes: Array | None, prior: Prior, places: Array, numbers: Array, owners: Array
+    ) -> list[Conflict]:
         """Of operations, elementwise, those that are not known to be done, or not behind a fence, when another one begins."""
         found: list[Conflict] = []
         for number in each_once(numbers):
-            other = self.operations.all[number]
-            lack = None if other is by or self._in_turn(other, by) else self._lacking(prior, other, by)
+            other, own = self.operations.all[number], places[numbers == number]
+            if other is by or self._in_turn(other, by):
+                continue
+            lack, which = self._lacking(prior, other, by), np.full(len(own), number)
             if lack is not None:
-                own = places[numbers == number]
-                found.append(Conflict(prior, lack, own, np.full(len(own), number), np.zeros(len(own), np.int64)))
+                found.append(Conflict(prior, lack, own, which, np.zeros_like(which)))
+            elif lanes is not None and self.lanes.loose(by.warps, LEARNS):
+                warps, lane = np.full(len(own), by.warps[0]), np.broadcast_to(lanes, at.shape)[own]
+                found += self._lanes_apart(prior, own, which, warps, lane, owners[at[own]])
         return found
+
+    def _lanes_apart(
+        self, prior: Prior, places: Array, numbers: Array, warps: Array, lanes: Array, owners: Array
+    ) -> list[Conflict]:
+        """Of operations that warps know to be done, elementwise, those of which only other lanes than these do."""
+        apart, since = self.operations.apart(numbers, warps, lanes, owners & _LANE, prior.part)
+        joined = (since <= self.lanes.joined[warps]) | (lanes == SEVERAL)
+        return _by_lanes(prior, Lack.LANES, places, apart, joined, numbers, np.zeros_like(numbers))
 
     def _in_turn(self, earlier: Operation, later: Operation) -> bool:
         """Whether the tensor core executes two operations in the order of issue: pipelined pairs of one thread, or with fences of two."""
@@ -296,16 +313,22 @@ class Words:
             return Lack.PIPELINE if one_thread else Lack.ORDER
         if tensor:
             return None if one_thread else Lack.FENCE
+        if (
+            len(by.warps) > 1
+            and other.kind != by.kind
+            and not all(operations.is_after(other.number, by.warps[[own]], part) for own in range(len(by.warps)))
+        ):
+            return Lack.WARPS
         fences = self.proxies and part == WRITTEN and other.proxy == "generic" != by.proxy
         fenced = not fences or any(operations.after_fence(other.number, warp) for warp in by.warps)
         return None if fenced else Lack.FENCE
 
-    def note_fetch(self, at: Array, by: Operation) -> None:
+    def note_fetch(self, at: Array, by: Operation, lanes: Array | int = SEVERAL) -> None:
         """An operation reads words, at some time until it is known to have."""
         warp = int(by.warps[0])
         if warp not in self.fetched:
             self.fetched[warp] = np.zeros(self.count, np.int32)
-        self.fetched[warp][at] = by.number + 1
+        self.fetched[warp][at] = by.number + 1 << LANE_BITS | lanes
 
     def note_landing(self, at: Array, by: Operation, lanes: Array | int = SEVERAL) -> None:
         """An operation writes words, at some time until it is known to have."""
@@ -315,7 +338,7 @@ class Words:
         """Operations of single warps, by warp, read or write words: of each word the warp, and the lane."""
         if not writes:
             for warp, by in made.items():
-                self.note_fetch(at[warps == warp], by)
+                self.note_fetch(at[warps == warp], by, lanes[warps == warp])
             return
         numbers = np.zeros(self.clocks.warps, np.int32)
         numbers[list(made)] = [by.number for by in made.values()]

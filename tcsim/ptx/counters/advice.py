@@ -105,7 +105,7 @@ def _of_line(tally: Tally, line: int, counters: Mapping[str, float]) -> Iterator
         waves, least = counters[rules.SHARED_WAVES], counters[rules.IDEAL]
         if operation.startswith("atom"):
             reason, change = (
-                f"atomics of lanes in one bank take turns: {waves:,.0f} wavefronts, {least:,.0f} with a bank each",
+                f"atomics in one bank take turns: {waves:,.0f} wavefronts instead of {least:,.0f}",
                 "",
             )
         else:
@@ -120,8 +120,8 @@ def _of_line(tally: Tally, line: int, counters: Mapping[str, float]) -> Iterator
         sectors, least = counters[rules.ACTUAL_SECTORS], counters[rules.IDEAL_SECTORS]
         requests = sum(counters.get(f"{rules.REQUESTS}{kind}.sum", 0) for kind in ("ld", "st", "red", "atom"))
         turns = operation.startswith(("red", "atom")) and times > 4
-        reason = "lanes of a warp change one address in turn" if turns else "not coalesced"
-        each = f"{sectors / max(requests, 1):.1f} sectors a request, {least / max(requests, 1):.1f} would hold what it wants"
+        reason = "lanes change one address in turn" if turns else "not coalesced"
+        each = f"{sectors / max(requests, 1):.1f} sectors a request, {least / max(requests, 1):.1f} would do"
         change = (
             "add the values of a warp first, then one lane's to memory"
             if turns

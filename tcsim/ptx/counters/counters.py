@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -13,15 +13,24 @@ import numpy.typing as npt
 
 from tcsim.core.display import Shown
 from tcsim.core.errors import OperandError, listing, nearest
+from tcsim.model.statement import Symbol
+from tcsim.ptx.compile.calls import PROVIDED
+from tcsim.ptx.compile.ordinary import ordinary
 from tcsim.ptx.counters import rules
 from tcsim.ptx.counters.advice import Advice, Shape, advise
 from tcsim.ptx.counters.bound import Bound, bound_of, cost
+from tcsim.ptx.counters.counting import kinds
 from tcsim.ptx.counters.occupancy import Occupancy, occupancy
 from tcsim.ptx.counters.rules import OPERATIONS
 from tcsim.ptx.counters.tally import Tally
+from tcsim.ptx.counters.undecided import undecided
+from tcsim.ptx.text.syntax import Function, Instruction
 
 _COLD = ("lts__",)
 """Beginnings of counters that caches lower: what the rules give is what a cold cache is asked for, and at the most."""
+_EVERY = frozenset(rules.UNSURE).union(*({rule.counter for rule in own.rules} for own in OPERATIONS.values()))
+ORDER = "order of threads"
+"""Why a counter is doubted that lines of `undecided` raise."""
 
 
 def _sum(values: Mapping[str, float], *names: str) -> float:
@@ -53,7 +62,10 @@ class Counters(Shown, Mapping[str, int]):
     lines: Mapping[int, bool] = field(
         default_factory=dict
     )  # of the PTX that have an instruction: whether with a predicate
-    joined: frozenset[str] = frozenset()  # counters of accesses that ptxas joined, of which one stands for all
+    functions: tuple[Function, ...] = ()  # of its program
+    estimated: Mapping[str, Set[str]] = field(
+        default_factory=dict
+    )  # counters that machine code makes an estimate, and why
 
     @cached_property
     def unknown(self) -> Mapping[str, tuple[str, ...]]:
@@ -64,6 +76,32 @@ class Counters(Shown, Mapping[str, int]):
                 for counter in OPERATIONS[name].unknown:
                     found[counter].add(name)
         return {counter: tuple(sorted(own)) for counter, own in sorted(found.items())}
+
+    @cached_property
+    def undecided(self) -> dict[int, Instruction]:
+        """Instructions that are executed as often as the order of threads decides, by line (`tcsim.ptx.counters.undecided`)."""
+        return undecided(self.functions)
+
+    @cached_property
+    def doubts(self) -> Mapping[str, tuple[str, ...]]:
+        """Counters that a GPU may count more of, or that are an estimate, and why: kinds of access, and what else."""
+        found = defaultdict(set)
+        for operations in self.tally.operations.values():
+            for operation in operations:
+                for counter in OPERATIONS[operation].more:
+                    found[counter].add(operation)
+        for item in self.undecided.values():
+            for operation in kinds(item):
+                for rule in OPERATIONS[operation].rules:
+                    found[rule.counter].add(ORDER)
+        for counter, reasons in self.estimated.items():
+            found[counter] |= reasons
+        bodies = (item for function in self.functions for item in function.body if item.line in self.tally.lines)
+        calls = (item for item in bodies if ordinary(item.opcode).control == "call")
+        driver = {own.name for item in calls for own in item.operands if isinstance(own, Symbol)} & PROVIDED.keys()
+        for counter in _EVERY if driver else ():
+            found[counter] |= driver
+        return {counter: tuple(sorted(own)) for counter, own in sorted(found.items()) if counter not in self.unknown}
 
     @cached_property
     def _totals(self) -> dict[str, int]:
@@ -93,9 +131,8 @@ class Counters(Shown, Mapping[str, int]):
             )
         if name.startswith(_COLD):
             return "approximate"
-        every = {OPERATIONS[operation] for own in self.tally.operations.values() for operation in own}
-        lower = any(name in own.more for own in every) or name in rules.UNSURE or name in self.joined
-        return "exact" if self.arch == "sm_90" and self.rule_status(name) == "exact" and not lower else "approximate"
+        doubted = name in self.doubts or name in rules.UNSURE
+        return "exact" if self.arch == "sm_90" and self.rule_status(name) == "exact" and not doubted else "approximate"
 
     def rule_status(self, name: str) -> str:
         """The same of the rules alone: of a kernel that does nothing else, and finds nothing in a cache."""
@@ -172,6 +209,7 @@ class Counters(Shown, Mapping[str, int]):
             "counters": dict(self._totals),
             "exactness": {name: self.exactness(name) for name in self._totals},
             "unknown": {name: list(own) for name, own in self.unknown.items()},
+            "doubts": {name: list(own) for name, own in self.doubts.items()},
             "derived": self.derived,
             "lines": [{"line": line, "source": source, "counters": own} for line, source, own in self.by_line()],
             "advice": [own.as_dict() for own in self.advice],

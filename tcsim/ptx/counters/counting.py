@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tcsim import catalog
+from tcsim.isa.ordinary.table import space_in
 from tcsim.layouts.banks import INACTIVE, WARP_LANES
 from tcsim.layouts.coalescing import SECTOR_BYTES, Rows, bulk_pieces, bulk_requests, bulk_sectors, lane_rows
 from tcsim.memory.windows import SHARED_WINDOW
 from tcsim.model.effects import Access, Effects, Pending
 from tcsim.model.statement import Immediate, Sink, Vector, registers_in
-from tcsim.ptx.compile.ordinary import row_of
+from tcsim.ptx.compile.ordinary import ordinary, row_of
 from tcsim.ptx.counters import boxes, rules
 from tcsim.ptx.counters.cycles import tensor_cycles
 from tcsim.ptx.counters.tally import Tally
@@ -39,8 +40,9 @@ _PIPES = {
     "IGMMA": ("gmma", "imma"), "BGMMA": ("gmma", "imma"),
 }  # fmt: skip
 """Of machine instructions the pipes whose counters they are in (`smsp__inst_executed_pipe_tensor_op_*`)."""
-_BESIDE = {"wgmma": "wgmma", "wgmma.sp": "wgmma", "tensormap": "tensormap"}
+_BESIDE = ("wgmma", "wgmma.sp", "tensormap")
 """Families of which it is only kept that they were executed."""
+_KINDS, _PATHS = {"read": "ld", "write": "st"}, {"load": "read", "store": "write"}
 _MATRIX = {"ldmatrix": "ldmatrix", "stmatrix": "stmatrix"}
 _FIELDS = {"global_address": (0, 1), "global_dim": (0, 1), "global_stride": (1, 2), "": (1, 0)}
 """Loads and stores of shared memory that ptxas makes of tensormap.replace, by field, where these are not one each; of none: the copy of a map."""
@@ -122,6 +124,20 @@ def atomic(opcode: str, space: str, ones: bool) -> str:
     if "exch" not in words and (wide or type in _LOOPS):
         return "atom.shared.loop"
     return "atom.shared.popc" if ones else "atom.shared"
+
+
+def kinds(item: Instruction) -> tuple[str, ...]:
+    """The operations that an ordinary instruction may be: a generic address is one of shared or of global memory.
+
+    >>> from tcsim.ptx.text.syntax import Instruction
+    >>> kinds(Instruction("ld.volatile.u32", (), 1, 1)), kinds(Instruction("atom.global.cas.b32", (), 1, 1))
+    (('ld.shared', 'ld.global'), ('atom.global.cas',))
+    """
+    path, own = ordinary(item.opcode).path, space_in(item.opcode).partition("::")[0]
+    spaces = [space for space in ("shared", "global") if own in (space, "", "generic")]
+    if path == "atomic":
+        return tuple(atomic(item.opcode, space, False) for space in spaces)
+    return tuple(f"{_KINDS[word]}.{space}" for space in spaces) if (word := _PATHS.get(path)) else ()
 
 
 def each_item(program: Compiled, place: int, arch: str) -> Iterator[tuple[Instruction, tuple[tuple[str, float], ...]]]:
@@ -273,7 +289,7 @@ class Counting:
             self._bulk(block, bound, effects, threads)
         elif row.family in _BESIDE:
             self.tally.items[bound.item.line] = bound.item
-            self.tally.operations[bound.item.line].add(_BESIDE[row.family])
+            self.tally.operations[bound.item.line].add(row.family)
             if row.family == "tensormap" and "shared" in row.mnemonic and row.operation != "prefetch":
                 self._map(block, bound, threads)
 
@@ -349,9 +365,6 @@ class Counting:
         starts = np.concatenate([np.zeros(0, np.int64), *(own for own, _ in rows)]).astype(np.int64)
         lengths = np.repeat([size for _, size in rows], [len(own) for own, _ in rows]).astype(np.int64)
         return bulk_pieces(starts, lengths, shared + np.cumsum(lengths) - lengths), None
-
-
-_KINDS = {"read": "ld", "write": "st"}
 
 
 def _bytes(access: Access) -> int:

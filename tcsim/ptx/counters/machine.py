@@ -23,7 +23,8 @@ from tcsim.ptx.counters.linear_program import minimum
 _FUNCTION = re.compile(r"//-+ \.text\.(\S+)\s")
 _LINE = re.compile(r'//## File "[^"]*", line (\d+)(?! inlined)')
 _LABEL = re.compile(r"(\.L_x_\d+|\$[\w$]+|[\w$.]+):\s*$")
-_CODE = re.compile(r"\s*/\*([0-9a-f]{4,})\*/\s+(?:(@!?U?P\w+)\s+)?(.*?);?\s*$")
+_CODE = re.compile(r"\s*/\*([0-9a-f]{4,})\*/\s+(?:(@!?U?P\w+)\s+)?(.*?);?\s*(?:/\* (\w+) \*/)?\s*$")
+_ENCODING = re.compile(r"/\* 0x[0-9a-f]{16} \*/\s*\n\s*/\* 0x([0-9a-f]{16}) \*/")
 _TARGET = re.compile(r"`\(([^)]+)\)")
 _CONDITION = re.compile(r"(BRA|JMP)(\.\w+)*\s+!?U?P\d")
 _KEPT = frozenset((
@@ -63,6 +64,7 @@ class Code:
     text: str  # without its predicate
     predicate: str
     line: int  # of the PTX
+    cycles: int = 1  # after which the next one may be issued, at least
 
     @property
     def opcode(self) -> str:
@@ -133,7 +135,7 @@ class Machine:
 def blocks_of(text: str, kernel: str) -> tuple[list[Block], dict[str, int]]:
     """The blocks of a kernel in what `nvdisasm -gp -c` prints, and where labels are. Raises OperandError if it has no such kernel."""
     found, where, inside, line, names = [Block()], dict[str, int](), False, 0, list[str]()
-    for row in text.splitlines():
+    for row in _ENCODING.sub(r"/* \1 */", text).splitlines():
         head = _FUNCTION.match(row)
         if head or row.startswith("//---"):
             inside = bool(head) and head is not None and head[1] == kernel
@@ -150,10 +152,22 @@ def blocks_of(text: str, kernel: str) -> tuple[list[Block], dict[str, int]]:
             where[own[1]] = len(found) - 1
             line = 0 if own[1].startswith("$") else line  # a function that ptxas brings
         elif own := _CODE.match(row):
-            _add(found, Code(int(own[1], 16), own[3], own[2] or "", line))
+            _add(found, Code(int(own[1], 16), own[3], own[2] or "", line, _issue(int(own[4] or "0", 16))))
     if not found[0].code:
         raise OperandError(f"machine code: no kernel {kernel!r}; it has {listing(names)}")
     return _together(found if found[-1].code else found[:-1], where)
+
+
+def _issue(control: int) -> int:
+    """Cycles until the next instruction, as the upper half of an encoding says.
+
+    More than 11 without a yield mean one or two (Huerta et al., arXiv 2503.20481, as measured here).
+
+    >>> _issue(0x000FD60003F24070), _issue(0x000FF80000000000)
+    (11, 1)
+    """
+    stall, stays = control >> 41 & 15, control >> 45 & 1
+    return 1 if stall > 11 and stays else max(stall, 1)
 
 
 def _together(blocks: Sequence[Block], where: Mapping[str, int]) -> tuple[list[Block], dict[str, int]]:
@@ -226,12 +240,13 @@ def machine(
     acted: Mapping[int, int] = NONE,
     parted: Mapping[int, int] = NONE,
     single: Set[int] = frozenset(),
+    undecided: Set[int] = frozenset(),
 ) -> Machine:
     """The machine code in a listing, executed.
 
     counts: how many warps executed each line of the PTX. warps: of the launch. acted: of lines with a predicate, of how many warps it
     held in a thread. parted: of lines that branch, how many parts of warps that made beyond one for each. single: lines of instructions that become
-    one (`SINGLE`).
+    one (`SINGLE`). undecided: lines of which the order of threads decides how often they are executed.
 
     Raises OperandError if the listing does not have the kernel.
 
@@ -251,6 +266,11 @@ def machine(
     found = executions(blocks, where, counts, warps, acted, parted, single)
     counted = tuple((code, int(own)) for block, own in zip(blocks, found, strict=True) for code in block.code)
     untold = _untold(blocks, where)
+    untold |= {
+        number
+        for number, block in enumerate(blocks)
+        if any(code.line in undecided and code.opcode in _KEPT for code in block.code)
+    }
     return Machine(counted, frozenset(code.address for number in untold for code in blocks[number].code))
 
 
@@ -376,7 +396,7 @@ def _untold(blocks: Sequence[Block], where: Mapping[str, int]) -> set[int]:
     found = (_slow(blocks) | _behind(onward, brought)) & _behind(_onward([*edges, *called]), [0])
     for start, end in edges:
         turn = range(start if end is None else end, start + 1)
-        lines = {code.line for number in turn for code in blocks[number].code}
+        lines = {code.line for number in turn for code in blocks[number].code if code.opcode not in _BESIDE}
         if (
             end is not None
             and start in _behind(onward, [0])

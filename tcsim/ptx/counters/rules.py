@@ -185,10 +185,7 @@ def _copied_sectors(source: Rows, destination: Rows, width: int) -> Rows:
 
 
 def _bulk(name: str, loads: bool) -> Operation:
-    """A copy of TMA. Each row is a piece: its first address in global memory, and the one behind its last.
-
-    bulk.edge: a part of the box lies outside of the tensor, or several blocks get it. L2 is asked for more than what is inside.
-    """
+    """A copy of TMA. Each row is a piece: its first address in global memory, and the one behind its last."""
     requests: Count = lambda starts, ends, *given: bulk_requests(starts, ends, loads)  # noqa: E731
     in_sectors: Count = lambda starts, ends, *given: bulk_sectors(starts, ends)  # noqa: E731
     return Operation(
@@ -238,7 +235,7 @@ _OPERATIONS = (
         Rule(LOAD_WAVES, partial(_loops, "load"), "loaded"),
         Rule(SHARED_WAVES, lambda rows, width: _loops("swap", rows, width) + _loops("load", rows, width), "loaded"),
         Rule(IDEAL, partial(_ideal, "store")),
-    )),
+    ), more=(ATOM_WAVES, LOAD_WAVES, SHARED_WAVES)),
     Operation("atom.shared.extreme", (), unknown=(ATOM_WAVES, LOAD_WAVES, SHARED_WAVES)),
     Operation("atom.shared.cluster", (Rule(REMOTE, _one),), more=(*CONTENDED, ATOM_WAVES)),
     _global("ld", (Rule(DATA, data_passes, "data"),)),
@@ -258,9 +255,10 @@ _OPERATIONS = (
     Operation("cp.async.cg", _copied("bypass", bypassing_sectors), (128, 32), (L2_REQUESTS, L2_SECTORS), ("global", "shared"), CONTENDED),
     _bulk("bulk.load", loads=True),
     _bulk("bulk.store", loads=False),
-    _bulk("bulk.edge", loads=True),
+    Operation("bulk.edge", (), unknown=(L2_REQUESTS, L2_SECTORS), more=CONTENDED),
     Operation("bulk.tile", (Rule(TMA_BYTES, _box, "box"),)),
     Operation("wgmma", (), more=CONTENDED),
+    Operation("wgmma.sp", (), unknown=(LOAD_WAVES,), more=(STORE_WAVES, SHARED_WAVES)),
     Operation("tensormap", (), more=CONTENDED),
 )  # fmt: skip
 

@@ -15,6 +15,7 @@ from typing import Any, cast
 import numpy as np
 
 from tcsim.ptx.check.intervals import Doubtful, Intervals, Unproven
+from tcsim.ptx.check.kinds import Kinds, Trace
 from tcsim.ptx.check.rules.dependents import Ledger
 from tcsim.ptx.check.traces import Traces
 from tcsim.ptx.compile.compiled import SOURCE_NAME, Compiled
@@ -101,7 +102,8 @@ class Way(IntEnum):
 
     PROOF = 0  # nothing can be wrong with any cluster (`tcsim.ptx.check.intervals`)
     EVENTS = 1  # clusters that do the same are told apart from others wherever they work in shared memory: that may not matter
-    PLACES = 2  # and by where they do
+    BOXES = 2  # and by where they do; boxes that are cut off are told apart only where that may matter
+    PLACES = 3  # by all that is heard
 
 
 class Grid:
@@ -125,8 +127,7 @@ class Grid:
         self.environment: dict[str, int] = {}  # special registers that the driver sets
         self.batch = 1  # the most blocks that ran at once as one batch
         self._size = MOST_BATCHED  # clusters that the next batch may have
-        # By the digest of clusters: the one that was watched, and what was wrong with it.
-        self._judged: dict[int, tuple[list[Shape], list[Hazard]]] = {}
+        self._kinds = Kinds()
         self._way = Way.PROOF
         self.alone = ""  # why blocks ran one after the other; empty if all ran in batches
         self.tally = Tally(prod(launch.shape.grid)) if launch.counters else None
@@ -207,7 +208,8 @@ class Grid:
                 pass
             except (Doubtful, Unproven, Unbatchable, Stop) as reason:
                 if proves or isinstance(reason, Doubtful):
-                    self._way = Way.EVENTS if isinstance(reason, Unproven) else Way.PLACES
+                    doubt = Way.BOXES if self._way < Way.BOXES else Way.PLACES
+                    self._way = Way.EVENTS if isinstance(reason, Unproven) else doubt
                     if len(self._numbers()) < LEAST_COMPARED:
                         self.alone = FEW_COMPARED
                 elif isinstance(reason, (Stop, Stuck)) and count // FEWER > 1:
@@ -254,8 +256,10 @@ class Grid:
         few = launch.alike and len(clusters) <= MOST_DIFFERENT  # it says what more of them would do
         worth = inf if few else WATCHED if launch.alike else 1
         batch = Batch(self._setup(sums, self.plain), clusters, independence, worth)
-        proof = Intervals(batch) if launch.alike and self._way < Way.PLACES else None
-        traces = Traces(batch, self._way is Way.PLACES) if launch.alike and self._way > Way.PROOF else None
+        proof = Intervals(batch) if launch.alike and self._way < Way.BOXES else None
+        traces = None
+        if launch.alike and self._way > Way.PROOF:
+            traces = Traces(batch, self._way >= Way.BOXES, self._way is Way.BOXES)
         counting = self._counting(batch, self.tally.part()) if self.tally is not None else None
         batch.joins = counting is None
         for own in (traces, proof):
@@ -265,7 +269,9 @@ class Grid:
             batch.run(self._spend)
         if proof is not None and traces is None:
             proof.prove()
-        found = self._judge(clusters, traces.digest.sums.tolist(), independence) if traces is not None else []
+        if traces is not None and traces.digest.tangled():
+            raise Doubtful
+        found = self._judge(clusters, traces.digest.traces(), independence) if traces is not None else []
         if not self.sums.take(sums):
             raise Unbatchable("atomics at an address that others had")
         independence.end(undo=False)
@@ -282,15 +288,18 @@ class Grid:
         self._spend(0)
 
     def _judge(
-        self, clusters: list[list[tuple[int, int, int]]], traces: list[int], independence: Independence
+        self, clusters: list[list[tuple[int, int, int]]], traces: list[Trace], independence: Independence
     ) -> list[Hazard]:
         """Watch one of the clusters that do the same: what is wrong with it is wrong with all of them. Raises Unbatchable."""
         found = list[Hazard]()
-        for indices, trace in zip(clusters, traces, strict=True):
-            if trace not in self._judged:
+        for number in sorted(
+            range(len(traces)), key=lambda own: int(traces[own].shown.sum())
+        ):  # what is shown most first
+            if self._kinds.known(traces[number]) is None:
                 with independence.before():
-                    self._judged[trace] = indices, self._watched(indices)
-            own, hazards = self._judged[trace]
+                    self._kinds.learn(traces[number], clusters[number], self._watched(clusters[number]))
+        for indices, trace in zip(clusters, traces, strict=True):
+            own, hazards = cast(tuple[list[Shape], list[Hazard]], self._kinds.known(trace))
             rank = {index: place for place, index in enumerate(own)}
             if any(each.block is not None and tuple(each.block) not in rank for each in hazards):
                 raise Unbatchable("what is wrong with a cluster is said of another")
@@ -299,7 +308,7 @@ class Grid:
                 for each in hazards
             ]
         few = min(MOST_DIFFERENT, self.launch.shape.clusters // (2 * ONE_IN))
-        if len(self._judged) - 1 > max(few, (self.ended + len(clusters)) // ONE_IN):
+        if len(self._kinds) - 1 > max(few, (self.ended + len(clusters)) // ONE_IN):
             self.alone = "blocks do different things, and each has to be watched"
         return found
 

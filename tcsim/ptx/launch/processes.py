@@ -71,7 +71,7 @@ class Range(Grid):
     def __init__(self, launch: Launch, first: int, behind: int, whole: Grid) -> None:
         super().__init__(launch)
         self.first, self.behind, self.began = first, behind, whole.began
-        self._judged, self._way = dict(whole._judged), whole._way
+        self._kinds, self._way = whole._kinds.copy(), whole._way
         self.told: Array | None = (
             None  # where it says how many clusters have ended, and how many instructions were executed
         )

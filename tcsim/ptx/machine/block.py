@@ -223,14 +223,14 @@ class Block:
             raise stop_for(error).with_traceback(error.__traceback__) from error
 
     def exit(self, mask: Array, block: int) -> None:
-        """Threads end: those that waited for their lanes look again."""
+        """Threads end: those that waited for their lanes look again; those at bar.warp.sync, which would be through, meet when it settles."""
         for hear in self.cluster.events.exited:
             hear(self, mask)
         self.threads.alive &= ~mask
         self.threads.exited[mask] = block
         self.threads.change(mask)
         ended = self.threads.blocks_in(mask) if self.threads.batch > 1 else None
-        for fiber in self.fibers.waiting_for("lanes", "warp"):
+        for fiber in self.fibers.waiting_for("lanes"):
             self.fibers.wake(fiber, ended)
         self.barriers.settle()
         self.cluster.settle()

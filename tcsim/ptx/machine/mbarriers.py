@@ -122,6 +122,12 @@ class Mbarriers:
         words, place = self._place(address, block)
         return int(words[place])
 
+    def words(self, address: int, blocks: Array) -> Array:
+        """The 64 bits at an address in some blocks of the batch."""
+        words, place = self._place(address, 0)
+        found: Array = words[place + blocks * (self.octets.spaces.of(address >> RANK_SHIFT).shared_stride >> 3)]
+        return found
+
     def _place(self, address: int, block: int) -> tuple[Array, int]:
         """The words of the shared memory that an address means, and which of them it is. Raises Stop for one beyond."""
         rank, offset = address >> RANK_SHIFT, address & (1 << RANK_SHIFT) - 1
@@ -135,26 +141,62 @@ class Mbarriers:
         """Change the objects that a signal is for, and let threads ask again that wait for them."""
         woken: dict[int, list[int]] = {}
         for at in self.octets.copies(signal.at):
-            for key, count, own in told(signal, self.keys(at), threads):
+            keys = self.keys(at)
+            if self._in_each(signal, keys, threads, woken):
+                continue
+            for key, count, own in told(signal, keys, threads):
                 block = self.octets.threads.block_of(own)
                 words, place = self._place(key, block)
                 before = int(words[place])
-                try:
-                    value = after(signal, count, before, self.cluster.arch)
-                except TcsimError as error:
-                    name = rule_for(error, "MBARRIER_FAULT")
-                    raise Stop(name, f"mbarrier at {key:#x}: {error}", int(own[0])) from None
+                value = self._after(signal, key, count, before, int(own[0]))
                 for hear in self.events.signalled:
                     hear(self.block, signal, key, count, before, value, own)
                 words[place] = value
                 for hear in self.events.put:
                     hear(self.block, "shared", np.array([key]), 8, None)
-                live = self.cluster.blocks[key >> RANK_SHIFT].mbarriers.live
-                if signal.kind == "init":
-                    live.add(key & (1 << RANK_SHIFT) - 1)
-                elif signal.kind == "inval":
-                    live.discard(key & (1 << RANK_SHIFT) - 1)
+                self._keep(signal.kind, key)
                 woken.setdefault(key, []).append(block)
         for key, blocks in woken.items():
             self.cluster.wake("mbarrier", key, blocks)
         self.octets.threads.change(threads)
+
+    def _in_each(self, signal: Signal, keys: Array, threads: Array, woken: dict[int, list[int]]) -> bool:
+        """Change the objects of several blocks of a batch at once, if nobody looks and each warp tells an object once; whether it was so."""
+        lanes, own = signal.at.thread, self.octets.threads
+        who = threads[lanes] if lanes is not None and len(lanes) == len(keys) else threads
+        if own.batch == 1 or len(keys) < 2 or len(who) != len(keys) or self.events.signalled or self.events.put:
+            return False
+        blocks, counts = who // own.width, spread(signal.count, signal.at.address.shape).reshape(-1)
+        once = signal.copied or len(set(zip(keys.tolist(), (who // LANES).tolist(), strict=True))) == len(keys)
+        if not once:
+            return False
+        for key in dict.fromkeys(keys.tolist()):
+            entries = np.flatnonzero(keys == key)
+            entries = entries[np.argsort(blocks[entries], kind="stable")]
+            there = blocks[entries]
+            turn = np.arange(len(there)) - np.searchsorted(there, there)  # of each entry among those of its block
+            words, place = self._place(key, 0)
+            places = place + there * (self.octets.spaces.of(key >> RANK_SHIFT).shared_stride >> 3)
+            for number in range(int(turn.max()) + 1):
+                now = np.flatnonzero(turn == number)
+                given = list(zip(counts[entries[now]].tolist(), words[places[now]].tolist(), strict=True))
+                made = {one: self._after(signal, key, *one, int(who[entries[0]])) for one in dict.fromkeys(given)}
+                words[places[now]] = [made[one] for one in given]
+            self._keep(signal.kind, key)
+            woken.setdefault(key, []).extend(there.tolist())
+        return True
+
+    def _after(self, signal: Signal, key: int, count: int, before: int, thread: int) -> int:
+        """What an object becomes. Raises Stop."""
+        try:
+            return after(signal, count, before, self.cluster.arch)
+        except TcsimError as error:
+            raise Stop(rule_for(error, "MBARRIER_FAULT"), f"mbarrier at {key:#x}: {error}", thread) from None
+
+    def _keep(self, kind: str, key: int) -> None:
+        """An object is there from now on, or no more."""
+        live, offset = self.cluster.blocks[key >> RANK_SHIFT].mbarriers.live, key & (1 << RANK_SHIFT) - 1
+        if kind == "init":
+            live.add(offset)
+        elif kind == "inval":
+            live.discard(offset)

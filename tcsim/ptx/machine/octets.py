@@ -15,12 +15,17 @@ from tcsim.ptx.machine.inexact import Inexact
 from tcsim.ptx.machine.spaces import Spaces
 from tcsim.ptx.machine.threads import RANK_SHIFT, Threads
 
+_MOST_TILES = 64
+"""Tiles of which is kept where they lie: those of a loop over some stages."""
+
 
 class Octets:
     """The bytes that effects of a block's instructions touch."""
 
     def __init__(self, block: object, threads: Threads, spaces: Spaces, inexact: Inexact, events: Events) -> None:
         self.block, self.threads, self.spaces, self.inexact, self.events = block, threads, spaces, inexact, events
+        # Of tiles that blocks of a batch have read: the addresses, which are looked up again and again, and where these are in shared memory.
+        self._tiles: dict[tuple[int, bytes], tuple[Array, Array, int]] = {}
 
     def places(self, access: Access) -> tuple[Array, Array | None]:
         """The addresses of an access, flat, with the rank of the CTA above those in shared memory; the CTAs of Tensor Memory."""
@@ -59,10 +64,36 @@ class Octets:
 
     def read(self, access: Access, threads: Array) -> Array:
         """The bytes of an access of an instruction of some threads, for effects: uint8 (..., accesses, size)."""
-        found = self._read(access, self.block_of(access, threads))
+        found = self._tile(access, threads)
+        if found is None:
+            found = self._read(access, self.block_of(access, threads))
         for hear in self.events.looked:
             hear(self.block, access)
         return found
+
+    def _tile(self, access: Access, threads: Array) -> Array | None:
+        """What warpgroups of several blocks read through descriptors in their own shared memory; None where it is something else."""
+        address = access.address
+        if access.tile is None or access.mask is not None or self.threads.batch == 1 or access.space != "shared":
+            return None
+        own = access.cta is not None and not np.ndim(access.cta) and int(access.cta) == self.threads.rank
+        if not own or address.ndim != 2 or len(threads) != 4 * LANES * len(address):
+            return None
+        of = np.broadcast_to(self.threads.block_of(threads), len(threads))[:: 4 * LANES]
+        key = id(address), of.tobytes()
+        kept = self._tiles.get(key)
+        if kept is None or kept[0] is not address:
+            offset = address & (1 << RANK_SHIFT) - 1
+            if not offset.size or int(offset.max()) + access.size > self.threads.shared_bytes:
+                return None
+            places, unit, *_ = _in_units(
+                (offset + of[:, None] * self.spaces.shared_stride).reshape(-1), access.size, None, 0
+            )
+            if len(self._tiles) == _MOST_TILES:
+                self._tiles.clear()
+            kept = self._tiles[key] = address, self.spaces.shared.index(places, unit), unit
+        _, index, unit = kept
+        return self.spaces.shared.views[unit][index].view(np.uint8).reshape(*address.shape, access.size)
 
     def _read(self, access: Access, block: Any) -> Array:
         address, cta = self.places(access)

@@ -60,12 +60,16 @@ class Look:
         found = self.performer.octets.read(_in_each(access, len(asked)), asked)
         return found.reshape(len(asked), -1, access.size)
 
-    def held(self, name: str) -> Array:
-        """The registers of an operand, now. Raises Stop for what is not in flight."""
+    def held(self, name: str) -> Any:
+        """The registers of an operand, now: where they lie, if that can be. Raises Stop for what is not in flight."""
         if self.flight is None:
             raise Stop("TRAP", f"an instruction asks for the registers of {name}")
         bound = self.flight.bound
         numbers = next(own for operand, own in bound.results if operand == name)
+        if self.flight.only is None and not self.performer.events.delivering:
+            lanes = self.performer.file.lanes(numbers, self.threads, bound.lanes)
+            if lanes is not None:
+                return lanes
         found: Array = stacked(Rows(numbers), self.performer, self.threads, (-1, bound.lanes), True)
         return found
 
@@ -121,7 +125,7 @@ class Performer:
         if self.threads.batch > 1 and bound.model.replicated and self._replicated(bound, given, mask):
             return
         together = bound.model.batched or (bound.model.joined and (not self._heard or self._joins(bound)))
-        if self.threads.batch > 1 and not together and len(blocks := self._blocks(mask)) > 1:
+        if self.threads.batch > 1 and not together and len(blocks := self.threads.apart(mask)) > 1:
             for own in blocks:
                 self.perform(bound, given, own)
             return
@@ -164,15 +168,6 @@ class Performer:
         counts = self.committed(found.pending[0].group or "")[threads].copy()
         self.queue.add(Flight(found.pending[0], bound, self.block, threads, counts, threads, replicated=True))
         return True
-
-    def _blocks(self, mask: Array) -> list[Array]:
-        """The threads of a mask, those of each block of the batch apart."""
-        found = []
-        for number in np.flatnonzero(self.threads.blocks_in(mask)).tolist():
-            place = slice(number * self.threads.width, (number + 1) * self.threads.width)
-            found.append(np.zeros_like(mask))
-            found[-1][place] = mask[place]
-        return found
 
     def _parted(self, bound: Bound, given: dict[str, Any], mask: Array) -> bool:
         """Run an instruction for the threads of each member mask apart, if there are several."""
@@ -228,9 +223,14 @@ class Performer:
     def attempt(self, bound: Bound, given: dict[str, Any], w: Mask, here: int, after: int) -> Any:
         """Run an instruction that may wait; threads with different operands ask apart."""
         mask = self.threads.mask(w)
-        blocks = self._alike(bound, given, mask) if self.threads.batch > 1 else [mask]
         moves: Moves = []
         on = np.zeros(self.threads.count, bool)
+        if self.threads.batch > 1 and bound.model.row.warps_apart:
+            events = self.events
+            if not (self._heard or events.granted or events.given or events.asking):
+                on = self._pooled(bound, given, mask)
+                mask = mask & ~on
+        blocks = self._alike(bound, given, mask) if self.threads.batch > 1 else [mask]
         for threads in [own for block in blocks for own in self._askers(bound, given, block)]:
             found = self.ask(bound, given, threads, mask)
             own = np.zeros(self.threads.count, bool)
@@ -252,25 +252,36 @@ class Performer:
             moves.append((on, after))
         return moves
 
+    def _pooled(self, bound: Bound, given: dict[str, Any], mask: Array) -> Array:
+        """Let the warpgroups of each block of a batch have the registers that they ask for, if all of them get them: their threads."""
+        on = np.zeros_like(mask)
+        threads = self.taking(bound, mask)
+        (resource,) = self.ask(bound, given, threads, mask).resources
+        for own in self.threads.apart(mask):
+            block, warps = divmod(np.flatnonzero(own.reshape(-1, LANES).any(1)), self.threads.warps)
+            if self.resources.take(resource, warps, int(block[0])) is not None:
+                on |= own
+        self.threads.change(on)
+        self.cluster.wake("resource", None, np.flatnonzero(self.threads.blocks_in(on)).tolist())
+        return on
+
     def _alike(self, bound: Bound, given: dict[str, Any], mask: Array) -> list[Array]:
         """The threads of a mask by blocks that get the same answer: which ask with equal operands, of mbarriers with equal bits."""
         threads = np.nonzero(mask)[0]
         if not bound.model.batched or not len(threads) or not self._equal(given, threads):
-            return self._blocks(mask)
+            return self.threads.apart(mask)
         address = int(self.threads.each(given["barrier"])[threads[0]])
         key, window = address & 0xFFFFFFFF, address >> 32
         if key & 7 or key >> RANK_SHIFT >= len(self.cluster.blocks) or window not in (0, SHARED_WINDOW >> 32):
-            return self._blocks(mask)
+            return self.threads.apart(mask)
         there = np.flatnonzero(self.threads.blocks_in(mask))
-        words: dict[int, list[int]] = {}
-        for number in there.tolist():
-            words.setdefault(self.mbarriers.word(key, number), []).append(number)
-        if len(words) == 1:
+        words = self.mbarriers.words(key, there)
+        if (words == words[0]).all():
             return [mask]
         found = []
-        for numbers in words.values():
+        for word in dict.fromkeys(words.tolist()):
             which = np.zeros(self.threads.batch, bool)
-            which[numbers] = True
+            which[there[words == word]] = True
             found.append(mask & self.threads.per_thread(which))
         return found
 
@@ -311,7 +322,9 @@ class Performer:
             return found
         warps: Array = np.asarray(mask.reshape(-1, LANES).any(1))
         if bound.lanes == 128:
-            whole = np.pad(warps.reshape(batch, each), ((0, 0), (0, -each % 4)))
+            whole = warps.reshape(batch, each)
+            if each % 4:
+                whole = np.pad(whole, ((0, 0), (0, -each % 4)))
             groups: Array = np.asarray(whole.reshape(batch, -1, 4).any(2))
             if each % 4 and groups[:, -1].any():
                 said = f"an instruction of a warpgroup needs 4 warps; the last warpgroup of this block has {each % 4}"

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tcsim.engines.contract import Lanes
 from tcsim.engines.contract import Registers as Held
 from tcsim.ptx.machine.arrays import LANES, Array
 
@@ -88,6 +89,13 @@ class RegisterFile:
         """The registers (instructions, n) of one width where they lie; None for sinks, and for those that are not words."""
         matrix = self.matrix[int(numbers.flat[0])]
         return Held(matrix, self.row[numbers]) if matrix.dtype == np.uint32 and (numbers >= 0).all() else None
+
+    def lanes(self, numbers: Numbers, threads: Array, lanes: int) -> Lanes | None:
+        """Registers (n,) of one width where they lie, of threads that are groups of so many lanes; None as of `held`, or where a group is in parts."""
+        matrix, groups = self.matrix[int(numbers.flat[0])], threads.reshape(-1, lanes)
+        if matrix.dtype != np.uint32 or (numbers < 0).any() or (groups[:, -1] - groups[:, 0] != lanes - 1).any():
+            return None
+        return Lanes(matrix, self.row[numbers], groups[:, 0], lanes)
 
     def scatter(self, numbers: Numbers, threads: Array | None, values: Array) -> None:
         """Put values (..., threads, n) into registers (..., n) of one width; negative numbers get nothing."""

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tcsim.memory.windows import CONST_WINDOW, LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
-from tcsim.ptx.machine.arrays import Array
+from tcsim.ptx.machine.arrays import Array, each_once
 from tcsim.ptx.machine.faults import Stop, Stuck, Unbatchable
 from tcsim.ptx.machine.independence import Independence
 from tcsim.ptx.machine.memory import Memory, MemoryFault, Segment
@@ -81,7 +81,7 @@ class Spaces:
     def _where(self, space: str, addresses: Array, size: int, block: Any) -> list[tuple[Any, Segment, Array]]:
         """(which accesses, the memory, offsets in it) of addresses; a slice where it is all of them."""
         if space.startswith("shared"):
-            return self._in_shared(addresses & np.uint64(0xFFFFFFFF), block, size)
+            return self._in_shared(addresses, block, size)
         if space == "local":
             if self.local is None:
                 raise MemoryFault("LOCAL_OUT_OF_RANGE", "the kernel has no local memory")
@@ -91,17 +91,24 @@ class Spaces:
         raise MemoryFault("GMEM_UNMAPPED", f"no state space {space!r}")
 
     def _in_shared(self, addresses: Array, block: Any, size: int) -> list[tuple[Any, Segment, Array]]:
-        first = int(addresses[0]) >> RANK_SHIFT
-        offset, rank = addresses & 0xFFFFFF, addresses >> RANK_SHIFT
+        places = addresses.view(np.int64)
+        window = int(places[0]) & ~0xFFFFFF
+        offset = places - window
+        first, alike = (
+            window >> RANK_SHIFT & 0xFF,
+            int(offset.view(np.uint64).max()) + size <= self.threads.shared_bytes,
+        )
+        if not alike:
+            offset, rank = places & 0xFFFFFF, places >> RANK_SHIFT & 0xFF
+            alike = not np.count_nonzero(rank != first)
         if self.threads.batch > 1:
-            if int(offset.view(np.int64).max()) + size > self.threads.shared_bytes:
+            if int(offset.max()) + size > self.threads.shared_bytes:
                 raise Stuck("an access beyond shared memory")
-            offset = offset + np.asarray(block * self.shared_stride).astype(offset.dtype)
-        if not np.count_nonzero(rank != first):
+            offset = offset + block * self.shared_stride
+        offset = offset.view(addresses.dtype)
+        if alike:
             return [(slice(None), self.of(first).shared, offset)]
-        return [
-            (own, self.of(int(number)).shared, offset[own]) for number in np.unique(rank) for own in (rank == number,)
-        ]
+        return [(own, self.of(number).shared, offset[own]) for number in each_once(rank) for own in (rank == number,)]
 
     def of(self, rank: int) -> Spaces:
         """The memory of a block of the cluster."""
@@ -178,7 +185,7 @@ class Spaces:
             return parts if space == "global" else self._generic(addresses, unit, threads)
         try:
             if space != "tmem":
-                parts = self._in_shared(places & 0xFFFFFFFF, block, unit)
+                parts = self._in_shared(places, block, unit)
             else:
                 parts = self._in_tensor_memory(places, cta, block)
         except MemoryFault as fault:

@@ -75,6 +75,15 @@ class Threads:
         """Of each block whether a mask has threads of it."""
         return np.asarray(np.logical_or.reduce(mask.view(np.uint64).reshape(self.batch, -1), 1))
 
+    def apart(self, mask: Array) -> list[Array]:
+        """The threads of a mask, those of each block of the batch apart."""
+        found = []
+        for number in np.flatnonzero(self.blocks_in(mask)).tolist():
+            place = slice(number * self.width, (number + 1) * self.width)
+            found.append(np.zeros_like(mask))
+            found[-1][place] = mask[place]
+        return found
+
     def per_thread(self, values: Any) -> Any:
         """A value of each block as one of each of its threads; one that is for all as it is."""
         return np.repeat(values, self.width) if np.ndim(values) else values

@@ -18,7 +18,7 @@ STORE = Kernel(
     @%p1 cp.async.bulk.commit_group;    //- B13
     @%p1 cp.async.bulk.wait_group.read 0;   //- B13   //~ B12: @%p1 cp.async.bulk.wait_group.read 1;
     bar.sync 0;
-    add.u32 %r5, %r5, 1; setp.lt.u32 %p3, %r5, 3;
+    add.u32 %r5, %r5, 1; setp.lt.u32 %p3, %r5, 3; add.u64 %rd2, %rd2, 256;
     @%p3 bra STEP;
                                         //+ B13: @%p1 cp.async.bulk.commit_group;
     @%p1 cp.async.bulk.wait_group.read 0;

@@ -142,7 +142,7 @@ class Conflicts:
         if use.by is not None and use.writes:
             words.note_landing(use.at, use.by, SEVERAL if use.lanes is None else use.lanes)
         elif use.by is not None:
-            words.note_fetch(use.at, use.by)
+            words.note_fetch(use.at, use.by, SEVERAL if use.lanes is None else use.lanes)
         else:
             assert use.lanes is not None
             if use.kind != "write":
@@ -192,10 +192,22 @@ class Conflicts:
             return plain or self._against(use, prior, operation, place), said, operation.line
         if use.by is None and earlier in state.strong and use.line in state.strong:
             near = warp // state.per_block == use.block.rank
+            if conflict.lack is Lack.LANES and self._polls(earlier) and self._polls(use.line):
+                return (
+                    Name("WARP_SYNC_VOLATILE", _LANES[Lack.LANES]),
+                    f"{prior.did} by {state.opcode(earlier)}",
+                    earlier,
+                )
             if near or (state.strong[earlier] and state.strong[use.line]):
                 return None
         said = f"{prior.did} by {state.opcode(earlier)}"
         return plain or self._race(use, prior, earlier, warp, place), said, earlier
+
+    def _polls(self, line: int) -> bool:
+        """Whether an instruction is a load or store that is volatile or relaxed, and orders nothing."""
+        item = self.state.findings.instruction(line)
+        stem, *words = item.opcode.split(".") if item is not None else ("",)
+        return stem in ("ld", "st") and not {"volatile", "relaxed"}.isdisjoint(words)
 
     def _race(self, use: Use, prior: Prior, earlier: int, warp: int, place: int) -> Name:
         """Of two accesses by instructions of warps."""

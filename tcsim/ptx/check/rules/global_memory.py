@@ -6,7 +6,7 @@ Other clusters, and other launches, have no clocks here: races between them are 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cache
 from typing import Any
 
@@ -16,7 +16,7 @@ from tcsim.core.errors import listing
 from tcsim.memory.windows import SHARED_WINDOW
 from tcsim.model.effects import Access, Effects, Order
 from tcsim.ptx.check.clocks import ORDERED
-from tcsim.ptx.check.operations import Operation
+from tcsim.ptx.check.operations import READ, Operation
 from tcsim.ptx.check.places import accessors, by_segment
 from tcsim.ptx.check.rules.conflicts import Conflicts, Use
 from tcsim.ptx.check.rules.dependents import Dependents
@@ -35,6 +35,8 @@ MOST_BYTES = 1 << 28
 _WORD = 4
 _OF_COPIES = ((Prior.WRITTEN, Lack.ORDER), (Prior.WRITTEN, Lack.FENCE), (Prior.LANDED, Lack.ORDER))
 """What a copy may not come before when it reads."""
+_UNDONE = (Prior.LANDED, Lack.ORDER)
+"""A copy that may still write."""
 
 
 def reaches_global(program: Compiled) -> bool:
@@ -64,6 +66,9 @@ class GlobalMemory:
         self.state, self.conflicts, self.dependents, self.party = state, conflicts, dependents, party
         self.active = reaches_global(state.blocks[0].program)
         self._memories: dict[int, Words] = {}  # by the address of the segment
+        self._read: list[
+            tuple[Operation, Array, int]
+        ] = []  # by copies that nobody knows to be done: where, and bytes at each place
         self._maps: list[tuple[Words, Array, Array]] = []  # tensor maps in use now: their words, and the warps
         warps = state.clocks.warps
         self._released = np.zeros(warps, np.int64)  # of each warp: its clock at its last release of tensor maps
@@ -80,6 +85,20 @@ class GlobalMemory:
             if words is not None:
                 yield own, segment, words
 
+    def _judge(self, use: Use, of: Collection[tuple[Prior, Lack]], combines: bool = False) -> None:
+        """What is wrong with accesses; combines: each is atomic, and so is a reduction that may not be done."""
+        by = use.warps if use.by is None else use.by
+        found = [own for own in use.words.conflicts(use.at, by, use.writes) if (own.prior, own.lack) in of]
+        if combines:
+            work = self.state.operations.all
+            found = [own for own in found if not all(self._combining(work[each].line) for each in own.earlier.tolist())]
+        if found:
+            self.conflicts.report(use, found)
+
+    def _combining(self, line: int) -> bool:
+        item = self.state.findings.instruction(line)
+        return item is not None and _combines(item.opcode)
+
     # --- ordinary accesses
 
     def accessed(self, touch: Touch) -> None:
@@ -89,14 +108,32 @@ class GlobalMemory:
 
     def _accessed(self, touch: Touch) -> None:
         block, kind, line = touch.block, touch.kind, touch.line
-        prior = Prior.LANDED if kind == "read" else Prior.FETCHED
+        if kind != "read" and self._read:
+            self._sources(block, touch.offsets.astype(np.int64), touch.size, line, touch.threads)
+        of = (_UNDONE,) if kind == "read" else (_UNDONE, (Prior.FETCHED, Lack.ORDER))
         for own, segment, words in self._parts(touch.offsets, kind != "read"):
             at, owner = words.words((touch.offsets[own] - segment.address).astype(np.int64), touch.size)
             who = touch.threads[own][owner]
             use = Use(block, words, at, who, line, kind, block.rank, self.state.warps(block, who))
-            self.conflicts.judge(use, ((prior, Lack.ORDER),))
+            self._judge(use, of, kind == "atomic")
             if use.writes:
                 words.note_write(at, use.warps, line)
+
+    def _sources(self, block: Block, places: Array, size: int, line: int, threads: Array) -> None:
+        """Whether something is stored where a copy may still read: no wait of any warp has found it done. threads: of each place, or one."""
+        state = self.state
+        self._read = [own for own in self._read if not state.operations.is_seen(own[0], READ)]
+        for by, addresses, each in self._read:
+            if places.max() + size <= addresses.min() or places.min() >= addresses.max() + each:
+                continue
+            first = np.sort(addresses)
+            before = np.searchsorted(first, places + size - 1, "right") - 1
+            hit = (before >= 0) & (first[before] + each > places)
+            if hit.any():
+                place = int(np.argmax(hit))
+                does = f"{state.opcode(line)} writes global memory at {int(places[place]):#x}, which {state.opcode(by.line)} may still read"
+                thread, said = int(threads[min(place, len(threads) - 1)]), f"{does}: its mbarrier was not waited for"
+                state.report("ASYNC_SRC_MODIFIED", block, said, line, by.line, thread, address=int(places[place]))
 
     def performing(self, block: Block, bound: Bound, effects: Effects, threads: Array, mask: Array) -> None:
         """The next instruction begins."""
@@ -225,6 +262,10 @@ class GlobalMemory:
 
     def _work(self, block: Block, addresses: Array, size: int, mask: Array | None, writes: bool, by: Operation) -> None:
         """What an operation reads or writes; mask: which of the bytes (addresses, size)."""
+        if not writes and by.tells:
+            self._read.append((by, addresses, size))
+        elif writes and self._read:
+            self._sources(block, addresses, size, by.line, by.threads)
         if not writes and not self._memories:
             return
         for own, segment, words in self._parts(addresses, writes):
@@ -232,10 +273,12 @@ class GlobalMemory:
             at, _ = words.words(places, size, None if mask is None else mask[own])
             if not len(at):
                 continue
+            use = Use.of_work(block, words, at, by, "write" if writes else "read", block.rank)
             if writes:
+                self._judge(use, (_UNDONE,), self._combining(by.line))
                 words.note_landing(at, by)
             else:
-                self.conflicts.judge(Use.of_work(block, words, at, by, "read", block.rank), _OF_COPIES)
+                self._judge(use, _OF_COPIES)
 
     def issued(self, issue: Issue) -> None:
         """Copies that use the maps of their instruction are in flight: these may not be changed."""

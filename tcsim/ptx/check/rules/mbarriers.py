@@ -10,7 +10,7 @@ import numpy as np
 from tcsim.model.effects import Signal
 from tcsim.ptx.check.clocks import EXECUTED, INITIALISED
 from tcsim.ptx.check.lanes import EVERY
-from tcsim.ptx.check.operations import Object, Operation, Pass, Work
+from tcsim.ptx.check.operations import WRITTEN, Object, Operation, Pass, Work
 from tcsim.ptx.check.state import Site, State
 from tcsim.ptx.machine.arrays import LANES, Array
 from tcsim.ptx.machine.block import Block
@@ -28,6 +28,7 @@ class Mbarriers:
         self.live, self.opcode = state.mbarriers, state.opcode
         self._known: dict[tuple[int, int, int], tuple[int, list[Operation]]] = {}
         """Of a list of operations, a warp and lanes: how many of them they know; and the list, so that no other one gets its `id`."""
+        self._fresh: set[int] = set()  # warps that have initialised objects, and passed no barrier since
         self._stale: dict[int, int] = {}  # by warp whose last wait that passed told it nothing new: the object
         self.repeated: dict[int, tuple[Object, int]] = {}  # by instruction: the object and phase of such a wait
 
@@ -35,8 +36,8 @@ class Mbarriers:
         """What is wrong with the use of an object."""
         self.state.report(rule, site.block, said, line, other, site.thread, address=key, **detail)
 
-    def initialise(self, key: int, warp: int, line: int, site: Site) -> None:
-        """mbarrier.init."""
+    def initialise(self, key: int, warp: int, line: int, site: Site, lane: int | None) -> None:
+        """mbarrier.init; lane: None if several threads execute it."""
         before = self.live.get(key)
         if before is not None:
             made = f"{self.opcode(before.line)} made it, and no mbarrier.inval came between"
@@ -44,17 +45,55 @@ class Mbarriers:
             self._report("MBAR_REINIT", key, said, line, before.line, site)
         nothing = np.zeros_like(self.clocks.known[0])
         self.live[key] = Object(key, line, warp, int(self.clocks.now[warp]), nothing, nothing.copy())
+        if lane is not None:
+            self.live[key].lane = lane
+            self._fresh.add(warp)
 
-    def use(self, key: int, warps: Array, line: int, site: Site) -> Object | None:
-        """An object that some warps use: it has to be one, and its initialisation to come before."""
+    def use(self, key: int, warps: Array, line: int, site: Site, threads: Array) -> Object | None:
+        """An object that some threads use, of some warps: it has to be one, and its initialisation to come before."""
         found = self.live.get(key)
         if found is None:
             said = f"{self.opcode(line)} uses {key:#x}, where no mbarrier.init made an object"
             self._report("MBAR_USED_BEFORE_INIT", key, said, line, 0, site)
-        elif np.count_nonzero(self.clocks.known[warps, INITIALISED, 1 + found.warp] < found.when):
+        elif np.count_nonzero(self.clocks.known[warps, INITIALISED, 1 + found.warp] < found.when) or self._apart(
+            found, site.block, threads
+        ):
             said = f"{self.opcode(line)} uses {found}, and nothing orders {self.opcode(found.line)} before it"
             self._report("MBAR_USED_BEFORE_INIT_VISIBLE", key, said, line, found.line, site)
         return found
+
+    def _apart(self, found: Object, block: Block, threads: Array) -> bool:
+        """Whether other lanes of the warp that initialised an object use it, and nothing has brought them together since."""
+        lanes, warp = self.state.lanes, found.warp
+        if (
+            warp not in self._fresh
+            or found.when <= max(lanes.base[warp], lanes.joined[warp])
+            or warp // self.state.per_block != block.rank
+        ):
+            return False
+        own = threads[self.state.warps(block, threads) == warp] % LANES
+        who = np.full(len(own), warp)
+        return bool(lanes.unordered(who, own, np.full_like(own, found.lane), np.full(len(own), found.when)).any())
+
+    def passed(self, block: Block, scope: str, number: int, mask: Array) -> None:
+        """A barrier, be it relaxed, brings lanes together."""
+        if self._fresh:
+            self._fresh.difference_update(self.state.some(block, np.flatnonzero(mask)).tolist())
+
+    def invalidated(self, found: Object, warps: Array, line: int, site: Site) -> None:
+        """mbarrier.inval: what others did with the object, and work that signals it, have to come before."""
+        known = self.clocks.known[warps, EXECUTED].max(0)
+        for uses in (*found.closing.values(), *found.views.values()):
+            for warp, clock in uses.items():
+                if known[1 + warp] < clock:
+                    said = f"{self.opcode(line)} ends {found}, and nothing orders that after its use by warp {warp % self.state.per_block}"
+                    self._report("MBAR_INVAL_IN_USE", found.key, said, line, found.line, site)
+                    return
+        for own in self.operations.all:
+            if found.key in dict(own.tells) and not self.operations.is_after(own.number, warps, WRITTEN):
+                said = f"{self.opcode(line)} ends {found}, which {self.opcode(own.line)} may still signal"
+                self._report("MBAR_INVAL_IN_USE", found.key, said, line, own.line, site)
+                return
 
     def take(
         self, found: Object, signal: Signal, count: int, flipped: bool, line: int, warps: Array | None, work: list[Work], site: Site

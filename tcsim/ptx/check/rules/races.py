@@ -14,7 +14,7 @@ from the one to the other. The model has no rule of its own for that fence, and 
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -26,7 +26,7 @@ from tcsim.ptx.check.clocks import GLOBALLY, ORDERED
 from tcsim.ptx.check.flags import order_of, scope_of
 from tcsim.ptx.check.operations import Operation
 from tcsim.ptx.check.order import FENCES
-from tcsim.ptx.check.places import by_segment
+from tcsim.ptx.check.places import by_segment, contested
 from tcsim.ptx.check.rules.unused import Unused
 from tcsim.ptx.check.state import State, Touch
 from tcsim.ptx.machine.arrays import LANES, Array
@@ -109,6 +109,12 @@ class Party:
         self.first = self.number * self.warps
         self.outside = 1 + self.warps  # the column of the clocks that counts releases
         self.released: list[tuple[int, Array]] = []  # each release: its number, and what it publishes, of _KINDS
+        # By warp when it has fenced for the GPU; of each release up to which of these fences of each warp the one that wrote the flag knew.
+        self._fences: dict[int, list[int]] = {}
+        self._behind: list[Array] = []
+        self._hearing: dict[int, list[tuple[int, int]]] = {}  # by warp: when it read flags, and about which releases
+        # By warp: releases about which others of the block had read when it fenced.
+        self._near = np.zeros(self.clocks.warps, np.int32)
         # By warp: what it knew at its last fence for the GPU.
         self._at_fence = np.zeros_like(self.clocks.known[:, _KINDS])
         # By warp: releases that it has read about, for its next fence.
@@ -130,15 +136,21 @@ class Party:
         last = max((flags.get(address, 0) for address in np.unique(addresses).tolist()), default=0)
         told = self.clocks.known[:, ORDERED, self.outside] if now else self.heard
         told[warps] = np.maximum(told[warps], last)
+        for warp in warps.tolist() if last else ():
+            heard = self._hearing.setdefault(warp, [])
+            if not heard or heard[-1][1] < last:
+                heard.append((int(self.clocks.now[warp]), last))
 
     def release(self, warps: Array, addresses: Array, now: bool) -> None:
         """Write flags for the GPU; now: it releases all that is known, and not only what a fence before it did."""
         what = (self.clocks.known[:, _KINDS] if now else self._at_fence)[warps].max(0)
         last = self.released[-1][1] if self.released else np.zeros_like(what)
         self.releasing.update(warps.tolist())
-        if (what > last).any():
+        behind, before = self._fenced(warps), self._behind[-1] if self._behind else 0
+        if (what > last).any() or (behind > before).any():
             self.races.releases += 1
             self.released.append((self.races.releases, np.maximum(what, last)))
+            self._behind.append(np.maximum(behind, before))
             self.races.bridged.append(max(self.races.bridged[-1], int(what[1, self.outside])))
         if self.released:
             for address in np.unique(addresses).tolist():
@@ -157,6 +169,29 @@ class Party:
         known[:, 0, self.outside] = np.maximum(known[:, 0, self.outside], self.heard[warps])
         self.clocks.known[warps, ORDERED, self.outside] = known[:, 0, self.outside]
         self._at_fence[warps] = known
+        for warp in warps.tolist():
+            self._fences.setdefault(warp, []).append(int(self.clocks.now[warp]))
+            for other, heard in self._hearing.items():
+                place = bisect_right(heard, int(self.clocks.known[warp, ORDERED, 1 + other]), key=lambda own: own[0])
+                self._near[warp] = max(self._near[warp], max((own[1] for own in heard[:place]), default=0))
+
+    def _fenced(self, warps: Array) -> Array:
+        """Of each warp when it last fenced for the GPU, as far as some warps know."""
+        found = np.zeros(self.warps, np.int64)
+        known = self.clocks.known[warps, ORDERED].max(0)
+        for warp, fences in self._fences.items():
+            place = bisect_right(fences, int(known[1 + warp]))
+            found[warp] = fences[place - 1] if place else 0
+        return found
+
+    def _nearly(self, event: Event, warp: int) -> bool:
+        """Whether all that is missing to an order is that fences and flags are in different threads, with barriers between."""
+        behind = event.by._behind
+        place = bisect_left(behind, event.when, key=lambda own: int(own[event.warp]))
+        strict = event.by.known_from(event)
+        loose = event.by.released[place][0] if place < len(behind) else strict
+        known = max(int(self.clocks.known[warp, ORDERED, self.outside]), int(self._near[warp]))
+        return loose is not None and min(loose, strict or loose) <= known
 
     def narrow(self, warps: Array, item: Instruction | None) -> None:
         """Something orders memory for the block or the cluster alone."""
@@ -183,8 +218,17 @@ class Party:
         elif not far and (acquires or releases):
             self.narrow(some, touch.item)
         self.used(touch, reach, strong and reads)
+        if kind == "write" and not strong and touch.written is not None:
+            self._at_once(touch, touch.written)
         if far and kind != "read":
             self.release(some, addresses, releases)
+
+    def _at_once(self, touch: Touch, written: Array) -> None:
+        """Warps store different values to one place with one instruction."""
+        for place in contested(touch.offsets, touch.threads, written).tolist():
+            address, thread = int(touch.offsets[place]), int(touch.threads[place])
+            said = f"{self.state.opcode(touch.line)} writes global memory at {address:#x}, where other warps store other numbers with the same instruction: nothing orders them"
+            self.state.report("GMEM_RACE", touch.block, said, touch.line, touch.line, thread, address=address)
 
     def used(self, touch: Touch, reach: int, observes: bool = False, work: Operation | None = None) -> None:
         """Warps access global memory, elementwise: what is wrong with that, and that they did.
@@ -235,6 +279,11 @@ class Party:
                     continue
                 if self._before(event, warp):
                     named = None if event.by is self else self._unfinished(event, warp, copied)
+                elif event.by is not self and self._nearly(event, warp):
+                    named = (
+                        "GMEM_FENCE_APART",
+                        "a fence for the GPU and the flag are in different threads, with a barrier between",
+                    )
                 else:
                     named = self._name(event, warp, reach, touch.block.index)
                 if named is not None:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import chain
 
 import numpy as np
 
 from tcsim.isa.clusterlaunchcontrol import encode_response
 from tcsim.model.effects import Access, Effects, Outcome, Pending, Resource, Signal
+from tcsim.model.statement import leaves
 from tcsim.ptx.check.lanes import EVERY
 from tcsim.ptx.check.operations import WRITTEN, Operation, Work, flipped
 from tcsim.ptx.check.places import shares
 from tcsim.ptx.check.rules.cluster import Reaches
 from tcsim.ptx.check.rules.conflicts import CANCEL, Conflicts, Use
 from tcsim.ptx.check.rules.mbarriers import Mbarriers
+from tcsim.ptx.check.rules.unused import needed_in
 from tcsim.ptx.check.state import Issue, Site, State
 from tcsim.ptx.compile.families import Bound
-from tcsim.ptx.machine.arrays import Array, each_once
+from tcsim.ptx.machine.arrays import LANES, Array, each_once
 from tcsim.ptx.machine.block import Block
 from tcsim.ptx.machine.flights import Flight, Tracker
 
@@ -32,6 +35,10 @@ class Signals:
         self.state, self.mbarriers, self.conflicts, self.reaches = state, mbarriers, conflicts, reaches
         self._flights: dict[int, list[Work]] = {}  # by flight: what an mbarrier is told of
         self._trackers: dict[int, list[Work]] = {}
+        self._answered: dict[int, bool] = {}  # by wait: whether anything depends on its answer
+        self._issuers: dict[
+            tuple[str, int], set[bytes]
+        ] = {}  # by kind and warp: the threads that issued work, as bytes of arrays
 
     # --- work that signals follow
 
@@ -45,6 +52,7 @@ class Signals:
                 self.mbarriers.tells(own, keys, flight.block)
             if flight.kind in _SIGNALLED:
                 state.histories.setdefault((flight.kind, first), []).append(own)
+                self._issuers.setdefault((flight.kind, first), set()).add(own.threads.tobytes())
         if not flight.kind:
             self._flights[id(flight)] = [work_of(state, own.warps, [own]) for own in issue.made.values()]
 
@@ -61,7 +69,7 @@ class Signals:
         """A signal will follow what the warps of some threads have issued of a kind."""
         state, found = self.state, list[Work]()
         for warp in state.some(tracker.block, tracker.threads).tolist():
-            history, who, block = state.histories.get((kind, warp), []), np.array([warp]), tracker.block
+            history, who, block = self._followed(kind, warp, tracker.threads), np.array([warp]), tracker.block
             found.append(work_of(state, who, history))
             told = [self.mbarriers.keys(block, signal, tracker.threads, who) for signal in tracker.signals]
             for own in reversed(history):
@@ -69,6 +77,15 @@ class Signals:
                     break
                 self.mbarriers.tells(own, chain(*told), block)
         self._trackers[id(tracker)] = found
+
+    def _followed(self, kind: str, warp: int, threads: Array) -> list[Operation]:
+        """The work of a warp that a signal of some threads follows: each thread's is its own, and what several issued together follows the last of them."""
+        history = self.state.histories.get((kind, warp), [])
+        if all(_within(own, threads.tobytes(), threads.dtype.str) for own in self._issuers.get((kind, warp), ())):
+            return history
+        for own in history:
+            own.tracked = own.tracked | np.isin(own.threads, threads)
+        return [own for own in history if np.all(own.tracked)]
 
     def following(self, tracker: Tracker) -> None:
         """Signals of a tracker."""
@@ -92,7 +109,7 @@ class Signals:
                 continue
             line = state.number(block.here)
             for key, own in self.mbarriers.told(block, signal, threads):
-                self.mbarriers.use(key, state.some(block, own), line, Site(block, int(own[0])))
+                self.mbarriers.use(key, state.some(block, own), line, Site(block, int(own[0])), own)
                 if key >> 24 & 0xFF != block.rank:
                     self._remote(block, bound, signal.at, key, line, int(own[0]), signal.kind in _ARRIVALS)
 
@@ -119,11 +136,14 @@ class Signals:
                 own = keys == key
                 asking = who[own]
                 thread = int(asking[0])
-                found = self.mbarriers.use(key, state.some(block, asking), line, Site(block, thread))
+                found = self.mbarriers.use(key, state.some(block, asking), line, Site(block, thread), asking)
                 if key >> 24 & 0xFF != block.rank:
                     self._remote(block, bound, seen.at, key, line, thread, False)
                 done = asking[complete[own]]
                 if found is None or not len(done):
+                    continue
+                if not self._heeded(block, bound):
+                    found.observed = max(found.observed, found.ended)
                     continue
                 relaxed = seen.at.sem == "relaxed"
                 warps, lanes, alive = state.lanes_of(block, done)
@@ -133,6 +153,17 @@ class Signals:
                     state.lanes.learning(warps, lanes, alive, found.published)
                 whole = np.where(lanes == alive, EVERY, lanes)
                 self.mbarriers.seen(found, warps, whole, relaxed, line, block)
+
+    def _heeded(self, block: Block, bound: Bound) -> bool:
+        """Whether anything depends on what a wait answers: if not, it may as well have found the phase under way."""
+        item, body = bound.item, block.program.function.body
+        found = self._answered.get(id(item))
+        if found is None:
+            answer = leaves(item.operands[:1])
+            found = any(own.predicate in answer for own in body) or all(own is not item for own in body)
+            found = found or not needed_in(body).isdisjoint(answer)
+            self._answered[id(item)] = found
+        return found
 
     def signalled(
         self, block: Block, signal: Signal, key: int, count: int, before: int, after: int, threads: Array
@@ -172,11 +203,14 @@ class Signals:
             none = np.zeros(1, np.int64)
             marker = state.operations.issue("mbarrier", line, rank, warps[:1], threads[:1], none, "generic")
             words.note_landing(places, marker)
-            self.mbarriers.initialise(key, int(warps[0]), line, Site(block, thread))
+            self.mbarriers.initialise(
+                key, int(warps[0]), line, Site(block, thread), thread % LANES if len(threads) == 1 else None
+            )
             return
-        self.mbarriers.use(key, warps, line, Site(block, thread))
+        self.mbarriers.use(key, warps, line, Site(block, thread), threads)
         ended = state.mbarriers.pop(key, None)
         if ended is not None:
+            self.mbarriers.invalidated(ended, warps, line, Site(block, thread))
             self.mbarriers.over(ended, block)
         if len(threads) == 1:
             self.conflicts.note(use)
@@ -187,6 +221,12 @@ class Signals:
 def work_of(state: State, warps: Array, operations: list[Operation]) -> Work:
     """Operations that warps have issued so far, and what they know now."""
     return Work(operations, len(operations), state.clocks.published(warps), frozenset(warps.tolist()))
+
+
+@lru_cache(256)
+def _within(some: bytes, threads: bytes, kind: str) -> bool:
+    """Whether some threads are among others; both as the bytes of an array of a dtype."""
+    return bool(np.isin(np.frombuffer(some, kind), np.frombuffer(threads, kind)).all())
 
 
 def _box(bound: Bound, pending: Pending, signal: Signal) -> tuple[int, int] | None:

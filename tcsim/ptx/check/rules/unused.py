@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from tcsim.isa.ordinary.table import space_in
 from tcsim.isa.scalar.catalog import scalar
@@ -48,6 +49,27 @@ def stores_of(body: Sequence[Instruction], load: Instruction) -> frozenset[int] 
                     return None
                 stores.add(id(own))
     return frozenset(stores)
+
+
+def needed_in(body: Sequence[Instruction]) -> frozenset[Register]:
+    """The registers that something depends on: a guard, an instruction that does more than compute, or one whose result is needed.
+
+    What a wait or another instruction of the catalog gives is not needed by itself.
+    """
+    parts: list[tuple[bool, list[Any], list[Any]]] = []  # whether it only computes, what it gives, what it reads
+    for own in reversed(body):
+        first, row, computes = leaves(own.operands[:1]), row_of(own.opcode), _computes(own.opcode)
+        gives = computes or (
+            row is not None and row.forms[0].operands[:1] and row.forms[0].operands[0].role == "destination"
+        )
+        parts.append((computes, first, [own.predicate, *leaves(own.operands[1:]), *(() if gives else first)]))
+    found, before = set[Any](), -1
+    while before != len(found):
+        before = len(found)
+        for computes, first, read in parts:
+            if not computes or not found.isdisjoint(first):
+                found.update(read)
+    return frozenset(own for own in found if isinstance(own, Register))
 
 
 @dataclass

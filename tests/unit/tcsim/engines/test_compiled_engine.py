@@ -14,10 +14,11 @@ from tcsim.descriptors.instruction import InstructionDescriptor
 from tcsim.engines import compiled
 from tcsim.engines.choice import using
 from tcsim.engines.compiled import ENGINE
-from tcsim.engines.contract import Matrices, Registers, Work
+from tcsim.engines.contract import Accumulators, Lanes, Matrices, Registers, Work
 from tcsim.engines.kernels import REACH
 from tcsim.engines.program import program_of
 from tcsim.engines.reference import ENGINE as NUMPY
+from tcsim.model.fragment_codes import places_of
 
 INSTRUCTIONS = (
     ("mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f16", "sm_70"),  # steps of 4; c of another format than d
@@ -232,3 +233,39 @@ def test_what_is_not_compiled_is_refused_by_name() -> None:
         ("mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32", "sm_80", "not Arithmetic"),
     ):
         assert why in ENGINE.takes(tcsim.instruction(mnemonic, arch=arch).work)
+
+
+@pytest.mark.parametrize("mnemonic", [
+    "wgmma.mma_async.sync.aligned.m64n40k16.f32.f16.f16", "wgmma.mma_async.sync.aligned.m64n136k8.f32.tf32.tf32",
+    "wgmma.mma_async.sync.aligned.m64n32k32.f32.e4m3.e5m2", "wgmma.mma_async.sync.aligned.m64n16k16.f16.f16.f16",  # two sums in a register
+])  # fmt: skip
+@pytest.mark.parametrize("instructions", [1, 4])
+def test_products_are_added_to_registers_where_they_lie(mnemonic: str, instructions: int) -> None:
+    """Of five warpgroups of a machine, in any order; sums of any bits. No other register is written."""
+    wgmma, stream = tcsim.instruction(mnemonic, arch="sm_90a"), np.random.default_rng(9)
+    work, d = wgmma.work, wgmma.operands["d"]
+    m, n = d.shape
+    before = stream.integers(0, 1 << 32, (d.registers + 3, 1024), dtype=np.uint32)
+    rows, first = stream.permutation(d.registers + 3)[: d.registers], np.array([128, 896, 0, 384, 640])
+    sizes = (5, m, instructions * work.k), (5, instructions * work.k, n)
+    codes = [
+        tcsim.encode(stream.standard_normal(own), format, "rne")
+        for own, format in zip(sizes, work.formats, strict=False)
+    ]
+    found = []
+    for engine in (NUMPY, ENGINE):
+        lanes = Lanes(before.copy(), rows, first, 128)
+        held = Accumulators(
+            lanes, places_of(d.layout, d.format), lambda own=lanes: wgmma.matrix("c", own),
+            lambda made, own=lanes: own.put(wgmma.registers("d", made)),
+        )  # fmt: skip
+        shape = np.broadcast_to(work.formats[2].dtype.type(0), (5, m, n))
+        engine.accumulate(work, Matrices(*codes, shape), range(instructions), held)
+        found.append(lanes.matrix)
+    want = before.copy()
+    sums = NUMPY.multiply(
+        work, Matrices(*codes, wgmma.matrix("c", Lanes(before, rows, first, 128))), range(instructions)
+    )
+    Lanes(want, rows, first, 128).put(wgmma.registers("d", sums))
+    assert (found[0] == want).all() and (found[1] == want).all()
+    assert np.count_nonzero(want != before) > 5 * 128 * d.registers // 2

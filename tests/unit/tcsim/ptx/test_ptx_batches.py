@@ -148,6 +148,8 @@ KERNELS: dict[str, Case] = {
     "a table of branches": ("T: .branchtargets A, B, D; rem.u32 %r4, %r2, 3; brx.idx %r4, T; A: mov.u32 %r9, 1; bra E; B: mov.u32 %r9, 2; bra E; D: mov.u32 %r9, 3; E: " + STORE),
     "a table of branches beyond in a later block": ("T: .branchtargets A, B, D; mov.u32 %r4, %r1; brx.idx %r4, T; A: mov.u32 %r9, 1; bra E; B: mov.u32 %r9, 2; bra E; D: mov.u32 %r9, 3; E: " + STORE),
     "setmaxnreg": ("setmaxnreg.dec.sync.aligned.u32 40; bar.sync 0; setmaxnreg.inc.sync.aligned.u32 56;" + STORE, {"block": 128}),
+    "setmaxnreg, a warpgroup waits for the other": ("setp.lt.u32 %p0, %r0, 128; mul.lo.u32 %r5, %r1, 40; mov.u32 %r4, 0; @!%p0 bra L; setmaxnreg.inc.sync.aligned.u32 200; mov.u32 %r9, 2; bra E; L: add.u32 %r4, %r4, 1; setp.lt.u32 %p1, %r4, %r5; @%p1 bra L; setmaxnreg.dec.sync.aligned.u32 24; E: " + STORE, {"block": 256}),
+    "an arrival of each warp, and two of one": (made(5) + "shr.u32 %r5, %r0, 4; and.b32 %r4, %r0, 31; setp.eq.u32 %p0, %r4, 0; setp.eq.u32 %p2, %r5, 2; setp.eq.and.u32 %p3, %r1, 2, %p2; @%p0 mbarrier.arrive.shared::cta.b64 _, [smem+1024]; setp.lt.u32 %p2, %r0, 2; @%p2 mbarrier.arrive.shared::cta.b64 _, [smem+1024]; W: mbarrier.try_wait.parity.shared::cta.b64 %p1, [smem+1024], 0; @!%p1 bra W; mov.u32 %r9, 3;" + STORE, {"block": 96}),
     "shared memory of the cluster": ("mov.u32 %r4, %cluster_ctarank; st.shared.u32 [%r3], %r1; mad.lo.u32 %r6, %r1, 2, 1; xor.b32 %r4, %r4, 1; mapa.shared::cluster.u32 %r5, %r3, %r4; barrier.cluster.arrive; mov.u32 %r6, 0; L: add.u32 %r6, %r6, 1; setp.lt.u32 %p1, %r6, %r1; @%p1 bra L; barrier.cluster.wait; ld.shared::cluster.u32 %r9, [%r5]; atom.shared::cluster.add.u32 %r7, [%r5+4], %r2; barrier.cluster.arrive; barrier.cluster.wait; ld.shared.u32 %r7, [%r3+4]; mad.lo.u32 %r9, %r9, 17, %r7;" + STORE, {"grid": 8, "cluster": 2, "block": 64}),
     "cluster twice in a later block": ("barrier.cluster.arrive; setp.eq.u32 %p0, %r1, 5; @%p0 barrier.cluster.arrive; barrier.cluster.wait;" + STORE, {"grid": 8, "cluster": 2}),
     "cluster exit": ("setp.eq.u32 %p0, %r1, 5; @%p0 ret; barrier.cluster.arrive; barrier.cluster.wait; mov.u32 %r9, 3;" + STORE, {"grid": 8, "cluster": 2, "block": 64}),
@@ -266,7 +268,7 @@ def of(name: str) -> tuple[str, dict[str, Any]]:
     body, options, before = (case, {}, "") if isinstance(case, str) else (*case, "")[:3]
     target = ".version 8.8\n.target sm_90a\n.address_size 64"
     return (
-        f"{target}\n{before}\n.visible .entry k(.param .u64 out) .maxntid 128 .minnctapersm 1\n{{{HEAD}    {body}\n    ret;\n}}\n",
+        f"{target}\n{before}\n.visible .entry k(.param .u64 out) .maxntid 256 .minnctapersm 2\n{{{HEAD}    {body}\n    ret;\n}}\n",
         options,
     )
 

@@ -225,6 +225,7 @@ STORES = text(
     fence.proxy.async.shared::cta;
     bar.sync 0;
     @%p1 bra DONE;
+    cp.async.bulk.wait_group 0;                                      // the sums go where the first copy wrote
     mov.u32 %r11, 4;
     cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group [%rd1, {%r10, %r11}], [%r1];
     cp.async.bulk.commit_group;

@@ -105,6 +105,28 @@ def test_warp_barriers_at_two_places_are_one(schedule: str | int) -> None:
     assert run.completed and found[:32].tolist() == [42] * 29 + [0] * 3
 
 
+@pytest.mark.parametrize("grid", [1, 8])
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_the_end_of_another_warp_does_not_open_a_warp_barrier(schedule: str | int, grid: int) -> None:
+    """Lane 0 waits for a copy for its warp, whose other lanes are at bar.warp.sync while warp 1 ends; so do those that ended before."""
+    run, found = ran(
+        """
+        setp.ne.u32 %p0, %r0, 0; @%p0 bra MEET;
+        mbarrier.init.shared::cta.b64 [smem+256], 1; fence.mbarrier_init.release.cluster;
+        mbarrier.arrive.expect_tx.shared::cta.b64 _, [smem+256], 32;
+        mov.u32 %r1, smem; add.u32 %r2, %r1, 256;
+        cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r1], [%rd0+256], 32, [%r2];
+        AGAIN: mbarrier.try_wait.parity.shared::cta.b64 %p1, [smem+256], 0; @!%p1 bra AGAIN;
+        MEET: setp.eq.u32 %p2, %r0, 31; @%p2 exit;
+        bar.warp.sync 0xffffffff;
+        setp.ge.u32 %p2, %r0, 32; @%p2 exit;
+        ld.shared.u32 %r3, [smem]; add.u32 %r3, %r3, 5; st.global.u32 [%rd1], %r3;
+        """,
+        words=128, block=64, grid=grid, schedule=schedule,
+    )  # fmt: skip
+    assert run.completed and not run.errors and found[:32].tolist() == [5] * 31 + [0]
+
+
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_a_block_of_a_part_of_a_warp(schedule: str | int) -> None:
     run, found = ran(

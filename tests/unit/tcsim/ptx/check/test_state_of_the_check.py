@@ -271,7 +271,7 @@ def test_what_an_access_acquires_and_releases(opcode: str, kind: str, called: li
         used=lambda touch, reach, reads: used.append((reach, reads)),
         unused=SimpleNamespace(stored=set()),
     )
-    touch = SimpleNamespace(rank=-1, kind=kind, offsets=np.zeros(1), some=ONE, opcode=opcode, item=None)
+    touch = SimpleNamespace(rank=-1, kind=kind, offsets=np.zeros(1), some=ONE, opcode=opcode, item=None, written=None)
     Party.accessed(own, touch)  # type: ignore[arg-type]
     assert seen == called
     strong, reads, *_ = order_of(opcode)

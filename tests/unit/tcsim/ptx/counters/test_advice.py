@@ -87,7 +87,7 @@ PAIRS = {
     "a box of one row": (copies(64, 128), copies(4096, 2), BARRIER, "TMA copies of 64 bytes"),
     "registers": ("ret;", "ret;", {"block": 512, "grid": 1584}, "low occupancy: 16 of 64 warps, limited by registers"),
     "a tail": ("ret;", "ret;", {"grid": 140}, "tail: 140 blocks, 132 at a time"),
-    "atomics in turn": (added(False), added(True), {}, "lanes of a warp change one address in turn"),
+    "atomics in turn": (added(False), added(True), {}, "lanes change one address in turn"),
     "a narrow wgmma": (product(8), product(64), {"block": 128}, "wgmma of 8 columns"),
 }  # fmt: skip
 OF_LAUNCH = {

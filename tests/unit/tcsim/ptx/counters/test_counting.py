@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tcsim.core.errors import OperandError
+from tcsim.inspection.counters_view import facts
 from tcsim.launchers.profile import Profile, compared
 from tcsim.layouts.banks import INACTIVE
 from tcsim.layouts.coalescing import (
@@ -118,6 +119,68 @@ def test_what_is_not_known_is_missing():
     assert counters.exactness(shared) == "approximate" and counted(check=False).counters.exactness(shared) == "exact"
     with pytest.raises(OperandError, match="no 'wavefronts'"):
         counters.exactness("wavefronts")
+
+
+WAITS = """.version 8.0
+.target sm_90
+.address_size 64
+.extern .func (.param .b32 got) vprintf (.param .b64 text, .param .b64 arguments);
+.visible .entry k(.param .u64 data)
+{
+  .reg .pred %p, %q; .reg .b32 %r<12>; .reg .b64 %d<6>; .shared .b32 s;
+  ld.param.u64 %d0, [data]; mov.u32 %r3, 0; mov.u32 %r9, 0;
+LOCK:
+  atom.global.cas.b32 %r1, [%d0], 0, 1;
+  setp.ne.u32 %p, %r1, 0;
+  @%p bra HELD;
+  st.shared.u32 [s], %r1;
+  atom.global.exch.b32 %r2, [%d0], 0;
+  mov.u32 %r3, 1;
+HELD:
+  setp.eq.u32 %q, %r3, 0;
+  @%q bra LOCK;
+COUNT:
+  ld.global.u32 %r4, [%d0+4];
+  atom.global.add.u32 %r5, [%d0+8], 1;
+  add.u32 %r9, %r9, 1;
+  setp.lt.u32 %p, %r5, 4;
+  @%p bra NEXT;
+  ld.shared.u32 %r6, [s];
+NEXT:
+  setp.lt.u32 %q, %r9, 4;
+  @%q bra COUNT;
+  ret;
+}
+"""
+
+
+def test_what_the_order_of_threads_decides_is_doubted():
+    def counters(text):
+        memory = Memory()
+        own = parse(text).kernel()
+        return own.launch(memory, [memory.allocate(64)], block=(64, 1, 1), check=False, counters=True).counters
+
+    own = counters(WAITS)
+    assert sorted(own.undecided) == [*range(10, 16), 17, 18]
+    assert ("varies", "line 10 and 7 more: executed as often as the order of threads decides") in facts(own)
+    stores, loads = (f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{kind}.sum" for kind in ("st", "ld"))
+    assert (
+        own.doubts[stores] == own.doubts["l1tex__t_requests_pipe_lsu_mem_global_op_atom.sum"] == ("order of threads",)
+    )
+    assert own.exactness(stores) == "approximate" and own.exactness(loads) == "exact" and loads not in own.doubts
+    taken = counters(WAITS.replace("atom.global.add.u32 %r5, [%d0+8], 1", "atom.global.or.b32 %r5, [%d0+8], 1"))
+    assert loads in taken.doubts and taken.undecided.keys() - own.undecided.keys() == {25}
+    again = counters(WAITS.replace("atom.global.cas.b32 %r1, [%d0], 0, 1", "ld.global.u32 %r1, [%d0]"))
+    assert not again.undecided and not again.doubts
+
+
+def test_functions_of_the_driver_count_what_nobody_knows():
+    memory = Memory()
+    call = "{ .param .b64 a; .param .b64 b; .param .b32 c;\n st.param.b64 [a], %d0; st.param.b64 [b], 0; call.uni (c), vprintf, (a, b); }\n  ret;"
+    own = parse(WAITS.replace("ret;", call)).kernel()
+    found = own.launch(memory, [memory.allocate(64)], block=(64, 1, 1), check=False, counters=True).counters
+    assert found.doubts["smsp__pipe_tensor_cycles_active.sum"] == ("vprintf",)
+    assert found.doubts["l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"] == ("vprintf",)
 
 
 def test_a_profile_is_compared_with_an_earlier_one(tmp_path):

@@ -148,6 +148,26 @@ def test_loops_that_ptxas_makes_of_one_line_and_questions_to_mbarriers_are_unkno
     assert [row["executed"] for row in own.as_dict()["instructions"]] == [4, *[None] * 4, 8, 8, 4]
 
 
+def test_what_the_order_of_threads_decides_is_unknown_where_its_accesses_are():
+    text = code(
+        (1, "LDG.E R1, desc[UR4][R2.64]"),
+        (3, "IADD3 R4, R5, 0x1, RZ"),
+        (".L_x_1", ""),
+        (2, "ATOMG.E.CAS.STRONG.GPU PT, R1, [R2], R4, R5"),
+        (3, "@P0 BRA `(.L_x_1)"),
+        (4, "EXIT"),
+    )
+    own = machine(text, "k", {1: 4, 2: 4, 3: 4, 4: 4}, 4, undecided={2, 3})
+    assert own.unknown == {32, 48} and machine(text, "k", {1: 4, 2: 4, 3: 4, 4: 4}, 4).unknown == frozenset()
+
+
+def test_encodings_say_how_many_cycles_an_instruction_takes():
+    row = "        /*0000*/                   FADD R1, R1, R2 ;                 /* 0x0000000205057221 */\n"
+    text = code((1, "EXIT")).replace("        /*0000*/", row + " " * 50 + "/* 0x001fe40000000000 */\n        /*0010*/")
+    (first, count), (last, _) = machine(text, "k", {1: 2}, 2).instructions
+    assert (first.text, first.cycles, last.cycles, count) == ("FADD R1, R1, R2 ", 2, 1, 2)
+
+
 def test_the_mix_and_a_kernel_that_is_not_there():
     own = machine(code((1, "FADD R1, R1, R2"), (2, "FADD R1, R1, R2"), (3, "EXIT")), "k", {1: 2, 2: 2, 3: 2}, 2)
     assert own.executed == 6 and own.mix == {"FADD": 4, "EXIT": 2}

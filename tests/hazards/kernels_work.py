@@ -1,0 +1,108 @@
+"""Kernels in which one thread's work, wait or signal stands for that of others, and whose copies meet in global memory."""
+
+from __future__ import annotations
+
+from tests.hazards.bugs.pieces import until
+from tests.hazards.kernels import FIRST, OWN, PARAMS, Kernel
+
+_MADE = """add.u32 %r2, %r1, 1024;
+    @%p1 mbarrier.init.shared::cta.b64 [%r2], 1; @%p1 mbarrier.init.shared::cta.b64 [%r2+8], 64; @%p1 mbarrier.init.shared::cta.b64 [%r2+16], 32;
+    @%p1 fence.mbarrier_init.release.cluster;"""
+_LOAD = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+_STORE = "cp.async.bulk.global.shared::cta.bulk_group"
+_REDUCE = "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32"
+
+IN_PLACE = Kernel(
+    "in_place",
+    f"""
+    {PARAMS} {OWN} {FIRST} {_MADE}
+    bar.sync 0;
+    @%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2], 256;
+    @%p1 {_LOAD} [%r1], [%rd1], 256, [%r2];
+                                        //+ ASYNC_SRC_MODIFIED: @%p1 st.global.u32 [%rd1+252], %r0;
+    {until("FULL", "%r2", "0")}          //~ ASYNC_DST_READ: mbarrier.try_wait.parity.shared::cta.b64 %p9, [%r2], 0; selp.u32 %r9, 1, 0, %p9;
+    @%p1 st.global.u32 [%rd1+252], %r0;
+    ld.shared.u32 %r5, [%r3];
+    fence.proxy.async;
+    bar.sync 0;
+    @!%p1 bra STORED;
+    {_STORE} [%rd2], [%r1], 256;
+    {_STORE} [%rd2+256], [%r1], 256;    //~ TMA_STORE_NOT_VISIBLE: {_STORE} [%rd2+240], [%r1], 256;
+    cp.async.bulk.commit_group;
+    cp.async.bulk.wait_group 0;         //~ TMA_STORE_NOT_VISIBLE.2: cp.async.bulk.wait_group.read 0;
+    st.global.u32 [%rd2+508], %r0;
+    st.shared.u32 [%r1], 5;             // by the thread that has waited
+    fence.proxy.async;
+    {_REDUCE} [%rd2+512], [%r1], 256;
+    {_REDUCE} [%rd2+512], [%r1], 256;   //~ TMA_STORE_NOT_VISIBLE.3: {_STORE} [%rd2+512], [%r1], 256;
+    red.global.add.u32 [%rd2+512], 1;
+    cp.async.bulk.commit_group;
+    cp.async.bulk.wait_group 0;
+    STORED:
+    """,
+)
+"""What is stored where copies read, and what copies and threads store to one place."""
+ENDING = Kernel(
+    "ending",
+    f"""
+    {PARAMS} {OWN} {FIRST} {_MADE}
+    bar.warp.sync -1;                   //- MBAR_USED_BEFORE_INIT_VISIBLE
+    @%p2 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2], 128;
+    bar.sync 0;
+    @%p1 {_LOAD} [%r1], [%rd1], 128, [%r2];
+    @!%p1 bra WAITED;                   //- MBAR_INVAL_IN_USE.2
+    {until("FULL", "%r2", "0")}          //- MBAR_INVAL_IN_USE.2
+    WAITED:
+    mbarrier.arrive.shared::cta.b64 _, [%r2+8];
+    bar.sync 0;                         //- MBAR_INVAL_IN_USE
+    @%p1 mbarrier.inval.shared::cta.b64 [%r2];
+    @%p1 mbarrier.inval.shared::cta.b64 [%r2+8];
+    """,
+)
+"""How mbarriers begin and end."""
+PROXIES = Kernel(
+    "proxies",
+    f"""
+    {PARAMS} {OWN} {FIRST} {_MADE} setp.lt.u32 %p3, %r0, 32; mul.wide.u32 %rd3, %r0, 4; add.u64 %rd3, %rd3, %rd1; and.b32 %r8, %r0, 31; setp.eq.u32 %p4, %r8, 0;
+    @%p1 st.shared.u32 [%r1+512], 0;
+    bar.sync 0;
+    @!%p3 bra READS;
+    cp.async.ca.shared.global [%r3], [%rd3], 4;
+    cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%r2+16];    //~ CP_ASYNC_UNCOMMITTED: @%p1 mbarrier.init.shared::cta.b64 [%r2+24], 1; @%p1 cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%r2+24]; mbarrier.arrive.shared::cta.b64 _, [%r2+16];
+    bra DONE;
+    READS:
+    {until("FULL", "%r2+16", "0")}
+    ld.shared.u32 %r5, [%r3+-128];
+    DONE:
+    bar.sync 0;
+    @%p1 cp.async.ca.shared.global [%r1], [%rd1], 16; @%p1 cp.async.wait_all;
+    bar.warp.sync -1;                   //- WARP_SYNC_MISSING
+    @%p2 cp.async.ca.shared.global [%r1], [%rd1], 16; @%p2 cp.async.wait_all;
+    bar.sync 0;
+    @!%p3 bra TAKES;
+    st.shared.u32 [%r3], %r0;
+    bar.warp.sync -1;                   //- WARP_SYNC_MISSING.2
+    @%p4 st.release.cta.shared::cta.u32 [%r1+512], 1;
+    bra END;
+    TAKES:
+    AGAIN: ld.acquire.cta.shared::cta.u32 %r5, [%r1+512]; setp.ne.u32 %p5, %r5, 1; @%p5 bra AGAIN;
+    ld.shared.u32 %r5, [%r3+-128];
+    END:
+    """,
+)
+"""Lanes that wait, copy and release for each other."""
+ROWS = Kernel(
+    "rows",
+    f"""
+    {PARAMS} {OWN} shl.b32 %r5, %r0, 4; add.u32 %r5, %r5, %r1; xor.b32 %r6, %r5, 16; mul.wide.u32 %rd3, %r0, 16; add.u64 %rd3, %rd3, %rd2;
+    st.shared.v4.u32 [%r5], {{%r0, %r0, %r0, %r0}};
+    fence.proxy.async;
+    {_STORE} [%rd3], [%r5], 16;
+    cp.async.bulk.commit_group;
+    cp.async.bulk.wait_group.read 0;
+    st.shared.u32 [%r5], %r1;           //~ WARP_SYNC_MISSING: st.shared.u32 [%r6], %r1;
+    """,
+    threads=32,
+)
+"""Each lane copies out its own row, and waits for that alone."""
+KERNELS = (IN_PLACE, ENDING, PROXIES, ROWS)
