@@ -120,17 +120,4 @@ READERS = Kernel(
     target="sm_80",
 )
 """The lane that writes has read the word last itself, after another one, or with all."""
-VOLATILE = Kernel(
-    "volatile",
-    f"""
-    {OWN} {NEIGHBOUR}
-    st.volatile.shared.u32 [%r3], %r0;
-    bar.warp.sync -1;                   //- WARP_SYNC_VOLATILE
-    ld.volatile.shared.u32 %r5, [%r4];
-    bar.warp.sync -1;
-    red.shared.add.u32 [%r4], %r5;
-    ld.acquire.cta.shared.u32 %r5, [%r4];
-    """,
-    target="sm_80",
-)
-KERNELS = (EXCHANGE, HALVES, GATHER, MATRIX, ELECTED, COPIED_OUT, READERS, VOLATILE)
+KERNELS = (EXCHANGE, HALVES, GATHER, MATRIX, ELECTED, COPIED_OUT, READERS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.hazards.bugs.pieces import until
 from tests.hazards.kernels import FIRST, OWN, PARAMS, Kernel
+from tests.hazards.kernels_lanes import NEIGHBOUR
 
 _MADE = """add.u32 %r2, %r1, 1024;
     @%p1 mbarrier.init.shared::cta.b64 [%r2], 1; @%p1 mbarrier.init.shared::cta.b64 [%r2+8], 64; @%p1 mbarrier.init.shared::cta.b64 [%r2+16], 32;
@@ -50,12 +51,12 @@ ENDING = Kernel(
     @%p2 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2], 128;
     bar.sync 0;
     @%p1 {_LOAD} [%r1], [%rd1], 128, [%r2];
-    @!%p1 bra WAITED;                   //- MBAR_INVAL_IN_USE.2
-    {until("FULL", "%r2", "0")}          //- MBAR_INVAL_IN_USE.2
+    @!%p1 bra WAITED;                   //- MBAR_INVAL_IN_USE.2   //- ASYNC_AT_EXIT
+    {until("FULL", "%r2", "0")}          //- MBAR_INVAL_IN_USE.2   //- ASYNC_AT_EXIT
     WAITED:
     mbarrier.arrive.shared::cta.b64 _, [%r2+8];
     bar.sync 0;                         //- MBAR_INVAL_IN_USE
-    @%p1 mbarrier.inval.shared::cta.b64 [%r2];
+    @%p1 mbarrier.inval.shared::cta.b64 [%r2];                  //- ASYNC_AT_EXIT
     @%p1 mbarrier.inval.shared::cta.b64 [%r2+8];
     """,
 )
@@ -105,4 +106,28 @@ ROWS = Kernel(
     threads=32,
 )
 """Each lane copies out its own row, and waits for that alone."""
-KERNELS = (IN_PLACE, ENDING, PROXIES, ROWS)
+PEER = Kernel(
+    "peer",
+    f"""
+    {OWN} mov.u32 %r2, %cluster_ctarank; xor.b32 %r2, %r2, 1; mapa.shared::cluster.u32 %r4, %r3, %r2;
+    st.shared.u32 [%r3], %r0;
+    barrier.cluster.arrive; barrier.cluster.wait;
+    ld.shared::cluster.u32 %r5, [%r4];  //~ SMEM_REMOTE_FORM: ld.shared.u32 %r5, [%r4];
+    barrier.cluster.arrive; barrier.cluster.wait;
+    """,
+    blocks=2,
+)
+VOLATILE = Kernel(
+    "volatile",
+    f"""
+    {OWN} {NEIGHBOUR}
+    st.volatile.shared.u32 [%r3], %r0;
+    bar.warp.sync -1;                   //- WARP_SYNC_VOLATILE
+    ld.volatile.shared.u32 %r5, [%r4];
+    bar.warp.sync -1;
+    red.shared.add.u32 [%r4], %r5;
+    ld.acquire.cta.shared.u32 %r5, [%r4];
+    """,
+    target="sm_80",
+)
+KERNELS = (IN_PLACE, ENDING, PROXIES, ROWS, PEER, VOLATILE)

@@ -120,17 +120,19 @@ KERNELS = (
     *kernels_tiles.KERNELS,
     *kernels_work.KERNELS,
 )
-PLANTED = [(own, defect) for own in KERNELS for defect in own.defects] + [(bug.kernel, bug.mark) for bug in BUGS]
+PLANTED = [(own, defect) for own in KERNELS if own not in kernels_work.KERNELS for defect in own.defects]
+PLANTED = [*PLANTED, *((bug.kernel, bug.mark) for bug in BUGS)][::4]
+PLANTED += [(own, defect) for own in kernels_work.KERNELS for defect in own.defects[::2]]
 ALONE = frozenset((
-    "columns-TMEM_DEADLOCK", "roles-BARRIER_PHASE_ALIAS", "places-TMA_MISALIGNED.2", "ring-B28",
-    *(f"in_place-{defect}" for defect in kernels_work.IN_PLACE.defects), *(f"store-{own.mark}" for own in BUGS if own.kernel.name == "store"),
+    "columns-TMEM_DEADLOCK", "roles-BARRIER_PHASE_ALIAS", "places-TMA_MISALIGNED.2", "store-B12",
+    *(f"in_place-{defect}" for defect in kernels_work.IN_PLACE.defects),
 ))  # fmt: skip
 """Mistakes of which no batch counts: a deadlock or a fault, atomics whose order may show, blocks that depend on each other."""
 AGAIN = ("B25",)
 """Whose mistake is in lines with a label."""
 SHARE = [
     (kernel, defect, tuple(WHICH)[place % len(WHICH)])
-    for place, (kernel, defect) in enumerate(PLANTED[::4])
+    for place, (kernel, defect) in enumerate(PLANTED)
     if not kernel.before and defect not in AGAIN
 ]
 

@@ -15,6 +15,7 @@ import numpy as np
 from tcsim.model.effects import Access, Effects, GroupOp, Outcome, Resource
 from tcsim.ptx.check.flags import scope_of
 from tcsim.ptx.check.places import contested
+from tcsim.ptx.check.rules.cluster import is_near
 from tcsim.ptx.compile.families import Bound
 from tcsim.ptx.compile.ordinary import row_of
 from tcsim.ptx.machine.arrays import LANES, Array
@@ -187,7 +188,7 @@ class Intervals(Observer):
             return
         of, time, who, reads = threads // self._width, mine.passed[which], np.int32(1), kind != "write"
         if rank != block.rank:
-            _doubt((time == _ONE).any())
+            _doubt((time == _ONE).any() or (block.here is not None and is_near(block.here.opcode)))
             np.maximum.at(self._far, of, time)
             who = mine.who[which] + np.int32(block.rank * self._width + 1)
         if kind == "atomic" and block.here is not None and scope_of(block.here.opcode) == "cta":

@@ -81,7 +81,7 @@ COPIES = (
     Rule("ASYNC_DST_READ", "error", "The destination of an asynchronous copy is read before its mbarrier was waited for.", "Completion Mechanisms for Asynchronous Copy Operations", _PTX, _WAIT),
     Rule("ASYNC_DST_WRITTEN", "error", "The destination of an asynchronous copy is written before its mbarrier was waited for.", "Completion Mechanisms for Asynchronous Copy Operations", _PTX, _WAIT),
     Rule("ASYNC_SRC_MODIFIED", "error", "The source of an asynchronous copy is written before its mbarrier was waited for.", "Completion Mechanisms for Asynchronous Copy Operations", _PTX, _WAIT),
-    Rule("ASYNC_AT_EXIT", "error", "A thread ends while its bulk copy may still read shared memory.", "cp.async.bulk.wait_group", _PTX, "Execute cp.async.bulk.wait_group 0 in the thread that issued the copy, before it returns."),
+    Rule("ASYNC_AT_EXIT", "error", "A thread ends while its bulk copy may still read shared memory, or a block while one may still write it.", "cp.async.bulk.wait_group", _PTX, "Execute cp.async.bulk.wait_group 0 in the thread that issued the copy, before it returns; wait for the mbarrier of a copy to shared memory."),
     Rule("CP_ASYNC_WAIT_MISSING", "error", "What cp.async copies is used before a wait covers its group.", "cp.async.wait_group / cp.async.wait_all", _PTX, "Lower N of cp.async.wait_group N until it covers the group, or add the wait; then a barrier if other threads read."),
     Rule("CP_ASYNC_UNCOMMITTED", "error", "What cp.async copies is used, but the copy is in no committed group.", "cp.async.commit_group", _PTX, "Execute cp.async.commit_group after the copy, before the wait."),
     Rule("CP_ASYNC_WAW", "error", "Two cp.async write the same bytes without a wait in between.", "cp.async.commit_group", _PTX, "Wait for the first copy before the second is issued, or copy to different bytes."),
@@ -167,6 +167,7 @@ LAYOUTS = (
 
 BLOCKS = (
     Rule("CLUSTER_LATE_START", "error", "Shared memory of another block of the cluster is used, and nothing ensures that the block has started.", "barrier.cluster", _PTX, "Execute barrier.cluster.arrive and barrier.cluster.wait in every block before the first access to another one."),
+    Rule("SMEM_REMOTE_FORM", "error", "A load, store or atomic with .shared or .shared::cta has an address of another block of the cluster.", "Shared State Space", _PTX, "Use .shared::cluster, or a generic address from mapa."),
     Rule("CLUSTER_EARLY_EXIT", "error", "A block ends while another one may still use its shared memory.", "barrier.cluster", _PTX, "Execute barrier.cluster.arrive and barrier.cluster.wait in every block after the last access, before it returns."),
     Rule("SETMAXNREG_OVERSUBSCRIBED", "error", "setmaxnreg waits for registers that nobody frees.", "setmaxnreg", _PTX, "Give registers back with setmaxnreg.dec in the other warpgroups first, or ask for fewer."),
     Rule("PDL_WAIT_MISSING", "error", "A dependent grid reads what the grid before it writes, without griddepcontrol.wait first.", "griddepcontrol", _PTX, "Execute griddepcontrol.wait before the first read of what the grid before it writes."),

@@ -58,9 +58,9 @@ class History(Words):
         super().note_write(at, warps, line, lanes)
         self._write(at, self.recorder.accesses(line, warps))
 
-    def note_fetch(self, at: Array, by: Operation) -> None:
+    def note_fetch(self, at: Array, by: Operation, lanes: Array | int = SEVERAL) -> None:
         """As of `Words`."""
-        super().note_fetch(at, by)
+        super().note_fetch(at, by, lanes)
         self._read(at, self.recorder.operation(by))
 
     def note_landing(self, at: Array, by: Operation, lanes: Array | int = SEVERAL) -> None:

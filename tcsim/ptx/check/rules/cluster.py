@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
+from tcsim.isa.ordinary.table import space_in
 from tcsim.ptx.check.clocks import EXECUTED, KINDS
 from tcsim.ptx.check.operations import READ, Operation
 from tcsim.ptx.check.state import State, Touch
 from tcsim.ptx.machine.arrays import Array, distinct
 from tcsim.ptx.machine.block import Block
+
+
+@cache
+def is_near(opcode: str) -> bool:
+    """Whether a load, store or atomic is for shared memory of its own block: .shared alone is .shared::cta (PTX ISA, Shared State Space).
+
+    >>> [is_near(own) for own in ("ld.shared.u32", "ld.shared::cluster.u32", "ld.u32")]
+    [True, False, False]
+    """
+    return space_in(opcode) in ("shared", "shared::cta")
 
 
 class Reaches:
@@ -20,6 +33,9 @@ class Reaches:
         self._last = np.zeros((count, warps), np.int32)  # when each warp of another block last touched it
         self._lines = np.zeros((count, warps), np.int64)
         self._work: dict[tuple[int, int, int], Operation] = {}  # by rank, warp and instruction: its last operation
+        self._landing: dict[
+            int, list[Operation]
+        ] = {}  # by rank: copies of the block into its own memory, of which an mbarrier tells
         self._gone: set[int] = set()  # blocks that have ended
         self._leaving = np.zeros((count, KINDS, warps + 2), np.int32)  # what its threads knew that have ended
 
@@ -27,6 +43,11 @@ class Reaches:
         """Loads, stores and atomics."""
         if touch.rank not in (-1, touch.block.rank):
             self.reached(touch.block, touch.rank, touch.warps, touch.line)
+            if is_near(touch.opcode):
+                said = f"{self.state.opcode(touch.line)} accesses shared memory of block {touch.rank} of the cluster: valid is .shared::cluster"
+                self.state.report(
+                    "SMEM_REMOTE_FORM", touch.block, said, touch.line, 0, int(touch.threads[0]), rank=touch.rank
+                )
 
     def reached(self, block: Block, rank: int, warps: Array, line: int, by: Operation | None = None) -> None:
         """Warps of a block, or an operation, touch the shared memory of another one, which has to have started, and not to have ended."""
@@ -43,6 +64,11 @@ class Reaches:
             self._work[rank, int(some[0]), line] = by
             return
         self._last[rank, some], self._lines[rank, some] = clocks.now[some], line
+
+    def lands(self, rank: int, by: Operation) -> None:
+        """A copy of a block writes the block's own memory."""
+        if not by.kind:
+            self._landing.setdefault(rank, []).append(by)
 
     def _early(self, block: Block, rank: int, line: int) -> None:
         said = f"{self.state.opcode(line)} touches shared memory of block {rank} of the cluster, which may have ended"
@@ -66,6 +92,10 @@ class Reaches:
         knows = self._leaving[rank, EXECUTED, 1:-1]
         for warp in np.nonzero(self._last[rank] > knows)[0].tolist():
             self._early(block, rank, int(self._lines[rank, warp]))
+        for by in self._landing.pop(rank, ()):
+            if not state.operations.seen_by(by, knows):
+                said = f"the block ends while {state.opcode(by.line)} may still write its shared memory: its mbarrier was not waited for"
+                state.report("ASYNC_AT_EXIT", block, said, by.line, 0, int(by.threads[0]))
         for (reached, _, line), by in self._work.items():
             if reached == rank and not state.operations.seen_by(by, knows):
                 self._early(block, rank, line)

@@ -104,6 +104,9 @@ class Shared:
             elif own.rank != block.rank:
                 for by in made.values():
                     self.reaches.reached(block, own.rank, by.warps, line, by)
+            elif writes:
+                for by in made.values():
+                    self.reaches.lands(own.rank, by)
             if (  # what each warp issues by itself is judged at once; one by one only to say what is wrong
                 len(made) > 1
                 and flight.bound.lanes == 1

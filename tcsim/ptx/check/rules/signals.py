@@ -117,7 +117,9 @@ class Signals:
         """An mbarrier of another block is used: in which form, and for whom."""
         state = self.state
         said = f"{state.opcode(line)} uses the mbarrier at {key:#x} of block {key >> 24 & 0xFF} of the cluster"
-        if bound.form["barrier"].space == "shared::cta" or not (arrives or bound.model.row.arithmetic.endswith("_tx")):
+        if bound.form["barrier"].space in ("shared", "shared::cta") or not (
+            arrives or bound.model.row.arithmetic.endswith("_tx")
+        ):
             said += ": valid are arrivals with .shared::cluster"
             state.report("MBAR_REMOTE_FORM", block, said, line, 0, thread, address=key)
         elif arrives and at.sem == "release" and at.scope == "cta":
