@@ -33,8 +33,9 @@ def follows(predicted: npt.NDArray[Any], observed: npt.NDArray[Any]) -> bool:
     >>> follows(x + 1e-3, x), follows(x[::-1], x)
     (True, False)
     """
+    largest = np.abs(observed).max(initial=0) or 1.0  # whose square may be infinite
     with np.errstate(all="ignore"):
-        return bool(np.std(predicted - observed) <= _LEFT * np.std(observed))
+        return bool(np.std(predicted / largest - observed / largest) <= _LEFT * np.std(observed / largest))
 
 
 def runs(lines: npt.NDArray[np.bool_]) -> int:

@@ -88,7 +88,7 @@ class Solved:
                 given[piece.gives] = own[piece.gives]
         tells &= self.wrong
         told = self.wrong & self.reals.finite & np.isfinite(given) & ~self.unwritten
-        if not follows(given[told], self.reals.observed[told]):
+        if told.any() and not follows(given[told], self.reals.observed[told]):
             return False
         return enough(int(tells.sum())) or bool(tells[self.wrong].all())
 
