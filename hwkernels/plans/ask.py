@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hwkernels.plans.cases import Case, Sweep
+from hwkernels.plans.cases import RANKED, Case, Sweep, long
 from hwkernels.plans.sweep import answered
 from tcsim.plans.kernels import likened
 from tcsim.plans.packed import Decision
@@ -56,17 +56,49 @@ def _library() -> tuple[Any, Any, Any]:
     return Heuristic(SMALL, 256), Heuristic(LARGE, 16), torch.ones(1024, device="cuda")
 
 
-def ask(case: Case) -> Decision | None:
-    """The answer for a product; None if the library takes no such one."""
+def _about(case: Case) -> dict[str, Any] | None:
+    """The algorithm for a product, and the waves of blocks; None if the library takes no such one."""
     lt, gemm, memory = _library()
     asked = lt if through_lt(case.op) else gemm
     try:
         _, layouts, result = asked.ask(case, memory.data_ptr())
     except RuntimeError:
         return None
-    about = asked.about(result)
+    about = asked.about(result) | {"waves": result.waves}
     asked.free(layouts)
-    return decision(about, case.format)
+    return about
+
+
+def ask(case: Case) -> Decision | None:
+    """The answer for a product; None if the library takes no such one."""
+    about = _about(case)
+    return None if about is None else decision(about, case.format)
+
+
+def _chosen(job: tuple[int, int]) -> npt.NDArray[np.int64]:
+    """Of products drawn with a seed, of a kind of RANKED: its number, m, n, k, tile, cluster, split, and millionths of waves."""
+    number, seed = job
+    rows = []
+    for case in long(RANKED[number], TOGETHER, seed):
+        if (about := _about(case)) is not None and about["id"] == NVJET:
+            rows.append(
+                [
+                    number,
+                    case.m,
+                    case.n,
+                    case.k,
+                    *(about[x] for x in ("tile", "cluster", "split")),
+                    round(about["waves"] * 1e6),
+                ]
+            )
+    return np.array(rows, np.int64).reshape(-1, 8)
+
+
+def chosen(count: int, processes: int) -> npt.NDArray[np.int64]:
+    """What is chosen for `count` products of each kind of RANKED, as `_chosen` says it."""
+    jobs = [(number, seed) for seed in range(-(-count // TOGETHER)) for number in range(len(RANKED))]
+    with multiprocessing.get_context("spawn").Pool(processes) as pool:
+        return np.concatenate(pool.map(_chosen, jobs, chunksize=16))
 
 
 def _along(sweep: Sweep) -> tuple[npt.NDArray[np.int64], list[Decision | None], int]:

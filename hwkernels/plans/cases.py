@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import NamedTuple
 
+import numpy as np
+
 
 class Case(NamedTuple):
     """One product of torch."""
@@ -106,6 +108,8 @@ KINDS = [
     *(("scaled_row", "e4m3", "bf16", "TN", fast) for fast in (1, 0)),
 ]
 """op, format, out, layout, fast."""
+RANKED = [kind for format in HALF for kind in KINDS if kind[:3] == ("mm", format, format)]
+"""Those whose tiles are ranked: two formats, each in the order of LAYOUTS."""
 BATCHES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 15, 16, 18, 20, 24, 25, 28, 30, 32, 36, 40, 44, 48, 52, 56, 60, 64, 72, 80, 96, 112, 120, 128, 144, 160, 192, 240, 256, 320, 384, 512, 640, 768, 1024)  # fmt: skip
 HEADS = (64, 80, 96, 128, 256)
 WIDTHS = (64, 128, 192, 256, 320, 384, 512, 640, 768, 1024, 1152, 1536, 2304, 4096)
@@ -113,6 +117,8 @@ LONG = (3072, 4096, 6144, 8192, 16384, 32000, 32768)
 """Of small models: hidden, and intermediate or words."""
 SHORT = {"bf16": 2560, "f16": 2560, "e4m3": 5120}
 """K up to which nothing is cut: sweeps of K above are recorded."""
+CUT = 1 << 22
+"""Results of which two parts in f32 fit into 32 MiB: larger ones are not cut."""
 
 
 class Sweep(NamedTuple):
@@ -207,3 +213,16 @@ def drawn(salt: str, count: int, kinds: Sequence[tuple[str, str, str, str, int]]
                 )
             )
     return found
+
+
+def long(kind: tuple[str, str, str, str, int], count: int, seed: int) -> Iterator[Case]:
+    """As `drawn`, of f16 and bf16, those that may be cut."""
+    op, format, out, layout, fast = kind
+    generator, unit = np.random.default_rng([seed, KINDS.index(kind)]), 8
+    while count:
+        a, b, c = generator.random(3)
+        m, (n, k) = int(2 ** (13 * a)), (int(2 ** (6 + 9 * x)) // unit * unit for x in (b, c))
+        m = -(-m // unit) * unit if layout[1] == "T" else m
+        if k > SHORT[format] and m * n <= CUT:
+            count -= 1
+            yield Case(op, format, out, layout, m, n, k, 1, fast)

@@ -14,11 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from hwkernels.plans.ask import LARGE, SMALL, along, each, through_lt
+from hwkernels.plans.ask import LARGE, SMALL, along, chosen, each, through_lt
 from hwkernels.plans.cases import drawn, score, sweeps
 from hwkernels.plans.pack import Answer, built, judged, key
+from hwkernels.plans.rank import Choices, trained
 from tcsim.core.files import write_file
 from tcsim.plans.packed import Decision, unpack
+from tcsim.plans.trees import Machine
 
 DIFFERING = Decision("differing", 0, 1)
 """For chains of a kind of which a compared product differs from its answer: recorded, and not modelled."""
@@ -34,7 +36,9 @@ def driver_version() -> str:
     return found[0] if found else ""
 
 
-def record(seconds: float, drawn_of_each: int, compared: int, processes: int) -> tuple[bytes, dict[str, Any]]:
+def record(
+    seconds: float, drawn_of_each: int, compared: int, processes: int, ranked: int, training: float
+) -> tuple[bytes, dict[str, Any]]:
     """The file, and how well it answers products that are not in it."""
     import torch
 
@@ -74,7 +78,9 @@ def record(seconds: float, drawn_of_each: int, compared: int, processes: int) ->
     }  # fmt: skip
     workspaces = {op: SMALL if through_lt(op) else LARGE for op in ("mm", "addmm", "bmm", "scaled", "scaled_row")}
     kept = [x for x in answers[: len(learnt)] if key(x.case) not in unsure]
-    data, table = built(swept, [*decisions, DIFFERING], kept, profile, about.multi_processor_count, workspaces)
+    machine = Machine(about.multi_processor_count, LARGE, 64)
+    ranking = trained(Choices.of(chosen(ranked, processes), machine), machine, training) if ranked else None
+    data, table = built(swept, [*decisions, DIFFERING], kept, profile, machine.processors, workspaces, ranking)
     return data, {name: dict(counts) for name, counts in judged(table, answers[len(learnt) :]).items()}
 
 
@@ -90,10 +96,14 @@ def main() -> int:
         default=100_000,
         help="Random products of each kind: trees learn from them, a tenth more judges.",
     )
+    parser.add_argument("--ranked", type=int, default=1_000_000, help="Products of each kind whose tiles are ranked.")
+    parser.add_argument("--training", type=float, default=190.0, help="Time to learn the ranking, in seconds.")
     parser.add_argument("--compared", type=int, default=2000, help="Products to compare in every output.")
     parser.add_argument("--processes", type=int, default=os.cpu_count(), help="Processes that ask side by side.")
     options = parser.parse_args()
-    data, counts = record(options.seconds, options.drawn, options.compared, options.processes)
+    data, counts = record(
+        options.seconds, options.drawn, options.compared, options.processes, options.ranked, options.training
+    )
     write_file(options.out, data)
     print(json.dumps({"profile": unpack(data).profile, "bytes": len(data), "held out": counts}, indent=2))
     return 0

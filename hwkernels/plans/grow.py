@@ -80,11 +80,16 @@ def rounded(last: int, next: int) -> int:
 
 
 def grown(shapes: Shapes, machine: Machine, leaves: int) -> Tree:
-    """A tree grown greedily, with at most `leaves` leaves."""
+    """A tree of shapes grown greedily, with at most `leaves` leaves."""
     columns = [np.clip(feature(i, *shapes[:3], machine), 0, 2**32 - 1) for i in range(FEATURES)]
     values = np.stack([*columns, shapes.kind]).astype(np.uint32)
     assert len(values) == KIND + 1
-    labels, classes = shapes.answer, int(shapes.answer.max()) + 1
+    return learnt(values, shapes.answer, machine, leaves)
+
+
+def learnt(values: npt.NDArray[np.uint32], labels: npt.NDArray[np.int64], machine: Machine, leaves: int) -> Tree:
+    """A tree of samples grown greedily; values: of each feature the samples'."""
+    classes = int(labels.max()) + 1
     order = np.stack([np.argsort(row, kind="stable").astype(np.int32) for row in values])
     spans: dict[int, tuple[int, int]] = {0: (0, len(labels))}
     children: dict[int, tuple[int, int, int, int]] = {}  # feature, threshold, left and right

@@ -9,19 +9,22 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hwkernels.plans.cases import SHORT, Case, Sweep
+from hwkernels.plans.cases import RANKED, SHORT, Case, Sweep
 from hwkernels.plans.grow import Shapes, grown
 from tcsim.plans.kernels import order_of
 from tcsim.plans.packed import AXES, Decision, Sweeps, Table, pack, unpack
+from tcsim.plans.ranking import Ranking
 from tcsim.plans.record import Kind
 from tcsim.plans.trees import Machine, Tree
 
 LEAVES = {"mm": 9000, "addmm": 6000, "scaled": 6000}
 """Of the tree of a call, at most."""
-OWN_LEAVES, MOST = {"mm": 1200, "addmm": 600}, 256
+OWN_LEAVES, MOST = {"mm f32": 3000, "mm tf32": 2400, "addmm f32": 1200, "addmm tf32": 600}, 256
 """Of the tree of a kind whose kernels have orders of their own; and decisions that it knows, the most frequent ones."""
+OF_SWEEP = 340
+"""Shapes of each sweep from which such a tree learns, short ones as often as long ones."""
 SHARED = (
-    ("addmm bf16 NT", "addmm bf16 TT", "addmm f16 NT", "addmm f16 TT"), *((f"mm bf16 {layout}", f"mm f16 {layout}") for layout in ("NN", "NT", "TT")),
+    ("addmm bf16 NT", "addmm bf16 TT", "addmm f16 NT", "addmm f16 TT"),
     *((f"scaled e4m3 {out}TN", f"scaled e4m3 {out}TN accurate") for out in ("", "f16 ", "f32 ")),
 )  # fmt: skip
 """Kinds that are cut alike in nearly all shapes: they share a tree."""
@@ -105,7 +108,23 @@ def tree(
     ]
     columns = np.array([row for row in rows if not own or row[3] < MOST], np.int64)
     machine = Machine(processors, workspace, 128 if case.format == "e4m3" else 64)
-    return grown(Shapes(*columns.T), machine, (OWN_LEAVES if own else LEAVES)[case.op]), list(places)
+    return grown(Shapes(*columns.T), machine, OWN_LEAVES[f"{case.op} {case.format}"] if own else LEAVES[case.op]), list(
+        places
+    )
+
+
+def along(
+    recorded: Iterable[tuple[Sweep, npt.NDArray[np.int64]]], decisions: Sequence[Decision]
+) -> dict[str, list[Answer]]:
+    """Of kinds whose kernels have orders of their own, shapes of their sweeps."""
+    found: dict[str, list[Answer]] = defaultdict(list)
+    generator = np.random.default_rng(0)
+    for sweep, numbers in recorded:
+        if sweep.first.format not in SHORT and sweep.first.op in LEAVES:
+            places = (sweep.length ** generator.random(OF_SWEEP)).astype(int).tolist()
+            known = [(x, numbers[x - 1]) for x in places if numbers[x - 1] >= 0]
+            found[key(sweep.first)] += [Answer(sweep.case(x), decisions[number]) for x, number in known]
+    return found
 
 
 def judged(table: Table, answers: Iterable[Answer]) -> dict[str, Counter[str]]:
@@ -134,15 +153,16 @@ def _sum(decision: Decision, kind: Kind, case: Case) -> Any:
 
 def built(
     recorded: Iterable[tuple[Sweep, npt.NDArray[np.int64]]], decisions: Sequence[Decision], drawn: Iterable[Answer], profile: Mapping[str, Any],
-    processors: int, workspaces: Mapping[str, int],
+    processors: int, workspaces: Mapping[str, int], ranking: Ranking | None = None,
 ) -> tuple[bytes, Table]:  # fmt: skip
     """The file from sweeps with the numbers of their decisions and from random answers, in an order drawn by a hash; and its table.
 
     Decisions that only random answers have come after `decisions`.
 
-    workspaces: bytes that each call of torch gives.
+    workspaces: bytes that each call of torch gives. ranking: of the tiles of RANKED, which need no tree then.
     """
-    parts, drawn = swept(recorded), list(drawn)
+    recorded = list(recorded)
+    parts, drawn, swept_over = swept(recorded), list(drawn), along(recorded, decisions)
     decisions = list(dict.fromkeys([*decisions, *(x.decision for x in drawn if x.decision is not None)]))
     numbers = {decision: i for i, decision in enumerate(decisions)}
     by_kind: dict[str, list[Answer]] = defaultdict(list)
@@ -162,9 +182,13 @@ def built(
         elif answers[0].case.format in SHORT:
             continue
         if len(some) >= ENOUGH and some[0].case.op in LEAVES:
-            long[name] = some
+            long[name] = [*some, *swept_over.get(name, ())]
+    ranked: dict[tuple[str, ...], tuple[Tree | Ranking, list[int]]] = {}
+    if ranking is not None:
+        ranked[tuple(" ".join((x[0], x[1], x[3])) for x in RANKED)] = (ranking, [])
+    long = {name: some for name, some in long.items() if not any(name in names for names in ranked)}
     sets = {tuple(x for x in next((each for each in SHARED if name in each), (name,)) if x in long) for name in long}
-    trees = {
+    trees = ranked | {
         names: tree([long[x] for x in names], numbers, processors, workspaces[long[names[0]][0].case.op])
         for names in sorted(sets)
     }

@@ -9,7 +9,7 @@ import numpy as np
 
 from tcsim.diagnosis.at_sight import NAN, NAN_ADVICE, nan_code, nan_source, unwritten_of
 from tcsim.diagnosis.candidate import Candidate
-from tcsim.diagnosis.enough import enough
+from tcsim.diagnosis.enough import enough, follows
 from tcsim.diagnosis.hypothesis import Hypothesis
 from tcsim.diagnosis.kept import Kept
 from tcsim.diagnosis.misread import PAST_END, over_next_row
@@ -79,13 +79,17 @@ class Solved:
         """Whether enough outputs are given much better than by the right ones, or every bit: where rounding takes sums far, anything is near."""
         if self.same == int(self.problem.inside().sum()):
             return True
-        off = np.abs(self.reals.observed - self.reals.right)
+        off, given = np.abs(self.reals.observed - self.reals.right), np.full(self.wrong.shape, np.nan)
         tells = self.unwritten | (self.wrong & ~self.reals.finite)
         with np.errstate(all="ignore"):
             for piece in self.pieces:
                 own = piece.candidate.all_values(self.reals)
                 tells |= piece.gives & (_BETTER * np.abs(own - self.reals.observed) <= off)
+                given[piece.gives] = own[piece.gives]
         tells &= self.wrong
+        told = self.wrong & self.reals.finite & np.isfinite(given) & ~self.unwritten
+        if not follows(given[told], self.reals.observed[told]):
+            return False
         return enough(int(tells.sum())) or bool(tells[self.wrong].all())
 
     @property

@@ -11,6 +11,7 @@ from tcsim.isa.index import entry
 from tcsim.numbers.formats import FORMATS
 from tcsim.plans.kernels import order_of
 from tcsim.plans.packed import Decision, Table
+from tcsim.plans.ranking import Ranking
 from tcsim.plans.record import FP8, MIXED, OUT, RECORDED, Kind, Plan, PlanError, reading, table
 
 OPS = {
@@ -145,11 +146,9 @@ def decided(recorded: Table, kind: Kind, m: int, n: int, k: int, batch: int) -> 
         return plain, "rule", rule["fits"]
     if grown is None or batch > 1 or k <= rule["most_k"]:
         return plain, "assumed", "not recorded: one plain chain"
-    return (
-        replace(plain, split=grown.tree().answer(m, n, k, grown.number)),
-        "assumed",
-        "not recorded: cut as most recorded shapes like it",
-    )
+    tree = grown.tree()
+    said = "as the tile that is ranked first" if isinstance(tree, Ranking) else "as most recorded shapes like it"
+    return replace(plain, split=tree.answer(m, n, k, grown.number)), "assumed", f"not recorded: cut {said}"
 
 
 def _aligned(kind: Kind, m: int, n: int, k: int) -> bool:

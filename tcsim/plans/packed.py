@@ -2,7 +2,7 @@
 
 A part has sweeps of one kind: in a sweep one extent grows (or two that are equal), everything else stands still. Of a sweep the file holds where the decision
 changes. Decisions depend on how far an extent is aligned, so that each class of alignment has changes of its own. What stands still in any sweep is listed once,
-with bits for each part that say which of it a part has. Behind the parts come decision trees.
+with bits for each part that say which of it a part has. Behind the parts come decision trees, and rankings of tiles.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.plans.ranking import Ranking, packed_extent, ranked
 from tcsim.plans.trees import Machine, Tree, packed_size, unpacked
 
-VERSION = 5
+VERSION = 6
 AXES = {"m": (0,), "n": (1,), "k": (2,), "mn": (0, 1), "mk": (0, 2)}
 """Which of m, n, k grow in a sweep."""
 _FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "dict_size": 1 << 20, "lc": 0, "pb": 0}]
@@ -151,9 +152,9 @@ def _extent(lists: int, used: int, runs: int) -> int:
 
 
 class Grown(NamedTuple):
-    """The tree of a kind."""
+    """The tree of a kind, or its ranking of tiles."""
 
-    tree: Callable[[], Tree]  # read at its first use
+    tree: Callable[[], Tree | Ranking]  # read at its first use
     number: int  # of the kind, among those that share the tree
     answers: Sequence[int]  # the numbers of the decisions that leaves have the places of; empty: leaves have splits
 
@@ -220,7 +221,9 @@ CLASSES = ((1,), (1, 2), (1, 8), (1, 2, 8), (1, 8, 16), (1, 2, 4), (1, 2, 4, 8),
 
 
 def pack(
-    header: dict[str, Any], sweeps: Sequence[Sweeps], trees: Mapping[tuple[str, ...], tuple[Tree, Sequence[int]]]
+    header: dict[str, Any],
+    sweeps: Sequence[Sweeps],
+    trees: Mapping[tuple[str, ...], tuple[Tree | Ranking, Sequence[int]]],
 ) -> bytes:
     """A file from a header (profile, decisions, rules), sweeps, each part with the classes that make it smallest, and trees with their answers, each by the kinds that share it."""
     names, size = _named(sweeps)
@@ -239,21 +242,15 @@ def pack(
         body += data
     for keys, (tree, answers) in trees.items():
         data = _compressed(tree.packed())
-        grown.append(
-            [
-                list(keys),
-                len(tree.features),
-                tree.machine.processors,
-                tree.machine.workspace,
-                tree.machine.step,
-                list(answers),
-                len(data),
-            ]
+        nodes, machine = (
+            (tree.sizes(), tree.choices.machine) if isinstance(tree, Ranking) else (len(tree.features), tree.machine)
         )
+        about = [machine.processors, machine.workspace, machine.step]
+        grown.append([list(keys), nodes, *about, list(answers), len(data)])
         body += data
-    about = _json(header | {"parts": parts, "calls": calls, "trees": grown, "rows": rows})
-    body = (packed := _compressed(about)) + body
-    sizes = [len(packed), len(about)]
+    fields = _json(header | {"parts": parts, "calls": calls, "trees": grown, "rows": rows})
+    body = (packed := _compressed(fields)) + body
+    sizes = [len(packed), len(fields)]
     return _json({"version": VERSION, "header": sizes, "sha256": hashlib.sha256(body).hexdigest()}) + b"\n" + body
 
 
@@ -322,8 +319,12 @@ _MOST = 1 << 22
 """More rows or changes than a part has, and bytes than a header."""
 
 
-def _tree(data: bytes, nodes: int, machine: Machine) -> Callable[[], Tree]:
-    """The tree, read at its first use."""
+def _tree(data: bytes, nodes: int | list[int], machine: Machine) -> Callable[[], Tree | Ranking]:
+    """The tree, or the ranking of `nodes`, its sizes, read at its first use."""
+    if isinstance(nodes, list):
+        if len(nodes) != 5 or not all(0 < x < 1 << 16 for x in nodes) or packed_extent(*nodes) > _MOST:
+            raise ValueError(f"a ranking of {nodes}")
+        return cache(lambda: ranked(_opened(data, packed_extent(*nodes)), machine, *nodes))
     if not 0 < nodes < 1 << 16:
         raise ValueError(f"a tree of {nodes} nodes")
     return cache(lambda: unpacked(_opened(data, packed_size(nodes)), nodes, machine))

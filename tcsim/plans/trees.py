@@ -24,7 +24,7 @@ TILES = (
     (512, 8), (8, 64), (16, 64), (32, 64), (128, 64), (128, 96), (96, 128), (128, 128), (192, 128), (128, 192), (256, 128), (128, 256),
 )  # fmt: skip
 """Tiles of the result, N x M, as kernels have them."""
-SIMPLE = 11
+SIMPLE = 16
 FEATURES = SIMPLE + 4 * len(TILES)
 KIND = FEATURES
 """The feature that is a kind's number, of those that share the tree."""
@@ -51,7 +51,7 @@ def feature(index: int, m: Ints, n: Ints, k: Ints, machine: Machine) -> Ints:
     if index < SIMPLE:
         return (
             m, n, k, steps, limit, np.minimum(m & -m, _MOST), np.minimum(n & -n, _MOST), np.minimum(k & -k, _MOST),
-            np.minimum(machine.workspace // (4 * m * n), 99), m * n, m * 1000 // n,
+            np.minimum(machine.workspace // (4 * m * n), 99), m * n, m * 1000 // n, k * 1000 // m, k * 1000 // n, m * n // k, (m + n) * 1000 // k, m * n * k >> 10,
         )[index]  # fmt: skip
     number, what = divmod(index - SIMPLE, 4)
     across, down = TILES[number]

@@ -25,6 +25,7 @@ from tcsim.ptx.compile.store import key_of, store
 from tcsim.ptx.counters.advice import Shape
 from tcsim.ptx.counters.counters import Counters
 from tcsim.ptx.counters.counting import expanded
+from tcsim.ptx.counters.tally import Tally
 from tcsim.ptx.hazards.hazard import Hazard, merged
 from tcsim.ptx.hazards.sarif import Checked, sarif
 from tcsim.ptx.launch import processes
@@ -307,7 +308,7 @@ class Kernel(Shown):
         return Run(
             completed, merged(grid.hazards, completed, clusters), grid.inexact + grid.sums.inexact(), "".join(grid.output), grid.instructions,
             launch.arch, self.name, prod(launch.shape.grid), checked, count, grid.batch, grid.alone, self.module.text, launch.touched,
-            _counters(grid, self._functions),
+            None if grid.tally is None else _counters(grid, grid.tally, self._functions),
         )  # fmt: skip
 
     def _prepared(self, memory: Memory, params: Sequence[Any], asked: Options, stepped: bool = False) -> Launch:
@@ -347,14 +348,12 @@ class Kernel(Shown):
         )  # fmt: skip
 
 
-def _counters(grid: Grid, functions: tuple[Function, ...]) -> Counters | None:
+def _counters(grid: Grid, tally: Tally, functions: tuple[Function, ...]) -> Counters:
     launch, program = grid.launch, grid.launch.program
-    if grid.tally is None:
-        return None
     shared = program.shared_bytes - SHARED_START + launch.shape.dynamic_smem
     shape = Shape(prod(launch.shape.block), program.registers_at_launch, shared)
     lines = {item.line: item.predicate is not None for own in program.lines for item in own if item is not None}
-    return Counters(expanded(grid.tally, program, launch.arch), launch.arch, shape, lines, functions)
+    return Counters(expanded(tally, program, launch.arch), launch.arch, shape, lines, functions)
 
 
 def _options(name: str, asked: Options, stepped: bool) -> None:

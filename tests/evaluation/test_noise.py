@@ -16,6 +16,7 @@ FOUND = {
     331: "sums that rounding takes far",
     2084: "rows not loaded where a row has one output",
     306: "numbers near 0.5 as the sigmoid of small ones",
+    7149: "numbers near 0.5 as one element of C times a factor",
     155: "what pads the output to the instruction's shape",
 }
 """Cases that were explained once, and as what."""

@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hwkernels.plans.ask import _along, decision
-from hwkernels.plans.cases import Case, Sweep, drawn, score, sweeps, weights
+from hwkernels.plans.ask import NVJET, TOGETHER, _along, _chosen, decision
+from hwkernels.plans.cases import CUT, RANKED, Case, Sweep, drawn, long, score, sweeps, weights
 from hwkernels.plans.grow import Shapes, grown
 from hwkernels.plans.pack import Answer, built, judged, rule
+from hwkernels.plans.rank import Choices, sizes, tree_of
 from hwkernels.plans.sweep import DENSE, answered
 from tcsim.plans.packed import AXES, Decision, Grown, Table
+from tcsim.plans.ranking import CUTS, Ranking, columns, walked
 from tcsim.plans.trees import LEAF, Machine, Tree
 
 RNG = np.random.default_rng(38)
@@ -160,3 +162,61 @@ def test_a_plan_is_right_where_its_sum_is() -> None:
     for k, judgement in ((64, "right"), (4096, "wrong")):
         answer = Answer(Case("mm", "tf32", "f32", "TN", 64, 64, k), right)
         assert judged(table, [answer]) == {"mm tf32 TN": {f"assumed {judgement}": 1}}
+
+
+def test_ranked_kinds_have_no_trees() -> None:
+    """Products that may be cut, drawn with a seed; their kinds share the ranking, whatever else was drawn."""
+    cases = list(long(RANKED[3], 50, 1))
+    assert cases == list(long(RANKED[3], 50, 1)) != list(long(RANKED[3], 50, 2)) and len(cases) == 50
+    assert all(x.k > 2560 and x.m * x.n <= CUT and x.m % 8 == 0 and x.layout == "TT" for x in cases)
+    leaf = Tree(Machine(132, 1 << 25, 64), np.array([LEAF], np.uint8), np.array([3], np.uint32))
+    flat = np.zeros((66,), np.float32)
+    ranking = Ranking(
+        leaf, np.array([[64, 64]], np.float32), flat, flat + 1, np.zeros((1, 2)), np.zeros((4, 68)), np.zeros((4, 4)),
+        np.ones((4, 4), np.float32), np.zeros(4, np.float32), np.zeros((8, 1), np.float32),
+    )  # fmt: skip
+    answers = [Answer(x, Decision("nvjet", 4, 64)) for x in cases]
+    table = built([], [], answers, {}, 132, {"mm": 32 << 20}, ranking)[1]
+    assert {(x.number, x.tree().answer(64, 64, 8192)) for x in table.trees.values()} == {(i, 4) for i in range(8)}
+
+
+def test_what_is_chosen_for_ranked_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One row for each product that the library takes with the kernels that are ranked; multiprocessors times waves are blocks."""
+    about = {"id": NVJET, "tile": 20, "cluster": 3, "split": 2, "waves": np.float32(44 / 132)}
+    answers = [None if i == 3 else about | {"id": 24} if i == 5 else about for i in range(TOGETHER)]
+    left = iter(answers)
+    monkeypatch.setattr("hwkernels.plans.ask._about", lambda case: next(left))
+    rows = _chosen((1, 9))
+    assert rows.shape == (TOGETHER - 2, 8) and set(rows[:, 0].tolist()) == {1}
+    made = Choices.of(rows, Machine(132, 1 << 25, 64))
+    assert set(zip(*(x.tolist() for x in (made.tile, made.cluster, made.split, made.blocks)), strict=True)) == {
+        (20, 3, 2, 44)
+    }
+    assert made.shape[0].tolist() == [getattr(next(long(RANKED[1], 1, 9)), name) for name in "mnk"]
+
+
+def test_tiles_are_found_from_their_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two tiles of which only the number of blocks is known, and what cuts them: a third of the products in clusters of two, those of few blocks in four parts."""
+    monkeypatch.setattr("hwkernels.plans.rank.OFTEN", 10)
+    extents, count = {7: (64, 8), 20: (128, 256)}, 400
+    shape = np.stack([RNG.integers(1, 4000, count), RNG.integers(64, 9999, count), RNG.integers(2568, 30000, count)], 1)
+    tile = RNG.choice([7, 20], count)
+    a, b = np.array([extents[x] for x in tile.tolist()]).T
+    blocks = -(-shape[:, 1] // a) * -(-shape[:, 0] // b)
+    cluster, split = 2 + (shape[:, 2] > 20000), np.where(blocks < 100, 4, 1)
+    machine = Machine(132, 1 << 25, 64)
+    rows = np.concatenate(
+        [
+            np.zeros((count, 1), int),
+            shape,
+            np.stack([tile, cluster, split, np.rint(blocks * 1e6 / 132)], 1).astype(int),
+        ],
+        1,
+    )
+    made = Choices.of(rows, machine)
+    assert (made.blocks == blocks).all() and sizes(made) == extents
+    tree = tree_of(made, extents, machine)
+    said = walked(
+        tree, np.stack(columns(shape.T.astype(float), (a.astype(float), b.astype(float)), made.kind, machine))
+    )
+    assert (said == (cluster - 2) * CUTS + split - 1).mean() > 0.98

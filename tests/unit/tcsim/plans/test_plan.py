@@ -200,7 +200,8 @@ def test_damaged_data_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     assert good is not None
     changed = bytearray(good)
     changed[-1] ^= 1
-    version = good.replace(b'"version":5', b'"version":9')
+    version = good.replace(b'"version":6', b'"version":9')
+    assert version != good
 
     def first(index: int, value: Any) -> Any:
         return lambda items: [[*items[0][:index], value, *items[0][index + 1 :]], *items[1:]]
@@ -208,7 +209,7 @@ def test_damaged_data_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     forged = [
         packed_file(parts=first(1, "x")), packed_file(parts=first(2, 0)), packed_file(parts=first(4, [2])), packed_file(parts=first(4, [])), packed_file(parts=first(5, 2)),
         packed_file(parts=first(5, 1 << 40)), packed_file(parts=first(6, 3)), packed_file(parts=first(7, 9)), packed_file(calls=lambda _: [9]), packed_file(calls=lambda _: []), packed_file(decisions=lambda _: []),
-        packed_file(decisions=lambda _: [["nvjet"]]), packed_file(trees=first(1, 4)), packed_file(trees=first(1, 0)), packed_file(parts=lambda _: 7),
+        packed_file(decisions=lambda _: [["nvjet"]]), packed_file(trees=first(1, 4)), packed_file(trees=first(1, 0)), packed_file(trees=first(1, [3])), packed_file(trees=first(1, [1, 1, 1, 1, 1])), packed_file(parts=lambda _: 7),
         packed_file(trees=first(5, [2])), packed_file(rows=lambda x: [x[0] + 1, x[1]]), packed_file(rows=lambda x: [-1, x[1]]),
     ]  # fmt: skip
     for bad in (b"", good[: len(good) // 2], bytes(changed), version, b"no table", b"{}\n", *forged):

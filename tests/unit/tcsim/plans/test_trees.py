@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tcsim.plans import record
+from tcsim.plans.ranking import Ranking
 from tcsim.plans.trees import FEATURES, KIND, LEAF, LEAST, SIMPLE, TILES, Machine, Tree, feature, packed_size, unpacked
 
 MACHINE = Machine(132, 32 << 20, 64)
@@ -19,7 +20,8 @@ def test_features_are_what_their_names_say() -> None:
     """Tiles, how often they fit the processors, and the shortest chunk, of 100 x 1,000 x 6,000."""
     m, n, k = np.int64(100), np.int64(1000), np.int64(6000)
     simple = [int(feature(i, m, n, k, MACHINE)) for i in range(SIMPLE)]
-    assert simple == [100, 1000, 6000, 94, 4, 4, 8, 16, 83, 100_000, 100]
+    assert simple[:11] == [100, 1000, 6000, 94, 4, 4, 8, 16, 83, 100_000, 100]
+    assert simple[11:] == [60_000, 6000, 16, 183, 585_937]
     number = TILES.index((128, 64))
     assert [int(feature(SIMPLE + 4 * number + i, m, n, k, MACHINE)) for i in range(4)] == [16, 4, 64, 16]
     many = (np.array([100, 7]), np.array([1000, 64]), np.array([6000, 2568]))
@@ -54,6 +56,8 @@ def test_recorded_trees_answer_possible_splits() -> None:
     assert len(trees) > 30 and sum(bool(x.answers) for x in trees.values()) == 16
     for grown, number, answers in trees.values():
         tree = grown()
+        if isinstance(tree, Ranking):
+            continue
         assert number == 0 or (tree.features == KIND).any()
         leaves = tree.thresholds[tree.features == LEAF]
         assert leaves.max() < len(answers) if answers else leaves.min() >= 1 and leaves.max() <= 25
