@@ -167,7 +167,7 @@ LAYOUTS = (
 
 BLOCKS = (
     Rule("CLUSTER_LATE_START", "error", "Shared memory of another block of the cluster is used, and nothing ensures that the block has started.", "barrier.cluster", _PTX, "Execute barrier.cluster.arrive and barrier.cluster.wait in every block before the first access to another one."),
-    Rule("SMEM_REMOTE_FORM", "error", "A load, store or atomic with .shared or .shared::cta has an address of another block of the cluster.", "Shared State Space", _PTX, "Use .shared::cluster, or a generic address from mapa."),
+    Rule("SMEM_REMOTE_FORM", "error", "An instruction with .shared or .shared::cta has an address of another block of the cluster: on an H200 loads, stores, atomics and ldmatrix end the launch.", "Shared State Space", _PTX, "Use .shared::cluster, or a generic address from mapa."),
     Rule("CLUSTER_EARLY_EXIT", "error", "A block ends while another one may still use its shared memory.", "barrier.cluster", _PTX, "Execute barrier.cluster.arrive and barrier.cluster.wait in every block after the last access, before it returns."),
     Rule("SETMAXNREG_OVERSUBSCRIBED", "error", "setmaxnreg waits for registers that nobody frees.", "setmaxnreg", _PTX, "Give registers back with setmaxnreg.dec in the other warpgroups first, or ask for fewer."),
     Rule("PDL_WAIT_MISSING", "error", "A dependent grid reads what the grid before it writes, without griddepcontrol.wait first.", "griddepcontrol", _PTX, "Execute griddepcontrol.wait before the first read of what the grid before it writes."),

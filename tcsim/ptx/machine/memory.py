@@ -137,7 +137,7 @@ class Memory:
         self._starts.insert(at, segment.address)
 
     def allocate(self, size_or_data: Any, alignment: int = ALIGNMENT) -> int:
-        """Choose a free address, 512-byte aligned, for a number of zero bytes or a copy of data; returns it. What lies behind the end is not mapped.
+        """Choose a free address, 512-byte aligned, for a number of zero bytes or a copy of data; returns it.
 
         Raises OperandError for anything else.
         """
@@ -148,7 +148,7 @@ class Memory:
         else:
             data = as_bytes(size_or_data, "Memory.allocate: data")
         address = self._put(data, self._next, alignment)
-        self._next = address + (_size(data) // ALIGNMENT + 1) * ALIGNMENT
+        self._next = address + -(-max(_size(data), 1) // ALIGNMENT) * ALIGNMENT
         return address
 
     def _put(self, data: Bytes | int, start: int, alignment: int) -> int:

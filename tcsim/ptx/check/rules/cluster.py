@@ -16,7 +16,7 @@ from tcsim.ptx.machine.block import Block
 
 @cache
 def is_near(opcode: str) -> bool:
-    """Whether a load, store or atomic is for shared memory of its own block: .shared alone is .shared::cta (PTX ISA, Shared State Space).
+    """Whether an instruction is for shared memory of its own block: .shared alone is .shared::cta (PTX ISA, Shared State Space).
 
     >>> [is_near(own) for own in ("ld.shared.u32", "ld.shared::cluster.u32", "ld.u32")]
     [True, False, False]
@@ -44,10 +44,12 @@ class Reaches:
         if touch.rank not in (-1, touch.block.rank):
             self.reached(touch.block, touch.rank, touch.warps, touch.line)
             if is_near(touch.opcode):
-                said = f"{self.state.opcode(touch.line)} accesses shared memory of block {touch.rank} of the cluster: valid is .shared::cluster"
-                self.state.report(
-                    "SMEM_REMOTE_FORM", touch.block, said, touch.line, 0, int(touch.threads[0]), rank=touch.rank
-                )
+                self.misses(touch.block, touch.rank, touch.line, int(touch.threads[0]))
+
+    def misses(self, block: Block, rank: int, line: int, thread: int) -> None:
+        """An instruction for shared memory of its own block touches that of another one."""
+        said = f"{self.state.opcode(line)} accesses shared memory of block {rank} of the cluster: valid is .shared::cluster"
+        self.state.report("SMEM_REMOTE_FORM", block, said, line, 0, thread, rank=rank)
 
     def reached(self, block: Block, rank: int, warps: Array, line: int, by: Operation | None = None) -> None:
         """Warps of a block, or an operation, touch the shared memory of another one, which has to have started, and not to have ended."""

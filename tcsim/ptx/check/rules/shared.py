@@ -8,7 +8,7 @@ from tcsim.model.effects import Access, Effects
 from tcsim.ptx.check.lanes import several
 from tcsim.ptx.check.layout.layout import Layout
 from tcsim.ptx.check.places import EXTENTS, contested
-from tcsim.ptx.check.rules.cluster import Reaches
+from tcsim.ptx.check.rules.cluster import Reaches, is_near
 from tcsim.ptx.check.rules.conflicts import Conflicts, Use
 from tcsim.ptx.check.rules.global_memory import GlobalMemory
 from tcsim.ptx.check.rules.tmem import TensorMemory
@@ -68,6 +68,8 @@ class Shared:
                 self.layout.origins.forget(own.rank, own.offsets, own.size)
             if own.rank != block.rank:
                 self.reaches.reached(block, own.rank, state.warps(block, own.threads), line)
+                if "barrier" not in bound.form and is_near(bound.item.opcode):
+                    self.reaches.misses(block, own.rank, line, int(own.threads[0]))
             lanes = own.lanes if bound.lanes == 1 or access.thread is not None else several(len(own.at))
             words = state.words(space, own.rank)
             use = Use(block, words, own.at, own.who, line, kind, own.rank, own.units + base, lanes)

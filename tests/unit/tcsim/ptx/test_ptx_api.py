@@ -93,8 +93,6 @@ def test_allocations_are_aligned_and_apart() -> None:
     found = [memory.allocate(size) for size in (0, 1, 511, 512, 513)] + [memory.allocate(b"abc")]
     assert all(address % 512 == 0 for address in found) and len(set(found)) == len(found)
     assert memory.read(found[-1], 3).tobytes() == b"abc" and not memory.read(found[3], 512).any()
-    behind = [found[0] + 1, found[1] + 1, found[2] + 511, found[3] + 512, found[4] + 513, found[5] + 3]
-    assert [memory.segment(address) for address in behind] == [None] * 6  # the first byte that a kernel must not touch
 
 
 @pytest.mark.parametrize(
