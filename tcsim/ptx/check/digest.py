@@ -107,12 +107,10 @@ class Digest:
         self.places_work = self.reaches_global or any(map(reads_tiles, program.opcodes))
         self.boxes = boxes and self.reaches_global
         self._shown: list[tuple[Array, Array]] = []  # of boxes the cluster, and what `Trace.shown` has of them
-        self._registers = np.zeros(
-            self.count, np.uint64
-        )  # who has touched registers of wgmma, which only a later one may mind
-        self._uses: dict[
-            int, int
-        ] = {}  # by segment, of what can be told apart only by where it is: `READS` and the others
+        # Who has touched registers of wgmma, which only a later one may mind.
+        self._registers = np.zeros(self.count, np.uint64)
+        # By segment of global memory what is done there: `READS` and the others.
+        self._uses: dict[int, int] = {}
         self._known: dict[Any, np.uint64] = {}  # of values of one cluster: what `rows` makes of them
         self._first: dict[int, Array] = {}  # by segment: where each cluster has accessed it first
 
@@ -177,11 +175,8 @@ class Digest:
     def keep(self, code: np.uint64, mask: Array) -> None:
         """Threads of a mask did something that counts only if `kept` is asked for."""
         bits = as_bits(mask).reshape(self.count, -1)
-        own = self._registers
-        now = (own ^ own >> np.uint64(31)) * _ODD[2] + (
-            (mixed(bits) * _WEIGHTS.first(bits.shape[1])).sum(1) ^ code
-        ) * _ODD[0]
-        self._registers = np.where(bits.any(1), now, own)
+        own, values = self._registers, (mixed(bits) * _WEIGHTS.first(bits.shape[1])).sum(1)
+        self._registers = np.where(bits.any(1), (own ^ own >> np.uint64(31)) * _ODD[2] + (values ^ code) * _ODD[0], own)
 
     def kept(self, of: Any) -> None:
         """What some clusters did counts."""
@@ -226,7 +221,8 @@ class Digest:
         begin, end = visible(tmap, corners)
         shown[:, : begin.shape[1]], shown[:, _DIMENSIONS : _DIMENSIONS + end.shape[1]] = begin, -end
         self._shown.append((which, shown))
-        self.use(block, np.array([base], np.uint64), _FETCHES)
+        last = base + int((np.array(tmap.global_dim[1:], np.int64) - 1) @ strides)
+        self.use(block, np.array([base, last], np.uint64), _FETCHES)
         return True
 
     def _relative(self, key: Any, which: Array, values: Array) -> Array:

@@ -43,7 +43,8 @@ class Traces(Observer):
         """
         self.digest, self._places = Digest(cluster, boxes), places
         self._ranks = {id(block.spaces.shared): block.rank for block in cluster.blocks}
-        self._queue = cluster.queue
+        # Of each rank the threads with products that are in no group, and with groups that they have not waited for.
+        self._flying = [np.zeros((2, block.threads.count), bool) for block in cluster.blocks]
         self._loads = any(opcode.startswith("tcgen05.ld") for opcode in cluster.blocks[0].program.opcodes)
 
     @staticmethod
@@ -100,6 +101,7 @@ class Traces(Observer):
         block, pending, threads = flight.block, flight.pending, flight.asked
         code = self._here(block, "issued", id(flight.bound), flight.kind)
         if flight.kind == "wgmma":
+            self._flying[block.rank][0, flight.threads] = True
             self.digest.kept(self.digest.of(block, flight.threads))
         self.digest.who(code, block, flight.threads)
         self.digest.rows(code, self.digest.of(block, flight.threads), flight.groups)
@@ -123,6 +125,13 @@ class Traces(Observer):
 
     def grouped(self, block: Block, group: GroupOp, threads: Array) -> None:
         """A commit, or a wait."""
+        if group.kind == "wgmma":
+            single, grouped = self._flying[block.rank]
+            if group.op == "commit":
+                grouped[threads] |= single[threads]
+                single[threads] = False
+            elif group.op == "wait" and not group.pending:
+                grouped[threads] = False
         code = self._here(block, "grouped", group.kind, group.op, group.pending, group.reads_only)
         self.digest.who(code, block, threads)
 
@@ -144,7 +153,7 @@ class Traces(Observer):
     def touched(self, block: Block, reads: frozenset[int], writes: frozenset[int], mask: Array) -> None:
         """Registers that may be in flight are touched."""
         code = self._here(block, "touched", reads, writes)
-        if any(own.kind == "wgmma" for own in self._queue.unwaited):
+        if self._flying[block.rank].any():
             self.digest.mask(code, block, mask)
         else:
             self.digest.keep(code, mask)
