@@ -152,7 +152,13 @@ def tiles(
 
 
 def visible(tmap: TensorFields, corners: Integers) -> tuple[Integers, Integers]:
-    """Of boxes of a tiled map (boxes, dimensions) where what lies in the tensor begins, and where it ends, counted from the corner."""
+    """Of boxes of a tiled map (boxes, dimensions) where what lies in the tensor begins, and where it ends, counted from the corner.
+
+    >>> rows = tcsim.TensorMap("UINT16", (16, 5), (32,), (8, 4), (1, 2), swizzle="NONE")
+    >>> begin, end = visible(rows, np.array([[-3, -3], [8, 3]]))
+    >>> begin.tolist(), end.tolist()
+    ([[3, 2], [0, 0]], [[8, 2], [8, 1]])
+    """
     steps = np.array(tmap.element_strides, np.int64)
     steps[0] = 1  # the innermost elements are loaded side by side
     ends = (np.array(tmap.global_dim) - corners + steps - 1) // steps

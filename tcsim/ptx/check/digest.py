@@ -95,7 +95,7 @@ class Digest:
     """A running hash of each cluster in a batch, over the sequence of that cluster's events."""
 
     def __init__(self, cluster: Batch, boxes: bool = False) -> None:
-        """boxes: of boxes it counts only where they lie, and nothing where ordinary accesses go in global memory: that holds if `tangled` says no."""
+        """boxes: only the places of boxes count, not what they show, and not where ordinary accesses go in global memory; valid unless `tangled`."""
         self.blocks, self.count = cluster.blocks, len(cluster.phase)
         self.width = self.blocks[0].threads.width
         self.sums = np.zeros(self.count, np.uint64)
@@ -112,7 +112,7 @@ class Digest:
         # By segment of global memory what is done there: `READS` and the others.
         self._uses: dict[int, int] = {}
         self._known: dict[Any, np.uint64] = {}  # of values of one cluster: what `rows` makes of them
-        self._first: dict[int, Array] = {}  # by segment: where each cluster has accessed it first
+        self._first: dict[Any, Array] = {}  # by segment, or axis of a tensor: where each cluster was first
 
     def note(self, code: np.uint64, which: Any, values: Any = _NOTHING) -> None:
         """Some clusters did something; values: one for each of them."""
@@ -173,13 +173,13 @@ class Digest:
         return [Trace(*own) for own in zip(self.sums.tolist(), np.split(shown[order], ends), strict=True)]
 
     def keep(self, code: np.uint64, mask: Array) -> None:
-        """Threads of a mask did something that counts only if `kept` is asked for."""
+        """Threads of a mask did something that counts only if `kept` is called later."""
         bits = as_bits(mask).reshape(self.count, -1)
         own, values = self._registers, (mixed(bits) * _WEIGHTS.first(bits.shape[1])).sum(1)
         self._registers = np.where(bits.any(1), (own ^ own >> np.uint64(31)) * _ODD[2] + (values ^ code) * _ODD[0], own)
 
     def kept(self, of: Any) -> None:
-        """What some clusters did counts."""
+        """What was kept of some clusters counts from now on."""
         if (which := np.atleast_1d(_each(of))[self._registers[_each(of)] != 0]).size:
             self.note(code_of("kept"), which, self._registers[which])
             self._registers[which] = 0
@@ -202,7 +202,7 @@ class Digest:
         )
 
     def box(self, code: np.uint64, flight: Flight) -> bool:
-        """A copy reads boxes of a tensor: where they lie counts, and apart from that what of them lies in it; whether they can be told so."""
+        """Note where the boxes of a copy lie, and keep apart what they show of the tensor; False for copies that cannot be told so."""
         block, pending = flight.block, flight.pending
         tmap, base, corner = pending.box or (None, 0, ())
         if not self.boxes or tmap is None or tmap.slice_bytes or tmap.im2col_mode or not pending.tells:

@@ -28,8 +28,8 @@ _PLAIN = {
 _CONSTANT, _CONSTANTS = "HFMA2.MMA", (("smsp__inst_executed_pipe_tensor_op_hmma.sum", 1), (rules.TENSOR_CYCLES, 2))
 """The machine instruction by which ptxas moves constants through the tensor core, and what it adds."""
 _FIRST, _LINE, _BEHIND, _AGAIN = re.compile(r"ULDC\S* .*(c\[0x\w+\])\[(0x\w+)\]"), 64, 4, 2
-"""A load from the constant bank; the bytes of a line of its cache; and for how many cycles behind the first load of a line what was issued is issued
-again: a constant that passes through the tensor core takes so many cycles more."""
+"""A load from the constant bank; the bytes of a line of its cache; for how many cycles after the first load of a line an instruction is issued again;
+and how many cycles more a constant then takes on its way through the tensor core."""
 _TOGETHER = (4, 16)
 """Blocks and warps of a multiprocessor that all find a line missing. Where there are more, the later ones may find it, which depends on when they begin."""
 _COPIES = {

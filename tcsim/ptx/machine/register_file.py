@@ -91,7 +91,7 @@ class RegisterFile:
         return Held(matrix, self.row[numbers]) if matrix.dtype == np.uint32 and (numbers >= 0).all() else None
 
     def lanes(self, numbers: Numbers, threads: Array, lanes: int) -> Lanes | None:
-        """Registers (n,) of one width where they lie, of threads that are groups of so many lanes; None as of `held`, or where a group is in parts."""
+        """Registers (n,) of one width where they lie, for threads in groups of `lanes`; None where `held` has none, or the lanes of a group do not follow one another."""
         matrix, groups = self.matrix[int(numbers.flat[0])], threads.reshape(-1, lanes)
         if matrix.dtype != np.uint32 or (numbers < 0).any() or (groups[:, -1] - groups[:, 0] != lanes - 1).any():
             return None

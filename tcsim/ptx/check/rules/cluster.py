@@ -33,9 +33,8 @@ class Reaches:
         self._last = np.zeros((count, warps), np.int32)  # when each warp of another block last touched it
         self._lines = np.zeros((count, warps), np.int64)
         self._work: dict[tuple[int, int, int], Operation] = {}  # by rank, warp and instruction: its last operation
-        self._landing: dict[
-            int, list[Operation]
-        ] = {}  # by rank: copies of the block into its own memory, of which an mbarrier tells
+        # By rank: the block's copies into its own memory whose end an mbarrier reports.
+        self._landing: dict[int, list[Operation]] = {}
         self._gone: set[int] = set()  # blocks that have ended
         self._leaving = np.zeros((count, KINDS, warps + 2), np.int32)  # what its threads knew that have ended
 
