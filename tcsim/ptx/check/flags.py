@@ -43,7 +43,8 @@ class Flags:
         self.clocks, self.several = clocks, blocks > 1
         self.orders = False  # whether anything has released or fenced
         self._executed = {own: np.zeros_like(clocks.known[0]) for own in range(_EVERYONE, blocks)}
-        self._left: dict[tuple[int, Flag], Array] = {}  # by the rank of a block, or for everyone: what was released there
+        # By the rank of a block, or for everyone: what was released there.
+        self._left: dict[tuple[int, Flag], Array] = {}
         if self.several:  # by warp, as Clocks has them for the block
             self.heard, self.fenced = np.zeros_like(clocks.known), np.zeros_like(clocks.known)
 
