@@ -187,7 +187,7 @@ FLAG = Kernel(
     bar.warp.sync -1;
     @%p1 red.release.cta.shared.add.u32 [%r2], 1;
     barrier.cluster.arrive.relaxed; barrier.cluster.wait;
-    atom.acquire.cta.shared.add.u32 %r5, [%r2], 0;                              //~ RED_NOT_ACQUIRE: red.relaxed.cta.shared.add.u32 [%r2], 0; fence.acq_rel.cta;   //~ CLUSTER_BARRIER_RELAXED: atom.acquire.cta.shared.add.u32 %r5, [%r2+4], 0;
+    atom.acquire.cta.shared.add.u32 %r5, [%r2], 0;                              //~ RED_NOT_ACQUIRE: red.relaxed.cta.shared.add.u32 [%r2], 0; fence.acq_rel.cta;
     @!%p1 ld.shared.u32 %r6, [%r4];                                             //! RED_NOT_ACQUIRE
     """,
 )

@@ -37,7 +37,7 @@ ACCUMULATED = Kernel(
     {_AFTER}                                                                    //- TCGEN05_FENCE_MISSING.2
     setp.eq.u32 %p6, %r0, 0;
     @!%p1 bra ISSUED;
-    tcgen05.mma.cta_group::1.kind::f16 [%r8], %rd3, %rd4, {IDESC}, %p6;         //+ TCGEN05_NOT_PIPELINED.2: tcgen05.mma.cta_group::1.kind::f16 [%r8+4], %rd3, %rd4, {IDESC}, %p6;
+    tcgen05.mma.cta_group::1.kind::f16 [%r8], %rd3, %rd4, {IDESC}, %p6;
     tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r6]; //~ TCGEN05_COMMIT_MISSING: mbarrier.arrive.shared::cta.b64 _, [%r6];   //+ TCGEN05_NOT_PIPELINED: tcgen05.cp.cta_group::1.128x256b [%r8], %rd3;
     ISSUED:
     mov.u32 %r19, 0;                                                            //~ MBAR_PARITY: mov.u32 %r19, 1;

@@ -277,7 +277,7 @@ class Words:
         found: list[Conflict] = []
         for number in each_once(numbers):
             other, own = self.operations.all[number], places[numbers == number]
-            if other is by or self._in_turn(other, by):
+            if other is by or (other.reduces and by.reduces) or self._in_turn(other, by):
                 continue
             lack, which = self._lacking(prior, other, by), np.full(len(own), number)
             if lack is not None:
