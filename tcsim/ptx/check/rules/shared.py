@@ -15,6 +15,7 @@ from tcsim.ptx.check.rules.conflicts import Conflicts, Use
 from tcsim.ptx.check.rules.global_memory import GlobalMemory
 from tcsim.ptx.check.rules.tmem import TensorMemory
 from tcsim.ptx.check.state import Issue, State, Touch
+from tcsim.ptx.check.words import Words
 from tcsim.ptx.compile.families import Bound
 from tcsim.ptx.machine.arrays import LANES, Array
 from tcsim.ptx.machine.block import Block
