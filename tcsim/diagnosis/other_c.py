@@ -45,7 +45,7 @@ def other_c(rows: int, columns: int) -> OtherC:
     return OtherC(
         (SAME, *_lines(rows, columns)),
         (SAME, *_lines(columns, rows)),
-        tuple(_flat(rows, columns)),
+        (*_flat(rows, columns), *_along_the_other_axis()),
     )
 
 
@@ -93,6 +93,16 @@ def _flat(rows: int, columns: int) -> Iterator[Rule]:
             for said, better in _WORDS:
                 detail = detail.replace(said, better)
             yield replace(rule, detail=detail, advice=_LOOK)
+
+
+def _along_the_other_axis() -> Iterator[Rule]:
+    """A bias of columns that is added to rows, or the other way round."""
+    for said, where in (
+        ("row 0, column i", lambda r, k, o: (0 * (r + k), r + 0 * k)),
+        ("row j, column 0", lambda r, k, o: (k + 0 * r, 0 * (r + k))),
+    ):
+        detail = f"output (row i, column j) has C of {said} added: the axes are exchanged"
+        yield Rule(_PLACE, detail, _LOOK, where, 2)
 
 
 def _both(one: Rule, two: Rule) -> Rule:

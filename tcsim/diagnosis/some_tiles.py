@@ -223,8 +223,8 @@ def in_part(problem: Problem, reals: Reals, open_: Mask) -> Iterator[InPart]:
     of_k = _part(problem, reals, open_)
     if of_k is None:
         return
-    for one, _ in moved(problem, part_of(reals, of_k), open_) if not reals.floor else ():
-        if one.alone:
+    for one, _ in moved(problem, part_of(reals, of_k), open_, lambda item: InPart(item, of_k).gives(reals)):
+        if one.alone and not reals.floor:
             yield InPart(one, of_k)
 
 

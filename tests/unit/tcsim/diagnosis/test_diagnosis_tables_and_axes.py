@@ -97,7 +97,7 @@ def test_bias_along_the_other_axis(rows: int, columns: int) -> None:
     c = np.broadcast_to(bias, (rows, columns))
     wrong = np.repeat(bias[np.arange(rows) % columns][:, None], columns, axis=1)
     found = tcsim.diagnose(MMA, a=a, b=b, c=c, observed=tcsim.gemm(a, b, wrong, instruction=MMA))
-    assert (found.verdict, found.mistake) == ("explained", "c transposed"), str(found)
+    assert found.verdict == "explained" and found.mistake in ("c transposed", "c read from another place"), str(found)
 
 
 def test_scale_factors_behind_the_end_are_missing() -> None:
