@@ -25,7 +25,7 @@ OF_SWEEP = 340
 """Shapes of each sweep from which such a tree learns, short ones as often as long ones."""
 SHARED = (
     ("addmm bf16 NT", "addmm bf16 TT", "addmm f16 NT", "addmm f16 TT"),
-    tuple(f"scaled e4m3 {out}TN{fast}" for out in ("", "f16 ", "f32 ") for fast in ("", " accurate")),
+    *((f"scaled e4m3 {out}TN", f"scaled e4m3 {out}TN accurate") for out in ("", "f16 ", "f32 ")),
 )  # fmt: skip
 """Kinds that are cut alike in nearly all shapes: they share a tree."""
 PARTS = 2 * 4

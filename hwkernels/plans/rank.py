@@ -26,7 +26,7 @@ FIRST = 2
 """cublasLtClusterShape_t of one block."""
 OFTEN = 300
 """Choices of a tile that is ranked."""
-LEAVES, SAMPLES = 5000, 3_000_000
+LEAVES, SAMPLES = 6400, 3_000_000
 """Of the tree; and the choices from which it is learnt, at most."""
 
 

@@ -33,7 +33,7 @@ def test_a_ranking_is_learnt(monkeypatch: pytest.MonkeyPatch) -> None:
     made = rank.Choices(np.arange(count) % 4, shape, tile, np.full(count, 2), split, blocks)
     assert rank.sizes(made)[10] == (64, 8)
     monkeypatch.setattr(rank, "sizes", lambda made: {22: (64, 128), 10: (64, 8)})
-    sizes = rank.Size(4, 1, 2, 8, 64, 100), rank.Size(8, 2, 2, 5, 64, 200)
+    sizes = rank.Size(4, 1, 2, 8, 64, 20), rank.Size(8, 2, 2, 5, 64, 100)
     learnt = rank.trained(made, machine, *sizes)
     assert learnt.packed() == rank.trained(made, machine, *sizes).packed()
     again = ranked(learnt.packed(), machine, *learnt.sizes())
