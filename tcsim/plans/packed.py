@@ -26,6 +26,8 @@ from tcsim.plans.trees import Machine, Tree, packed_size, unpacked
 VERSION = 7
 AXES = {"m": (0,), "n": (1,), "k": (2,), "mn": (0, 1), "mk": (0, 2)}
 """Which of m, n, k grow in a sweep."""
+FAR = 255
+"""The distance from which two bytes hold it."""
 _FILTERS = [{"id": lzma.FILTER_LZMA1, "preset": 9 | lzma.PRESET_EXTREME, "dict_size": 1 << 20, "lc": 0, "pb": 0}]
 
 
@@ -182,9 +184,6 @@ def _parted(data: bytes, sizes: Sequence[tuple[int, int, int, int]]) -> list[Cha
     ]
 
 
-FAR = 255
-
-
 class Grown(NamedTuple):
     """The tree of a kind, or its ranking of tiles."""
 
@@ -264,10 +263,10 @@ def pack(
         together = []
         for each in some:
             made = ((classes, _listed(each, classes)) for classes in CLASSES)
-            classes, data = min(made, key=lambda x: len(_compressed(_joined([x[1]]))))
-            sizes = [len(data.used), len(data.steps), int((data.steps >= FAR).sum()), len(data.ranks)]
+            classes, one = min(made, key=lambda x: len(_compressed(_joined([x[1]]))))
+            sizes = [len(one.used), len(one.steps), int((one.steps >= FAR).sum()), len(one.ranks)]
             parts.append([each.key, each.axis, each.step, each.choices.shape[1], list(classes), len(each.rows), sizes])
-            together.append(data)
+            together.append(one)
         calls.append(len(data := _compressed(_joined(together))))
         body += data
     return _ended(header | {"parts": parts, "calls": calls, "rows": rows}, body, [], trees)
