@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -235,22 +235,16 @@ def trained(made: Choices, machine: Machine, small: Size = SMALL, large: Size = 
     torch.manual_seed(0)
     products = Products(made, machine, "cuda" if torch.cuda.is_available() else "cpu")
     sieve, judge = (Learner(products.number, len(products.tiles), size, products.device) for size in (small, large))
-    learn(sieve, products, lambda some: (None, *products.right(some, None), products.features(some, None)), 0.5)
+    learn(sieve, products, None, 0.5)
     with torch.no_grad():
-        each = [products.split(1 << 12), [products.kept(sieve, x) for x in products.split(1 << 12)]]
-        found = [
-            (which, *products.right(some, which), products.features(some, which))
-            for some, which in zip(*each, strict=True)
-        ]
-        whole = [torch.cat(x) for x in zip(*found, strict=True)]
-        del found, each
-    learn(judge, products, lambda some: tuple(x[some] for x in whole), LATE)
+        kept = torch.cat([products.kept(sieve, some) for some in products.split(1 << 12)])
+    learn(judge, products, kept, LATE)
     mean, deviation = (x.cpu().numpy() for x in (products.mean, products.deviation))
     return Ranking(products.tree, products.ways, products.tiles, mean, deviation, (sieve.learnt(), judge.learnt()))
 
 
-def learn(net: Learner, products: Products, batch: Callable[[Any], tuple[Any, ...]], late: float) -> None:
-    """Steps of a network; batch: of products the tiles, which of them were chosen, whose cut was, and the features."""
+def learn(net: Learner, products: Products, kept: Any | None, late: float) -> None:
+    """Steps of a network; kept: of each product the tiles that it learns from, or all."""
     import torch
 
     on_gpu, size = products.device == "cuda", net.size
@@ -261,8 +255,9 @@ def learn(net: Learner, products: Products, batch: Callable[[Any], tuple[Any, ..
 
     def step() -> None:
         at.random_(0, len(products.own))
-        which, own, same, x = batch(at)
-        likely = torch.log_softmax(net(x, *products.ones(at, which)), 1)
+        which = None if kept is None else kept[at]
+        own, same = products.right(at, which)
+        likely = torch.log_softmax(net(products.features(at, which), *products.ones(at, which)), 1)
         tile, cuts = (torch.logsumexp(torch.where(mask, likely, -1e9), 1) for mask in (own, same))
         loss = -(joint * tile + (1 - joint) * cuts).mean()
         for each in net.weights:
