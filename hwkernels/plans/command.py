@@ -8,6 +8,7 @@ It needs a GPU of sm_90 (nvjet's chains were compared there only), torch built f
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import subprocess
@@ -87,7 +88,8 @@ def record(
     if ranked:
         rows = chosen(ranked, processes)
         if answers_to:
-            np.savez_compressed(answers_to, rows=rows)
+            np.savez_compressed(buffer := io.BytesIO(), rows=rows)
+            write_file(answers_to, buffer.getvalue())
         ranking = trained(Choices.of(rows, machine), machine)
     data, table = built(swept, [*decisions, DIFFERING], kept, profile, machine.processors, workspaces, ranking)
     return data, {name: dict(counts) for name, counts in judged(table, answers[len(learnt) :]).items()}
