@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 from tests.hazards.bugs.pieces import until
-from tests.hazards.kernels import FIRST, OWN, PARAMS, Kernel
+from tests.hazards.kernels import FIRST, IDESC, OWN, PARAMS, Kernel
 from tests.hazards.kernels_lanes import NEIGHBOUR
+from tests.hazards.kernels_mbarriers import FLAG
+from tests.hazards.kernels_tensor import ACCUMULATED
 
 _MADE = """add.u32 %r2, %r1, 1024;
     @%p1 mbarrier.init.shared::cta.b64 [%r2], 1; @%p1 mbarrier.init.shared::cta.b64 [%r2+8], 64; @%p1 mbarrier.init.shared::cta.b64 [%r2+16], 32;
@@ -130,4 +135,41 @@ VOLATILE = Kernel(
     """,
     target="sm_80",
 )
-KERNELS = (IN_PLACE, ENDING, PROXIES, ROWS, PEER, VOLATILE)
+TOGETHER = Kernel(
+    "at_once",
+    f"""
+    {PARAMS} {OWN} {FIRST} {_MADE}
+    mul.wide.u32 %rd3, %r0, 4; add.u64 %rd3, %rd3, %rd1; mul.wide.u32 %rd4, %r0, 16; add.u64 %rd4, %rd4, %rd1; setp.lt.u32 %p3, %r0, 2;
+    and.b32 %r4, %r0, 7; shl.b32 %r4, %r4, 4; add.u32 %r4, %r4, %r1; and.b32 %r5, %r0, 32; shl.b32 %r5, %r5, 2; add.u32 %r5, %r5, %r4;
+    cp.async.ca.shared.global [%r3], [%rd3], 4;                     //~ SMEM_RACE_WAW: cp.async.ca.shared.global [%r1], [%rd3], 4; st.shared.u32 [%r3+512], 0;
+    cp.async.wait_all;
+    bar.sync 0;
+    stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r5], {{%r0}};         //~ SMEM_RACE_WAW.2: stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r4], {{%r0}};
+    fence.proxy.async;
+    bar.sync 0;
+    @%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2], 32;
+    @%p3 {_LOAD} [%r4], [%rd4], 16, [%r2];                          //~ SMEM_RACE_WAW.3: @%p3 {_LOAD} [%r1], [%rd4], 16, [%r2];
+    FULL: mbarrier.try_wait.parity.relaxed.cta.shared::cta.b64 %p9, [%r2], 0;
+    @!%p9 bra FULL;
+    fence.acq_rel.cta;                  //- MBAR_RELAXED
+    ld.shared.u32 %r6, [%r3];
+    """,
+)
+"""Each of several warps or lanes writes a place of its own."""
+
+
+def _with(kernel: Kernel, name: str, line: str, defect: str) -> Kernel:
+    """A kernel with another defect, at a line."""
+    body = re.sub(r" *//[-~+!?] .*", "", kernel.body)
+    assert line in body
+    return replace(kernel, name=name, body=body.replace(line, f"{line}   {defect}"))
+
+
+_ACQUIRE = "atom.acquire.cta.shared.add.u32 %r5, [%r2], 0;"
+FLAGS = _with(FLAG, "flags", _ACQUIRE, f"//~ CLUSTER_BARRIER_RELAXED: {_ACQUIRE.replace('[%r2]', '[%r2+4]')}")
+_PRODUCT = f"tcgen05.mma.cta_group::1.kind::f16 [%r8], %rd3, %rd4, {IDESC}, %p6;"
+PRODUCTS = _with(
+    ACCUMULATED, "products", _PRODUCT, f"//+ TCGEN05_NOT_PIPELINED: {_PRODUCT.replace('[%r8]', '[%r8+4]')}"
+)
+"""Columns of two accumulators overlap."""
+KERNELS = (IN_PLACE, ENDING, PROXIES, ROWS, PEER, VOLATILE, TOGETHER, FLAGS, PRODUCTS)

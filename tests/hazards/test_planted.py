@@ -96,6 +96,12 @@ def test_a_planted_defect_is_named(kernel: Kernel, defect: str, schedule: str | 
     assert found[0].line and found[0].block is not None
 
 
+def test_another_blocks_memory_as_ones_own_ends_a_launch_that_is_not_checked() -> None:
+    """As on an H200."""
+    run = ran(kernels_work.PEER, kernels_work.PEER.without("SMEM_REMOTE_FORM"), "late", check=False)
+    assert not run.completed and [own.name for own in run.hazards] == ["SMEM_REMOTE_FORM"]
+
+
 ON_TCGEN05 = {"DESC_LBO_SBO", "DESC_SWIZZLE_MODE", "DESC_UNITS"}
 """Rules of descriptors, which tests/hazards/test_layouts.py breaks in tcgen05.mma."""
 

@@ -1,12 +1,13 @@
 """What accesses that release have told those that acquire, in one cluster: their block, and the cluster where their scope goes beyond the block.
 
-A release and an acquire synchronise if the scope of each has the thread of the other (PTX ISA, Memory Consistency Model, Morally strong operations).
-Which flag was written and read does not matter: whoever acquires knows all releases so far. What an access orders, and for whom, is said by the words of its
-opcode.
+A release and an acquire synchronise if the acquire reads what the release wrote, or what atomics have made of it, and the scope of each has the thread
+of the other (PTX ISA, Memory Consistency Model, Release and Acquire Patterns, Morally strong operations). What is ordered of execution alone is kept for all
+flags together. What an access orders, and for whom, is said by the words of its opcode.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import cache
 
 import numpy as np
@@ -15,54 +16,81 @@ from tcsim.model.operand import Scope
 from tcsim.ptx.check.clocks import RELAXED, Clocks
 from tcsim.ptx.machine.arrays import Array
 
+Flag = tuple[int, int]
+"""Four bytes: the rank of the block whose memory they are in, or -1, and their number."""
+_EVERYONE, _RELAXED = -1, slice(RELAXED[0], RELAXED[-1] + 1)
+
 
 class Flags:
     """Those of the blocks of a cluster.
 
     >>> clocks = Clocks(2)
-    >>> flags = Flags(clocks, 2)
+    >>> flags, flag = Flags(clocks, 2), [(-1, 64)]
     >>> writer, reader = np.array([0]), np.array([1])
-    >>> flags.release(0, writer, "st.release.cta.global.u32", True)
-    >>> flags.acquire(1, reader, "ld.acquire.gpu.global.u32", True)
-    >>> flags.release(0, writer, "st.release.cluster.global.u32", True)
+    >>> flags.release(0, writer, "st.release.cta.global.u32", True, flag)
+    >>> acquire = "ld.acquire.gpu.global.u32"
+    >>> flags.acquire(1, reader, acquire, flags.told(1, acquire, flag), flag, True)
+    >>> flags.release(0, writer, "st.release.cluster.global.u32", True, flag)
     >>> before = int(clocks.known[1, 0, 1])
-    >>> flags.acquire(1, reader, "ld.acquire.cluster.global.u32", True)
-    >>> before, int(clocks.known[1, 0, 1])
-    (0, 2)
+    >>> other = int(flags.told(1, acquire, [(-1, 65)])[0, 1])
+    >>> acquire = "ld.acquire.cluster.global.u32"
+    >>> flags.acquire(1, reader, acquire, flags.told(1, acquire, flag), flag, True)
+    >>> before, other, int(clocks.known[1, 0, 1])
+    (0, 0, 2)
     """
 
     def __init__(self, clocks: Clocks, blocks: int) -> None:
         self.clocks, self.several = clocks, blocks > 1
-        self.block = [np.zeros_like(clocks.known[0]) for _ in range(blocks)]
-        self.cluster = np.zeros_like(clocks.known[0])
+        self.orders = False  # whether anything has released or fenced
+        self._executed = {own: np.zeros_like(clocks.known[0]) for own in range(_EVERYONE, blocks)}
+        # By the rank of a block, or for everyone: what was released there.
+        self._left: dict[tuple[int, Flag], Array] = {}
         if self.several:  # by warp, as Clocks has them for the block
             self.heard, self.fenced = np.zeros_like(clocks.known), np.zeros_like(clocks.known)
 
-    def told(self, rank: int, opcode: str) -> Array:
+    def told(self, rank: int, opcode: str, flags: Collection[Flag]) -> Array:
         """What an access of a block can acquire."""
-        near = self.block[rank]
-        return np.maximum(near, self.cluster) if self._beyond(scope_of(opcode)) else near
+        return self._told((rank, _EVERYONE) if self._beyond(scope_of(opcode)) else (rank,), flags)
 
-    def acquire(self, rank: int, warps: Array, opcode: str, now: bool) -> None:
-        """Read flags; now: an acquire itself, and not for a fence to come."""
-        what = self.told(rank, opcode)
+    def _told(self, whose: tuple[int, ...], flags: Collection[Flag]) -> Array:
+        what = self._executed[whose[0]].copy()
+        for own in whose[1:]:
+            np.maximum(what, self._executed[own], out=what)
+        for own in whose:
+            for flag in flags:
+                if (own, flag) in self._left:
+                    np.maximum(what, self._left[own, flag], out=what)
+        return what
+
+    def acquire(self, rank: int, warps: Array, opcode: str, what: Array, flags: Collection[Flag], now: bool) -> None:
+        """Read flags, which have told something; now: an acquire itself, and not for a fence to come."""
         if not now and self._beyond(scope_of(opcode)):
             self.heard[warps] = np.maximum(self.heard[warps], what)
-            near = self.block[rank].copy()
-            near[RELAXED] = what[RELAXED]
+            near = self._told((rank,), flags)
+            near[_RELAXED] = what[_RELAXED]
             what = near
         self.clocks.acquire(warps, what, not now)
 
-    def release(self, rank: int, warps: Array, opcode: str, now: bool) -> None:
-        """Write flags; now: a release itself, and not by a fence before."""
+    def release(
+        self, rank: int, warps: Array, opcode: str, now: bool, flags: Collection[Flag], adds: bool = False
+    ) -> None:
+        """Write flags; now: a release itself, and not by a fence before. adds: as atomics, which hand on what was released before."""
         if self._beyond(scope_of(opcode)):
             what = (self.clocks.known if now else self.fenced)[warps].max(0)
-            what[RELAXED] = self.clocks.known[warps].max(0)[RELAXED]
-            self.cluster = np.maximum(self.cluster, what)
-        self.block[rank] = np.maximum(self.block[rank], self.clocks.published(warps, not now))
+            what[_RELAXED] = self.clocks.known[warps, _RELAXED].max(0)
+            self._leave(_EVERYONE, what, flags, adds)
+        self._leave(rank, self.clocks.published(warps, not now), flags, adds)
+
+    def _leave(self, whose: int, what: Array, flags: Collection[Flag], adds: bool) -> None:
+        executed = self._executed[whose][_RELAXED]
+        np.maximum(executed, what[_RELAXED], out=executed)
+        for flag in flags:
+            before = self._left.get((whose, flag)) if adds else None
+            self._left[whose, flag] = what if before is None else np.maximum(before, what)
 
     def fence(self, warps: Array, scope: str) -> None:
         """A fence, before the clocks count it."""
+        self.orders = True
         if self._beyond(scope):
             self.clocks.heard[warps] = np.maximum(self.clocks.heard[warps], self.heard[warps])
             self.fenced[warps] = np.maximum(self.clocks.known[warps], self.clocks.heard[warps])

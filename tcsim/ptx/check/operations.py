@@ -42,6 +42,8 @@ class Operation:
     published: Array | None = None  # of a warpgroup's: what its warps knew when they gave it their registers
     elsewhere: bool = False  # whether threads that did not issue it waited for groups of its kind
     unit: str = ""  # of tcgen05: the family, "tcgen05.mma", "tcgen05.cp" or "tcgen05.shift"
+    reduces: bool = False  # whether all that it writes it adds to: it goes with others that do, in any order
+    accumulator: tuple[tuple[int, int, int], ...] = ()  # of tcgen05.mma: where and how large
     # Mbarriers that get to know when it is done, by key, with the phase under way.
     tells: tuple[tuple[int, int], ...] = ()
     depended: bool = False  # whether all that is known of its reads is that its registers were needed

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
+
 import numpy as np
 
 from tcsim.model.effects import Effects, GroupOp, Order
 from tcsim.ptx.check.clocks import GLOBALLY, ORDERED
-from tcsim.ptx.check.flags import order_of, scope_of
+from tcsim.ptx.check.flags import Flag, order_of, scope_of
 from tcsim.ptx.check.state import State, Touch
 from tcsim.ptx.compile.families import Bound
 from tcsim.ptx.machine.arrays import LANES, Array
 from tcsim.ptx.machine.block import Block
 
 FENCES = ("fence", "fence.sc")
+_WORD = 4
 TENSOR_FENCES = ("tcgen05.fence::before_thread_sync", "tcgen05.fence::after_thread_sync")
 
 
@@ -34,13 +37,14 @@ class Ordering:
         state.strong[touch.line] = scope_of(touch.opcode) != "cta"
         if touch.kind == "write":
             return
-        told = state.flags.told(block.rank, touch.opcode)
-        if reads:
-            if acquires:
-                state.lanes.learning(*state.lanes_of(block, touch.threads), told)
-            state.flags.acquire(block.rank, touch.some, touch.opcode, acquires)
-        else:
-            state.reduced[touch.some] = np.maximum(state.reduced[touch.some], told[ORDERED])
+        for threads, some, flags in self._by_flags(touch):
+            told = state.flags.told(block.rank, touch.opcode, flags)
+            if reads:
+                if acquires:
+                    state.lanes.learning(*state.lanes_of(block, threads), told)
+                state.flags.acquire(block.rank, some, touch.opcode, told, flags, acquires)
+            else:
+                state.reduced[some] = np.maximum(state.reduced[some], told[ORDERED])
 
     def releasing(self, touch: Touch) -> None:
         """And releases behind it."""
@@ -48,7 +52,21 @@ class Ordering:
         if strong and touch.kind != "read":
             if releases:
                 self.state.lanes.publishing(*self.state.lanes_of(touch.block, touch.threads))
-            self.state.flags.release(touch.block.rank, touch.some, touch.opcode, releases)
+                self.state.flags.orders = True
+            for _, some, flags in self._by_flags(touch):
+                self.state.flags.release(touch.block.rank, some, touch.opcode, releases, flags, touch.kind == "atomic")
+
+    def _by_flags(self, touch: Touch) -> Iterator[tuple[Array, Array, Collection[Flag]]]:
+        """The threads of an access by warps, each with its flags; together while no flag orders anything."""
+        if not self.state.flags.orders:
+            yield touch.threads, touch.some, ()
+            return
+        first, warps = touch.offsets.astype(np.int64) // _WORD, touch.warps
+        for warp in touch.some:
+            own = warps == warp
+            words = np.unique(first[own]).tolist()
+            flags = [(touch.rank, word + more) for word in words for more in range(max(1, touch.size // _WORD))]
+            yield touch.threads[own], np.array([warp]), flags
 
     # --- instructions of the catalog
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,8 +21,8 @@ _MOST_WORDS = 1 << 20
 """Words of accesses that are remembered, in all."""
 
 
-def contested(offsets: Array, threads: Array, written: Array) -> Array:
-    """Of stores of one instruction, by threads that ascend, those to places where several warps store, and not all of them the same: the last to each.
+def contested(offsets: Array, threads: Array, written: Array, together: int = LANES) -> Array:
+    """Of stores of one instruction, by threads that ascend, those to places where several warps (`together` threads) store, and not all of them the same: the last to each.
 
     >>> contested(np.array([0, 4, 0, 4]), np.array([0, 1, 32, 33]), np.array([7, 1, 7, 2], np.uint32)).tolist()
     [3]
@@ -30,7 +31,7 @@ def contested(offsets: Array, threads: Array, written: Array) -> Array:
     if (offsets[1:] > offsets[:-1]).all():
         return none
     order = np.argsort(offsets, kind="stable")
-    at, warps = offsets[order], threads[order] // LANES
+    at, warps = offsets[order], threads[order] // together
     octets = np.ascontiguousarray(written[order]).view(np.uint8).reshape(len(order), -1)
     again = at[1:] == at[:-1]
     differs = again & (octets[1:] != octets[:-1]).any(1)
@@ -57,6 +58,11 @@ class Extent:
     lanes: Array
     end: int  # behind the last byte of all
     _shares: dict[tuple[int, int, int], tuple[Array, Array]] = field(default_factory=dict)
+
+    @cached_property
+    def meets(self) -> bool:
+        """Whether several of its accesses touch one word."""
+        return len(np.unique(self.at)) < len(self.at)
 
     def share(self, base: int, first: int, together: int) -> tuple[Array, Array]:
         """What `together` warps from `first` on access: of each word the access that it belongs to, and the word. base: the block's first warp."""

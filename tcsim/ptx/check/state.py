@@ -181,6 +181,11 @@ class State:
             )
             own.registers, own.sources = bound.written, bound.held
             own.unit, own.each = bound.model.row.family, bound.lanes == 1
+            own.reduces = getattr(bound.model.row, "reduction", None) is not None
+            if own.unit == "tcgen05.mma":
+                own.accumulator = tuple(
+                    (access.address.size, int(access.address.flat[0]), access.size) for access in pending.writes
+                )
         return made
 
     def committed(self, operation: Operation) -> bool:

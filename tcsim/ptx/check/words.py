@@ -26,7 +26,7 @@ PIPELINED = frozenset(
     (f"tcgen05.{first}", f"tcgen05.{second}")
     for first, second in (("mma", "mma"), ("cp", "mma"), ("shift", "mma"), ("shift", "cp"), ("mma", "shift"))
 )
-"""Families of tcgen05 of which the second is executed after the first (PTX ISA, Pipelined tcgen05 Instructions)."""
+"""Families of tcgen05 of which the second is executed after the first (PTX ISA, Pipelined tcgen05 Instructions): two mma on one accumulator."""
 
 
 class Words:
@@ -277,7 +277,7 @@ class Words:
         found: list[Conflict] = []
         for number in each_once(numbers):
             other, own = self.operations.all[number], places[numbers == number]
-            if other is by or self._in_turn(other, by):
+            if other is by or (other.reduces and by.reduces) or self._in_turn(other, by):
                 continue
             lack, which = self._lacking(prior, other, by), np.full(len(own), number)
             if lack is not None:
@@ -297,7 +297,9 @@ class Words:
 
     def _in_turn(self, earlier: Operation, later: Operation) -> bool:
         """Whether the tensor core executes two operations in the order of issue: pipelined pairs of one thread, or with fences of two."""
-        if (earlier.unit, later.unit) not in PIPELINED:
+        if (earlier.unit, later.unit) not in PIPELINED or (
+            earlier.unit == later.unit and earlier.accumulator != later.accumulator
+        ):
             return False
         by = int(earlier.warps[0])
         handed = self.clocks.tensor[later.warps, HANDED, 1 + by]

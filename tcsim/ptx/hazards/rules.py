@@ -42,6 +42,7 @@ FAULTS = (
     Rule("TRAP", "error", "A thread executed trap or brkpt.", "Miscellaneous Instructions: trap", _PTX, "Find the condition before the trap that did not hold."),
     Rule("ASSERT", "error", "A device-side assert did not hold.", "Assertion", _CUDA, "Find why the assertion does not hold: `tcsim step` stops at its line."),
     Rule("STACK_OVERFLOW", "error", "A thread's calls and alloca need more than its stack.", "Stack Manipulation Instructions", _PTX, "Bound the recursion or the alloca, or raise Limits(stack=)."),
+    Rule("INTERNAL_ERROR", "error", "tcsim itself failed at this instruction: its mistake, not the kernel's.", "What a run says", _OURS, "Report the message with the PTX and how it is launched; the results of this launch say nothing."),
     Rule("LIMIT", "error", "The launch reached one of its limits; a real GPU would have gone on.", "Limits", _OURS, "Use a smaller problem, or raise the limit: [limits] of a launch file, Limits of a launch."),
 )  # fmt: skip
 """What ends a run."""
@@ -167,7 +168,7 @@ LAYOUTS = (
 
 BLOCKS = (
     Rule("CLUSTER_LATE_START", "error", "Shared memory of another block of the cluster is used, and nothing ensures that the block has started.", "barrier.cluster", _PTX, "Execute barrier.cluster.arrive and barrier.cluster.wait in every block before the first access to another one."),
-    Rule("SMEM_REMOTE_FORM", "error", "An instruction with .shared or .shared::cta has an address of another block of the cluster: on an H200 loads, stores, atomics and ldmatrix end the launch.", "Shared State Space", _PTX, "Use .shared::cluster, or a generic address from mapa."),
+    Rule("SMEM_REMOTE_FORM", "error", "An instruction with .shared or .shared::cta has an address of another block of the cluster: loads, stores and atomics end the launch, as on an H200, where ldmatrix does too.", "Shared State Space", _PTX, "Use .shared::cluster, or a generic address from mapa."),
     Rule("CLUSTER_EARLY_EXIT", "error", "A block ends while another one may still use its shared memory.", "barrier.cluster", _PTX, "Execute barrier.cluster.arrive and barrier.cluster.wait in every block after the last access, before it returns."),
     Rule("SETMAXNREG_OVERSUBSCRIBED", "error", "setmaxnreg waits for registers that nobody frees.", "setmaxnreg", _PTX, "Give registers back with setmaxnreg.dec in the other warpgroups first, or ask for fewer."),
     Rule("PDL_WAIT_MISSING", "error", "A dependent grid reads what the grid before it writes, without griddepcontrol.wait first.", "griddepcontrol", _PTX, "Execute griddepcontrol.wait before the first read of what the grid before it writes."),

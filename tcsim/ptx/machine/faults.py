@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from traceback import extract_tb
 from typing import Any
 
 from tcsim.core.addresses import MisalignedCopyError
@@ -35,8 +37,10 @@ class Stuck(Unbatchable):
     """One of the blocks does not go on; the others may run as one."""
 
 
-EXCEPTIONS = (ValueError, ArithmeticError, LookupError, TypeError, AttributeError, MemoryError, RecursionError)
-"""What may come out of an instruction; TcsimError is a ValueError."""
+EXCEPTIONS = (
+    ValueError, ArithmeticError, LookupError, TypeError, AttributeError, MemoryError, RuntimeError, AssertionError, NameError,
+)  # fmt: skip
+"""What may come out of an instruction. TcsimError, a ValueError, says what the PTX got wrong; others are tcsim's own mistakes."""
 
 
 _NAMED: dict[type[Exception], str] = {
@@ -65,12 +69,14 @@ def stopped_by_exceptions() -> Iterator[None]:
 def stop_for(error: Exception) -> Stop:
     """The end of the launch that an exception means.
 
-    >>> stop_for(MemoryFault("GMEM_UNMAPPED", "nothing there")).name, stop_for(MemoryError()).name, stop_for(KeyError(1)).name
-    ('GMEM_UNMAPPED', 'LIMIT', 'INVALID_OPERAND')
+    >>> [stop_for(own).name for own in (MemoryFault("GMEM_UNMAPPED", "nothing there"), MemoryError(), AllocationError("a"), KeyError(1))]
+    ['GMEM_UNMAPPED', 'LIMIT', 'TMEM_ALLOC_SIZE', 'INTERNAL_ERROR']
     """
     if isinstance(error, MemoryFault):
         return Stop(error.name, error.detail)
     if isinstance(error, (MemoryError, RecursionError)):
         return Stop("LIMIT", f"{type(error).__name__}: {error}")
-    name = rule_for(error, "INVALID_OPERAND")
-    return Stop(name, str(error) if isinstance(error, TcsimError) else f"{type(error).__name__}: {error}")
+    if isinstance(error, TcsimError):
+        return Stop(rule_for(error, "INVALID_OPERAND"), str(error))
+    places = [f"{Path(own.filename).name}:{own.lineno}" for own in extract_tb(error.__traceback__)[-2:]]
+    return Stop("INTERNAL_ERROR", f"tcsim failed: {type(error).__name__}: {error} ({', '.join(places)})")

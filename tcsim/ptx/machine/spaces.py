@@ -131,7 +131,12 @@ class Spaces:
         except MemoryFault as fault:
             raise Stop(fault.name, fault.detail, int(threads[0])) from None
         parts: Parts = []
+        near = space in ("shared", "shared::cta")
         for own, segment, offset in found:
+            if near and segment is not self.shared:
+                at = addresses[own]
+                said = f"{int(at[0]):#x} is in block {int(at[0]) >> RANK_SHIFT & 0xFF} of the cluster: valid is .shared::cluster"
+                raise Stop("SMEM_REMOTE_FORM", said, int(threads[own][0]))
             base, least = offset, segment.size
             if segment is self.local:
                 base, least = offset + (threads[own] * self.local_stride).astype(np.uint64), int(self.local_bytes.min())
@@ -158,7 +163,7 @@ class Spaces:
             raise Stop("GMEM_UNMAPPED", said, int(threads[lane]))
         found: Parts = []
         for window, space in (
-            (SHARED_WINDOW, "shared"),
+            (SHARED_WINDOW, "shared::cluster"),
             (LOCAL_WINDOW, "local"),
             (PARAM_WINDOW, "param"),
             (0, "global"),

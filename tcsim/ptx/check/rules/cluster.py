@@ -42,8 +42,6 @@ class Reaches:
         """Loads, stores and atomics."""
         if touch.rank not in (-1, touch.block.rank):
             self.reached(touch.block, touch.rank, touch.warps, touch.line)
-            if is_near(touch.opcode):
-                self.misses(touch.block, touch.rank, touch.line, int(touch.threads[0]))
 
     def misses(self, block: Block, rank: int, line: int, thread: int) -> None:
         """An instruction for shared memory of its own block touches that of another one."""

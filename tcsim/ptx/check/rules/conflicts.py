@@ -152,9 +152,9 @@ class Conflicts:
                 lanes.touched(use.warps, use.lanes, WRITES)
                 words.note_write(use.at, use.warps, use.line, use.lanes)
 
-    def at_once(self, use: Use, where: int, thread: int) -> None:
-        """Warps store other numbers to one place with one instruction."""
-        message = f"{self._does(use, where)}, where other warps store other numbers with the same instruction: no barrier orders them"
+    def at_once(self, use: Use, where: int, thread: int, who: str = "warps") -> None:
+        """Warps, or lanes, store other numbers to one place with one instruction."""
+        message = f"{self._does(use, where)}, where other {who} store other numbers with the same instruction: no barrier orders them"
         self.state.report("SMEM_RACE_WAW", use.block, message, use.line, use.line, thread, address=where)
 
     # --- in words

@@ -7,10 +7,11 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from tcsim.model.effects import Signal
+from tcsim.model.effects import Order, Signal
 from tcsim.ptx.check.clocks import EXECUTED, INITIALISED
 from tcsim.ptx.check.lanes import EVERY
-from tcsim.ptx.check.operations import WRITTEN, Object, Operation, Pass, Work
+from tcsim.ptx.check.operations import READ, WRITTEN, Object, Operation, Pass, Work
+from tcsim.ptx.check.order import FENCES
 from tcsim.ptx.check.state import Site, State
 from tcsim.ptx.machine.arrays import LANES, Array
 from tcsim.ptx.machine.block import Block
@@ -28,6 +29,8 @@ class Mbarriers:
         self.live, self.opcode = state.mbarriers, state.opcode
         self._known: dict[tuple[int, int, int], tuple[int, list[Operation]]] = {}
         """Of a list of operations, a warp and lanes: how many of them they know; and the list, so that no other one gets its `id`."""
+        # By warp what relaxed waits have told it since its last fence: work that an mbarrier says is done, and lanes.
+        self._heard: dict[int, list[tuple[Object, Work, int]]] = {}
         self._fresh: set[int] = set()  # warps that have initialised objects, and passed no barrier since
         self._stale: dict[int, int] = {}  # by warp whose last wait that passed told it nothing new: the object
         self.repeated: dict[int, tuple[Object, int]] = {}  # by instruction: the object and phase of such a wait
@@ -251,7 +254,37 @@ class Mbarriers:
             found.told[warp, own] = len(found.complete)
         for (own, known), some in untold.items():
             for work in found.complete[known:]:
-                self._learn(work, some, own)
+                if relaxed:
+                    self._hear(found, work, some, own)
+                else:
+                    self._learn(work, some, own)
+        for warp in warps.tolist() if self._heard and not relaxed else ():
+            self._acquire(warp, found)
+
+    def _hear(self, found: Object, work: Work, warps: list[int], lanes: int) -> None:
+        """A relaxed wait tells that copies have read, and not yet what they wrote; of tcgen05, which has fences of its own, that all is done."""
+        copies = work.operations[0].kind != "tcgen05"
+        for own in work.operations[: work.count]:
+            bits = EVERY if lanes == EVERY else np.uint32(lanes)
+            self.operations.seen(own.number, np.array(warps), READ if copies else WRITTEN, bits)
+        for warp in warps if copies else ():
+            self._heard.setdefault(warp, []).append((found, work, lanes))
+
+    def ordered(self, block: Block, order: Order, threads: Array) -> None:
+        """A fence: what relaxed waits have told is acquired."""
+        if self._heard and order.kind in FENCES:
+            for warp in self.state.some(block, threads).tolist():
+                self._acquire(warp)
+
+    def _acquire(self, warp: int, of: Object | None = None) -> None:
+        """A warp acquires what relaxed waits have told; of: those for one mbarrier."""
+        heard = self._heard.pop(warp, [])
+        for found, work, lanes in heard:
+            if of is None or of is found:
+                self._learn(work, [warp], lanes)
+        left = [own for own in heard if of is not None and own[0] is not of]
+        if left:
+            self._heard[warp] = left
 
     def _learn(self, work: Work, warps: list[int], lanes: int) -> None:
         """Some lanes of warps, as bits, know that work is done."""
@@ -280,6 +313,8 @@ class Mbarriers:
                     continue
                 if own.ended <= phase:
                     return "MBAR_PARITY", f"{self._repeats(found, own)}, not for phase {phase}", own.line
+                if any(heard is found for heard, _, _ in self._heard.get(warp, ())):
+                    return "MBAR_RELAXED", f"{self.opcode(own.line)} is relaxed, and no fence follows it", 0
                 if operation.kind == "":
                     return "MBAR_TX_UNDER", f"phase {phase} of {found} ended without its bytes", 0
         return None

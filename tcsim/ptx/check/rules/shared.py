@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from tcsim.model.effects import Access, Effects
 from tcsim.ptx.check.lanes import several
 from tcsim.ptx.check.layout.layout import Layout
-from tcsim.ptx.check.places import EXTENTS, contested
+from tcsim.ptx.check.places import EXTENTS, Extent, contested
 from tcsim.ptx.check.rules.cluster import Reaches, is_near
 from tcsim.ptx.check.rules.conflicts import Conflicts, Use
 from tcsim.ptx.check.rules.global_memory import GlobalMemory
 from tcsim.ptx.check.rules.tmem import TensorMemory
 from tcsim.ptx.check.state import Issue, State, Touch
+from tcsim.ptx.check.words import Words
 from tcsim.ptx.compile.families import Bound
 from tcsim.ptx.machine.arrays import LANES, Array
 from tcsim.ptx.machine.block import Block
@@ -50,11 +53,15 @@ class Shared:
                 if access.proxy == "tensormap" or "barrier" not in bound.form:
                     for use in list(self._uses(block, bound, access, threads, "read")):
                         self.conflicts.note(use)
-        writes = [(own.at, "atomic" if own.combine else "write") for own in effects.now.writes]
-        for use in [use for at, kind in writes for use in self._uses(block, bound, at, threads, kind)]:
+        uses: list[Use] = []
+        for write in effects.now.writes:
+            uses += self._uses(block, bound, write.at, threads, "atomic" if write.combine else "write", write.data)
+        for use in uses:
             self.conflicts.note(use)
 
-    def _uses(self, block: Block, bound: Bound, access: Access, threads: Array, kind: str) -> Iterator[Use]:
+    def _uses(
+        self, block: Block, bound: Bound, access: Access, threads: Array, kind: str, data: Array | None = None
+    ) -> Iterator[Use]:
         """The parts of an access, judged."""
         state = self.state
         line, base = state.number(block.here), block.rank * state.per_block
@@ -74,7 +81,18 @@ class Shared:
             words = state.words(space, own.rank)
             use = Use(block, words, own.at, own.who, line, kind, own.rank, own.units + base, lanes)
             self.conflicts.judge(use)
+            if kind == "write" and data is not None:
+                self._meeting(use, own, data.reshape(-1, own.size))
             yield use
+
+    def _meeting(self, use: Use, own: Extent, written: Array, together: int = LANES) -> None:
+        """Warps, or lanes, that write different things to one place with one instruction. written: by access."""
+        if not own.meets or len(written) != len(own.offsets):
+            return
+        for place in contested(own.at, own.who, written[own.owner], together).tolist():
+            self.conflicts.at_once(
+                use, int(own.at[place]) * use.words.unit, int(own.who[place]), "lanes" if together == 1 else "warps"
+            )
 
     # --- work in flight
 
@@ -109,6 +127,7 @@ class Shared:
             elif writes:
                 for by in made.values():
                     self.reaches.lands(own.rank, by)
+            self._landing(issue, own, kind, words)
             if (  # what each warp issues by itself is judged at once; one by one only to say what is wrong
                 len(made) > 1
                 and flight.bound.lanes == 1
@@ -126,3 +145,18 @@ class Shared:
                 if by.each and space == "shared":
                     lanes = (own.threads[here] if len(by.threads) > 1 else by.threads) % LANES
                 self.conflicts.touch(Use.of_work(block, words, mine, by, kind, own.rank, lanes))
+
+    def _landing(self, issue: Issue, own: Extent, kind: str, words: Words) -> None:
+        """Copies or stores of one instruction that go to one place: of several warps, and of lanes by the async proxy, which come in any order."""
+        first, *others = issue.made.values()
+        lanes = first.proxy == "async"  # warps of that proxy are told apart already
+        alone = lanes == bool(others) or (lanes and len(first.threads) == 1)
+        if alone or kind != "write" or first.reduces or issue.flight.bound.lanes > 1 or not own.meets:
+            return
+        count = len(own.offsets)
+        use = Use.of_work(issue.flight.block, words, own.at, first, kind, own.rank)
+        away = [read.address.reshape(-1).astype(np.int64) for read in issue.flight.pending.reads[:1]] or [
+            np.arange(count)
+        ]
+        if len(away[0]) == count:
+            self._meeting(use, own, away[0] - own.offsets, 1 if lanes else LANES)

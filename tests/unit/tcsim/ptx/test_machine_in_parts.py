@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from types import SimpleNamespace
 from typing import Any
@@ -164,9 +165,13 @@ def test_many_registers_of_many_threads_at_once(some: Any) -> None:
 
 
 def test_what_ends_a_launch_says_what_was_wrong() -> None:
-    """Errors of the model in their own words; others by their type, too."""
+    """Errors of the model in their own words; others are tcsim's own, with their place."""
     assert stop_for(OperandError("no such lane")).detail == "no such lane"
-    assert stop_for(KeyError("a")).detail == "KeyError: 'a'"
+    try:
+        raise KeyError("a")
+    except KeyError as error:
+        stop = stop_for(error)
+    assert stop.name == "INTERNAL_ERROR" and re.search(r"KeyError: 'a' \(test_machine_in_parts.py:\d+\)", stop.detail)
 
 
 @pytest.mark.parametrize(
