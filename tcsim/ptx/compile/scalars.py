@@ -33,7 +33,10 @@ def statement(writer: Writer, item: Instruction) -> Line | None:
     folded = found.folded if writer.index in writer.choices.folded else None
     if item.predicate is not None and found.guarded and isinstance(first, Register):
         old, compute = writer.value(first, found.results[0]), writer.constant(found.guarded)
-        return _assigned(writer, first, f"{compute}({', '.join([writer.guard, old, *sources])})", found.results[0])
+        line = _assigned(writer, first, f"{compute}({', '.join([writer.guard, old, *sources])})", found.results[0])
+        if CONTAINERS[found.results[0]].itemsize == 2:  # what the upper half of the register holds goes into it
+            return machine(f"inexact.note({writer.constant(item.opcode)}, w); {line.text}")
+        return line
     call = f"{writer.constant(folded or found.compute)}({', '.join([*sources, *(['T.carry'] if found.reads_carry else [])])})"
     if found.writes_carry:
         return machine(

@@ -122,10 +122,10 @@ class Warps:
         return [(go, here), *moves] if go.any() else moves
 
     def sync(self, members: Array, w: Mask, after: int, item: Instruction) -> Any:
-        """bar.warp.sync: wait until all members have executed one, here or elsewhere."""
+        """bar.warp.sync: wait until all members have executed one with the same mask, here or elsewhere."""
         mask = self.threads.mask(w)
         asked = self.threads.each(np.asarray(members, np.uint32))
-        if not (asked & self.ballot(self.threads.alive) & ~self.ballot(mask))[mask].any():
+        if not (asked & self.ballot(self.threads.alive) & ~self._alike(asked, mask))[mask].any():
             for hear in self.events.met:
                 hear(self.block, mask, asked)
             return after
@@ -136,23 +136,31 @@ class Warps:
         waiting = self.fibers.waiting_for("warp")
         if not waiting:
             return False
-        present = np.zeros(self.threads.count, bool)
-        for fiber in waiting:
-            present |= fiber.mask
-        here, live = self.ballot(present), self.ballot(self.threads.alive)
-        met, members = np.zeros(self.threads.count, bool), np.zeros(self.threads.count, np.uint32)
+        present, wanted = np.zeros(self.threads.count, bool), np.zeros(self.threads.count, np.uint32)
         for fiber in waiting:
             assert fiber.waits is not None and fiber.waits.members is not None
-            complete = fiber.mask & ((fiber.waits.members & live & ~here) == 0)
-            if not complete.any():
+            present |= fiber.mask
+            wanted[fiber.mask] = fiber.waits.members[fiber.mask]
+        here, live = self._alike(wanted, present), self.ballot(self.threads.alive)
+        met = np.zeros(self.threads.count, bool)
+        for fiber in waiting:
+            complete = fiber.mask & ((wanted & live & ~here) == 0)
+            if fiber.waits is None or not complete.any():
                 continue
             met |= complete
-            members[complete] = fiber.waits.members[complete]
             rest = fiber.mask & ~complete
             self.fibers.waiting.remove(fiber)
             if rest.any():
                 self.fibers.put(rest, fiber.waits, fiber.turns)
             self.fibers.add(complete, fiber.block, self.fibers.most(complete, fiber.turns, self.fibers.floor))
         for hear in self.events.met if met.any() else ():
-            hear(self.block, met, members)
+            hear(self.block, met, np.where(met, wanted, 0))
         return bool(met.any())
+
+    def _alike(self, members: Array, mask: Array) -> Array:
+        """Of each thread of a mask, the lanes of its warp that are in it and name the same members."""
+        found = np.zeros(self.threads.count, np.uint32)
+        for value in np.unique(members[mask]):
+            own = mask & (members == value)
+            found[own] = self.ballot(own)[own]
+        return found
