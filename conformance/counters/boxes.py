@@ -1,7 +1,8 @@
 """`python -m conformance.counters.boxes [--ncu [--out FILE]]`: what TMA counts of boxes at the edges of a tensor, beside a GPU.
 
 Each launch loads one box: rows and columns outside on either side, every swizzle, rows at every multiple of 16 bytes; for one block, or by
-.multicast for two or four. Without --ncu the recording of an H200 is replayed. Exit status 1 if the bytes of a box differ, or what L2 is asked for by a box that lies wholly in the tensor.
+.multicast for two or four. Without --ncu the recording of an H200 is replayed. Exit status 1 if the bytes of a box differ,
+or what L2 is asked for by a box that lies wholly in the tensor or is a multicast.
 """
 
 from __future__ import annotations
@@ -247,11 +248,11 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def compared(launches: Sequence[tuple[Box, Mapping[str, int]]]) -> list[tuple[Box, str, int, int]]:
-    """Boxes whose bytes differ, or, of whole ones for one block, requests to L2: (box, counter, the GPU's, the model's)."""
+    """Boxes whose bytes differ, or, unless only a part lies in the tensor and is for one block, what L2 is asked for: (box, counter, the GPU's, the model's)."""
     found = []
     for own, hardware in launches:
         model = predicted(own)
-        for name in COUNTERS if own.whole and own.blocks == 1 else COUNTERS[:1]:
+        for name in COUNTERS if own.whole or own.blocks > 1 else COUNTERS[:1]:
             if model[name] != hardware[name]:
                 found.append((own, name, hardware[name], model[name]))
     return found

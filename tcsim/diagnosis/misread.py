@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
-from itertools import chain, islice, product
+from itertools import product
 
 import numpy as np
 
@@ -170,65 +169,6 @@ def behind(lines: Array, t: Ints, line: Ints, depth: int, length: int, back: int
     return np.where(inside, lines[t[:, None], np.where(inside, row, 0), at], lines.dtype.type(0))
 
 
-def overlay(name: str, tile: int, start: int, other: int) -> WrongKernel:
-    """In tiles of `tile` lines of operand `name`, those from `start` on are the first ones of the other's tile of `other` lines."""
-    theirs, own, lines = ("b", "rows", "columns") if name == "a" else ("a", "columns", "rows")
-    end = min(tile, start + other)
-    said = (
-        f"{own} {start}-{end - 1} of every tile of {tile} hold {lines} 0-{end - start - 1}"
-        f" of the tile of {other} of {theirs}: the buffers overlap"
-    )
-    advice = (
-        f"look at where the tile of {theirs} begins in shared memory, and at sizes in elements where bytes are meant"
-    )
-
-    def read(given: Operands) -> Operands:  # all lines again for every tile of the other
-        mine, others = (given.a, given.b) if name == "a" else (given.b, given.a)
-        blocks = np.arange(0, others.shape[1], other)[:, None]
-        at = np.arange(mine.shape[1]) % tile - start
-        source = np.where((at >= 0) & (at < other), blocks + at, -1).reshape(-1)
-        found = np.where(source[:, None] < 0, np.tile(mine, (1, len(blocks), 1)), _lines(others, source))
-        axis = 1 if name == "a" else 2
-        return given.reading(name, found)._replace(c=np.concatenate([given.c] * len(blocks), axis=axis))
-
-    def store(computed: Array, right: Array) -> Array:
-        i, j = np.indices(right.shape[1:])
-        if name == "a":
-            return computed[:, j // other * right.shape[1] + i, j]
-        return computed[:, i, i // other * right.shape[2] + j]
-
-    names = (f"{name}: overwritten by {theirs} in shared memory", said, advice)
-    return WrongKernel((names,), read, store)
-
-
-def _lines(x: Array, which: Ints) -> Array:
-    """Lines of (batch, lines, K), zeros behind the end."""
-    inside = which < x.shape[1]
-    return np.where(inside[:, None], x[:, np.where(inside, which, 0)], 0)
-
-
-def overlaid(problem: Problem, reals: Reals, wrong: Mask) -> Iterator[WrongKernel]:
-    """Those that give some wrong outputs."""
-    formats = problem.machine.formats
-    dense = problem.positions is None and problem.scales is None
-    if not dense or formats["a"].name != formats["b"].name or wrong.shape[0] > 1 or not (wrong & reals.finite).any():
-        return
-    places = np.argwhere((wrong & reals.finite)[0])
-    i, j = some_of(places, _SAMPLES).T
-    wanted, reach = (reals.observed - reals.c)[0, i, j], reals.reach[0, i, j]
-    for name, lines, theirs, mine, others in (("a", i, j, reals.a[0], reals.b[0]), ("b", j, i, reals.b[0], reals.a[0])):
-        for tile in TILES:
-            start = int((np.flatnonzero(wrong[0].any(axis=1 if name == "a" else 0)) % tile).min())
-            if not start or tile >= 2 * len(mine):
-                continue
-            for other in TILES:
-                source = theirs // other * other + lines % tile - start
-                inside = (lines % tile >= start) & (source < len(others)) & (lines % tile - start < other)
-                product = (others[np.where(inside, source, 0)] * others[theirs]).sum(axis=1)
-                if (inside & (np.abs(product - wanted) <= reach)).mean() > 0.9:
-                    yield overlay(name, tile, start, other)
-
-
 PAST_END = "d: stored past the end of a row"
 _LOADS = {
     "are those of the first columns again": "modulo N",
@@ -294,90 +234,35 @@ def over_next_row(empty: Mask, size: tuple[int, int] | None) -> tuple[str, bool]
 _SIDE = 6  # rows and columns of each matrix that are tried first
 _MOST = 64  # matrices of a batch of which every pair is tried
 _LISTED = 6
-_AXES = {
-    "a": ("rows", "K"),
-    "b": ("K", "columns"),
-    "b as K-major": ("columns", "K"),
-    "c": ("rows", "columns"),
-    "d": ("rows", "columns"),
-}
-
-
-@dataclass(frozen=True, eq=False)
-class Place:
-    """Where the elements of one operand are read: element (matrix, row, k) of memory of `shape` at `place`; -1: nothing."""
-
-    name: str  # a, b, c, d, or "b as K-major"
-    mistake: str
-    detail: str
-    advice: str
-    place: Ints  # (batch, rows, elements)
-
-    def read(self, x: Array) -> Array:
-        """An operand (batch, rows, elements) read like that; it may be longer than what was given, and stays as it is there."""
-        _, rows, elements = self.place.shape
-        found = x.copy()
-        memory = x[:, :rows, :elements].reshape(-1)
-        found[:, :rows, :elements] = np.where(self.place < 0, memory.dtype.type(0), memory[self.place])
-        return found
-
-
-def _kernel(places: tuple[Place, ...]) -> WrongKernel:
-    """A kernel that reads, or stores, one or several operands so."""
-    by_name = {one.name[:1] if one.name != "b" else "b as rows of K": one for one in places}
-
-    def read(given: Operands) -> Operands:
-        b = given.b
-        if "b as rows of K" in by_name:
-            b = by_name["b as rows of K"].read(b.swapaxes(1, 2)).swapaxes(1, 2)
-        a, c = (by_name[x].read(y) if x in by_name else y for x, y in (("a", given.a), ("c", given.c)))
-        return Operands(a, by_name["b"].read(b) if "b" in by_name else b, c)
-
-    said = tuple((f"{one.name[0]}: {one.mistake}", one.detail, one.advice) for one in places)
-    stored = by_name.get("d")
-    store = (lambda found, right: found) if stored is None else (lambda found, right: stored.read(found))
-    return WrongKernel(said, read, store, 1 + len(places))
 
 
 def batched(problem: Problem, reals: Reals, wrong: Mask) -> Iterator[WrongKernel]:
-    """Those that give all outputs, one operand's first."""
-    count = len(wrong)
-    if count < 2 or problem.positions is not None or problem.scales is not None or not (wrong & reals.finite).any():
-        return
-    rows, columns = problem.sizes
-    depth = problem.length
-    sizes = {
-        "a": (rows, depth),
-        "b": (depth, columns),
-        "b as K-major": (columns, depth),
-        "c": (rows, columns),
-        "d": (rows, columns),
-    }
-    names = [name for name in sizes if name != "c" or problem.c.any()]
-    listed = {name: [*_strides(name, count, *sizes[name], [x * y for x, y in sizes.values()])] for name in names}
-    every: Iterator[tuple[Place, ...]] = chain(
-        (
-            tuple(_of_map(name, at, *sizes[name]) for name, at in maps.items())
-            for maps in _matched(reals, rows, columns)
-        ),
-        ((one,) for name in names for one in listed[name]),
-        product(listed["a"], [*listed["b"], *listed["b as K-major"]]),
-    )
-    yield from islice((item for item in map(_kernel, every) if item.everywhere(reals)), 1)
+    """Other matrices of the batch in the place of one operand's, of both operands', or of the output's."""
+    if 1 < len(wrong) <= _MOST and _dense(problem) and (wrong & reals.finite).any():
+        yield from (_of_matrices(names, at) for names, at in _matched(reals, *problem.sizes))
 
 
-def _matched(reals: Reals, rows: int, columns: int) -> Iterator[dict[str, Ints]]:
-    """Which matrix of each operand every output matrix comes from, if it is one; a single operand's maps first."""
+def _of_matrices(names: str, at: Ints) -> WrongKernel:
+    """The matrix that each of the batch is of some operands, or of the output d."""
+
+    def read(given: Operands) -> Operands:
+        a, b, c = (x[at] if name in names else x for name, x in zip("abc", given[:3], strict=True))
+        return Operands(a, b, c)
+
+    def store(computed: Array, right: Array) -> Array:
+        return computed[at] if names == "d" else computed
+
+    said = tuple(_said_of_matrices(name, at) for name in names.split())
+    return WrongKernel(said, read, store, 1 + len(said))
+
+
+def _matched(reals: Reals, rows: int, columns: int) -> Iterator[tuple[str, Ints]]:
+    """Which matrix of an operand, or of several alike, every output matrix comes from, if it is one."""
     count = len(reals.a)
-    if count > _MOST:
-        return
     some = [np.unique(np.linspace(0, size - 1, _SIDE).astype(np.int64)) for size in (rows, columns)]
     place = np.ix_(np.arange(count), *some)
-    seen, c, reach = (
-        reals.observed[place],
-        reals.c[place],
-        np.maximum(reals.reach[place], float(np.median(reals.reach))),
-    )
+    seen, c = reals.observed[place], reals.c[place]
+    reach = np.maximum(reals.reach[place], float(np.median(reals.reach)))
     products = np.einsum("tik,ujk->tuij", reals.a[:, some[0]], reals.b[:, some[1]], optimize=True)
     own = np.arange(count)
     same = products[own, own]
@@ -388,67 +273,25 @@ def _matched(reals: Reals, rows: int, columns: int) -> Iterator[dict[str, Ints]]
         "a b": same[None] + c[:, None],
         "c": same[:, None] + c[None],
     }
-    for name, values in options.items():
-        if name == "c" and not c.any():
-            continue
+    for names, values in options.items():
         fits = (np.abs(values - seen[:, None]) <= reach[:, None]).all(axis=(2, 3))
-        if fits.any(axis=1).all():
+        if fits.any(axis=1).all() and (names != "c" or c.any()):
             at = np.where(fits[own, own], own, fits.argmax(axis=1))
             if (at != own).any():
-                yield dict.fromkeys(name.split(), at)
+                yield names, at
 
 
-def _of_map(name: str, at: Ints, rows: int, elements: int) -> Place:
-    count = len(at)
-    own = np.arange(count)
-    inner = np.arange(rows * elements).reshape(1, rows, elements)
-    advice = f"look at the stride of the batch of {name} and at the index of the batch (blockIdx.z), where {name}'s pointer is made"
-    for group in range(2, count):
+def _said_of_matrices(name: str, at: Ints) -> tuple[str, str, str]:
+    """(mistake, detail, advice)."""
+    own = np.arange(len(at))
+    moved = [f"matrix {source} for {place}" for place, source in enumerate(at.tolist()) if place != source]
+    detail = listing(moved, _LISTED, ", ")
+    for group in range(2, len(at)):
         if np.array_equal(at, own // group) or np.array_equal(at, own // group * group):
-            detail = f"{group} neighbours share one: {_listing(at)}"
+            detail = f"{group} neighbours share one: {detail}"
             break
-    else:
-        detail = "the next one of the batch" if np.array_equal(at, (own + 1) % count) else _listing(at)
-    mistake = "another matrix of the batch"
+    mistake = "another matrix of the batch" if name != "d" else "stored at another place: another matrix of the batch"
     if (at == at[0]).all():
-        mistake, detail = "batch index ignored", f"the stride of the batch is 0: matrix {int(at[0])} for every one"
-    if name == "d":
-        mistake, detail = f"stored at another place: {mistake}", detail
-    return Place(name, mistake, detail, advice, at[:, None, None] * (rows * elements) + inner)
-
-
-def _listing(at: Ints) -> str:
-    moved = [f"matrix {int(source)} for {place}" for place, source in enumerate(at) if place != source]
-    return listing(moved, _LISTED, ", ")
-
-
-def _strides(name: str, count: int, rows: int, elements: int, others: list[int]) -> Iterator[Place]:
-    """Wrong strides of the batch, and axes that are exchanged."""
-    size = rows * elements
-    t, row, at = np.ogrid[:count, :rows, :elements]
-    first, second = _AXES[name]
-    tight = f"[batch][{first}][{second}]"
-    axes = (
-        ((t * elements + row * count * elements + at), f"[{first}][batch][{second}]"),
-        ((row * elements + at) * count + t, f"[{first}][{second}][batch]"),
-        ((t * rows + row) + at * count * rows, f"[{second}][batch][{first}]"),
-    )
-    advice = f"look at the strides of the batch (heads) and of the {first} (tokens) of {name[0]}, and at a transpose that was not made"
-    for place, said in axes:
-        stored = np.empty(place.size, np.int64)
-        stored[place.reshape(-1)] = np.arange(place.size)
-        for which, there in ((said, place), (tight, stored.reshape(place.shape))):
-            other = tight if which == said else said
-            detail = f"memory of {other} is taken for {which}: batch (heads) and {first} (tokens) are exchanged"
-            yield Place(name, "axes of the batch exchanged", detail, advice, there)
-    for stride in sorted({*others, size // 2, 2 * size, elements, size + elements} - {size}):
-        place = t * stride + row * elements + at
-        detail = f"{stride} elements from matrix to matrix instead of {size}"
-        if name != "d":
-            yield Place(
-                name,
-                "batch stride wrong",
-                detail,
-                f"look at the stride of the batch of {name[0]}",
-                np.where(place < count * size, place, -1),
-            )
+        mistake, detail = "batch index ignored", f"the stride of the batch is 0: matrix {at[0]} for every one"
+    advice = f"look at the stride of the batch of {name} and at the index of the batch (blockIdx.z), where {name}'s pointer is made"
+    return f"{name}: {mistake}", detail, advice

@@ -303,47 +303,8 @@ def _part_rule(part: str, source: Ints, size: int, depth: int) -> Rule:
     advice = f"look at the index along K with which the {'scale factors' if part == 'scale' else part} of {{x}} are read: a tile's, a step's, a slice's"
     missing = (source[source != np.arange(len(source))] < 0).all()
     mistake = f"{name} missing in a part of K" if missing else f"{name} of another {block}"
-    said = _said_of_parts(source, depth // len(source), none)
+    said = described(in_units(source, depth // len(source)), "K").replace("are zero", none)
     return Rule(mistake, said, advice, partial(of_blocks, source, size, size * len(source)), 3, part=part)
-
-
-def _said_of_parts(source: Ints, width: int, missing: str) -> str:
-    """The map in words, of blocks that are `width` of K each.
-
-    >>> _said_of_parts(np.array([0, 0, 2, -1]), 32, "counts as 1")
-    'block 1 of 4 (K 32-63): that of block 0 instead of its own; block 3 of 4 (K 96-127, the last): counts as 1'
-    >>> _said_of_parts(np.array([1, 2, 3, -1]), 32, "is not read")
-    'block i of 4: that of block i + 1, a later one; the last: is not read'
-    >>> _said_of_parts(np.array([3, 2, 1, 0, 7, 6, 5, 4, 8, 9]), 32, "is not read")
-    'the blocks of every 4 in reverse'
-    >>> _said_of_parts(np.array([0, 1, 2, 0, 1, 2]), 32, "counts as 1")
-    'blocks 3-5 of 6 (K 96-191): each that of the block 3 before'
-    """
-    parts = []
-    own = np.arange(len(source))
-    for size in (2, 4, 8, 16, len(source)):
-        whole = len(source) // size * size
-        turned = own[:whole] // size * size + size - 1 - own[:whole] % size
-        if whole and np.array_equal(source, np.append(turned, own[whole:])):
-            return f"the blocks of every {size} in reverse"
-    by = int(source[0])
-    if 0 < by < len(source) and np.array_equal(source[:-by], own[by:]) and len(set(source[-by:].tolist())) == 1:
-        end = missing if source[-1] < 0 else f"that of block {source[-1]}"
-        return f"block i of {len(source)}: that of block i + {by}, a later one; the last{f' {by}' if by > 1 else ''}: {end}"
-    moved = np.flatnonzero(source != own)
-    if len(moved) > 2 and np.ptp(moved) == len(moved) - 1 and source.min() >= 0 and np.ptp(source[moved] - moved) == 0:
-        first, stop, off = int(moved[0]), int(moved[-1]) + 1, int(source[moved[0]] - moved[0])
-        k = f"K {first * width}-{stop * width - 1}"
-        return f"blocks {first}-{stop - 1} of {len(source)} ({k}): each that of the block {abs(off)} {'after' if off > 0 else 'before'}"
-    for other in dict.fromkeys(source[source != own].tolist()):
-        blocks = np.flatnonzero((source == other) & (source != own))
-        where = f"block{'s' if len(blocks) > 1 else ''} {', '.join(map(str, blocks))} of {len(source)}"
-        k = ranges(in_units(blocks, width))
-        last = ", the last" if blocks[-1] == len(source) - 1 else ""
-        parts.append(
-            f"{where} (K {k}{last}): " + (missing if other < 0 else f"that of block {other} instead of its own")
-        )
-    return listing(parts, 6)
 
 
 _MOST = 24  # units of K

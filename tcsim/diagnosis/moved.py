@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
@@ -122,8 +122,13 @@ class Moved(Hypothesis):
         return np.where(inside, base[:, row, column], seen)
 
 
-def moved(problem: Problem, reals: Reals, open_: Mask) -> list[tuple[Moved, Mask]]:
-    """The rules by which most open outputs are the model's of other places, and which each gives; none if they are few."""
+def moved(
+    problem: Problem, reals: Reals, open_: Mask, given: Callable[[Moved], Mask] | None = None
+) -> list[tuple[Moved, Mask]]:
+    """The rules by which most open outputs are the model's of other places, and which each gives; none if they are few.
+
+    given: which outputs a rule gives, if not those of `gives_of`.
+    """
     matrix = int(open_.sum(axis=(1, 2)).argmax())
     shape = problem.sizes
     place = np.s_[matrix, : shape[0], : shape[1]]
@@ -136,7 +141,7 @@ def moved(problem: Problem, reals: Reals, open_: Mask) -> list[tuple[Moved, Mask
         places = None if listed else _places(base, wanted, reach, own)
         for one in listed if places is None else _candidates(rules, *places, shape):
             candidate = replace(one, alone=alone)
-            gives = gives_of(candidate, problem, reals)
+            gives = gives_of(candidate, problem, reals) if given is None else given(candidate)
             found.append((int((gives & open_).sum()), candidate, gives))
     most = max((count for count, _, _ in found), default=0)
     if most < max(8, open_.sum() // 20):

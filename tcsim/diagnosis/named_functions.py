@@ -46,10 +46,6 @@ def _capped(x: Numbers, cap: float) -> Numbers:
     return found
 
 
-def _same(x: Numbers) -> Numbers:
-    return x
-
-
 def _softmax(x: Numbers) -> Numbers:
     power = np.exp(x - x.max(axis=-1, keepdims=True))
     found: Numbers = power / power.sum(axis=-1, keepdims=True)
@@ -114,11 +110,6 @@ def _through(x: Numbers, name: str) -> Numbers:
     return found
 
 
-def _scaled(x: Numbers, by: float, rounded: Function, last: Function = _same) -> Numbers:
-    """Times a factor, rounded, and then a cast."""
-    return last(rounded(x * by))
-
-
 def casts() -> Iterator[Named]:
     """Of integer results: clamped or wrapped to a type, or through a floating-point type."""
     for name, low, bits in _INTEGERS:
@@ -152,52 +143,8 @@ def solved_functions(x: Numbers, seen: Numbers, open_: Mask, finite: Mask, whole
         if 0.0005 < abs(slope) < 0.9995:
             said = f"leaky ReLU: negative results times {slope:.4g}"
             yield Named(_ACTIVATED, said, _ACTIVATION, lambda x: np.where(x < 0, slope * x, x))
-    if whole:
-        yield from _quantized(x[finite], seen[finite])
-
-
-def _quantized(own: Numbers, given: Numbers) -> Iterator[Named]:
-    """A factor, rounded to whole numbers, then clamped, wrapped or neither."""
-    low, high = float(given.min()), float(given.max())
-    small = np.argsort(np.abs(own))
-    first = small[: max(_MANY, len(small) // 50)]  # they hardly wrap
-    for name, start, bits in (("", 0, 0), *_INTEGERS[:4]):
-        end = start + (1 << bits) - 1
-        if bits and (low < start or high > end):
-            continue
-        factor = _ratio(own[first], given[first])
-        near = np.abs(own * factor) < 0.9 * (end if bits else np.inf)
-        factor = _ratio(own[near], given[near])
-        if not 1e-9 < abs(factor) < 0.9:
-            continue
-        power = 2.0 ** np.rint(np.log2(abs(factor)))
-        inside = near & (given > start) & (given < end) if bits else near
-        for by in (power, factor, _between(own[inside], given[inside], factor)):
-            for how, rounded in (("to nearest", np.rint), ("down", np.floor), ("toward zero", np.trunc)):
-                scaled = f"times {by:.6g}, rounded {how}"
-                if not bits:
-                    if np.array_equal(rounded(own * by), given):
-                        advice = "look at the scale in the epilogue"
-                        yield Named("result scaled", scaled, advice, partial(_scaled, by=by, rounded=rounded), rank=3)
-                        return
-                    continue
-                run, said = partial(_scaled, by=by, rounded=rounded), f"{scaled}, clamped to {name}"
-                clamped = partial(run, last=partial(_clamped, low=start, high=end))
-                yield Named("result scaled", said, _CLAMP_ADVICE, clamped, rank=3)
-                bits_kept = partial(run, last=partial(wrapped, low=start, bits=bits))
-                said = f"{scaled}, the lower {bits} bits as {name}"
-                yield Named(f"result scaled + {_WRAP}", said, _WRAP_ADVICE, bits_kept, rank=4)
 
 
 def _ratio(own: Numbers, given: Numbers) -> float:
     size = float((own**2).sum())
     return float((own * given).sum()) / size if size else 0.0
-
-
-def _between(own: Numbers, given: Numbers, factor: float) -> float:
-    """The factor nearest to another that rounds all to nearest as given, or itself."""
-    with np.errstate(all="ignore"):
-        ends = np.stack([(given - 0.5) / own, (given + 0.5) / own])
-    known = np.abs(own) > 0.5
-    low, high = ends.min(axis=0)[known].max(initial=-np.inf), ends.max(axis=0)[known].min(initial=np.inf)
-    return float((low + high) / 2) if low < high < np.inf else factor

@@ -15,7 +15,7 @@ from tcsim.diagnosis.problem import Attempt, Codes, Problem
 from tcsim.isa.mma.scaled_multiply import Side
 from tcsim.model.operand import Fragment
 from tcsim.numbers.codec import decode, encode, negated
-from tcsim.numbers.formats import FORMATS, SUBNORMAL, Format
+from tcsim.numbers.formats import FORMATS, Format
 
 
 def attempts(problem: Problem) -> Iterator[Attempt]:
@@ -23,12 +23,6 @@ def attempts(problem: Problem) -> Iterator[Attempt]:
     for name in "abcd":
         advice = f"look at the signs that {name} is given with (scale_a, scale_b, negate)"
         yield Attempt(f"{name} negated", "", advice, partial(_negated, problem, name))
-    yield Attempt(
-        "d transposed",
-        "the whole matrix, row-major taken for column-major",
-        "look at the order in memory of d, and at .row and .col",
-        partial(_stored_in_other_order, problem),
-    )
     for held, read in permutations(("f32", "f16", "bf16"), 2):
         for order, said in ((False, "row by row"), (True, "column by column")):
             yield Attempt(
@@ -51,9 +45,6 @@ def attempts(problem: Problem) -> Iterator[Attempt]:
             "zero the accumulator once, before the loop over K (wgmma, tcgen05: scale_d 0 in the first instruction alone)",
             partial(replace, problem, order=problem.order[-1:], c=np.zeros_like(problem.c)),
         )
-    for name in "ab":
-        advice = f"tensor cores keep subnormals: {name} was converted by code that flushes them"
-        yield Attempt(f"subnormals of {name} flushed", "", advice, partial(_flushed, problem, name))
 
 
 def changed(problem: Problem, name: str, codes: Codes) -> Problem:
@@ -79,15 +70,6 @@ def operand(problem: Problem, name: str) -> Codes:
 def format_of(problem: Problem, name: str) -> Format:
     """The number format of an operand."""
     return problem.machine.formats[name]
-
-
-def _stored_in_other_order(problem: Problem) -> Problem:
-    def turned(codes: Codes) -> Codes:
-        batch, rows, columns = codes.shape
-        return np.ascontiguousarray(codes.reshape(batch, columns, rows).swapaxes(1, 2))
-
-    inside = None if problem.size is None else turned(problem.inside().astype(problem.observed.dtype))
-    return _where_given(changed(problem, "d", turned(problem.observed)), inside)
 
 
 def _negated(problem: Problem, name: str) -> Problem | None:
@@ -133,18 +115,6 @@ def _run_twice(problem: Problem) -> Problem | None:
     if format_of(problem, "c") is not format_of(problem, "d"):
         return None
     return replace(problem, order=problem.order * 2)
-
-
-def _flushed(problem: Problem, name: str) -> Problem | None:
-    format = format_of(problem, name)
-    codes = operand(problem, name)
-    if format.kind != "float":
-        return None
-    kind = format.fields(codes).kind
-    if not (kind == SUBNORMAL).any():
-        return None
-    sign = format.dtype.type(1 << (format.sign_shift + format.ignored_low_bits) if format.signed else 0)
-    return changed(problem, name, np.where(kind == SUBNORMAL, codes & sign, codes))
 
 
 Registers = npt.NDArray[np.uint32]

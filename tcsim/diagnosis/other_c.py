@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -45,7 +45,7 @@ def other_c(rows: int, columns: int) -> OtherC:
     return OtherC(
         (SAME, *_lines(rows, columns)),
         (SAME, *_lines(columns, rows)),
-        (*_flat(rows, columns), *_crossed(rows, columns)),
+        (*_flat(rows, columns), *_along_the_other_axis()),
     )
 
 
@@ -95,44 +95,14 @@ def _flat(rows: int, columns: int) -> Iterator[Rule]:
             yield replace(rule, detail=detail, advice=_LOOK)
 
 
-def _crossed(rows: int, columns: int) -> Iterator[Rule]:
-    """The column of C by an output's row, its row by the output's column, or both: a bias along the other axis, for instance."""
-    own: list[tuple[str, Index]] = [("0", lambda x: x * 0), ("i", lambda x: x)]
-    by_row = list(_indices("i", columns))
-    by_column = list(_indices("j", rows))
-    for (row_said, row), (column_said, column) in (
-        *((one, two) for one in own for two in by_row),
-        *((one, two) for one in by_column for two in (own[0], ("j", own[1][1]))),
-        *((one, two) for one in by_column for two in by_row),
+def _along_the_other_axis() -> Iterator[Rule]:
+    """A bias of columns that is added to rows, or the other way round."""
+    for said, where in (
+        ("row 0, column i", lambda r, k, o: (0 * (r + k), r + 0 * k)),
+        ("row j, column 0", lambda r, k, o: (k + 0 * r, 0 * (r + k))),
     ):
-        simple = row_said in "0ij" and column_said in "0ij"
-        said = f"output (row i, column j) has C of row {row_said}, column {column_said} added: the axes are exchanged"
-        by = row_said.count("j") > 0, column_said.count("i") > 0
-        yield Rule(_PLACE, said, _LOOK, partial(_exchanged, row, column, *by), 2 if simple else 3)
-
-
-Index = Callable[[Ints], Ints]
-
-
-def _indices(name: str, count: int) -> Iterator[tuple[str, Index]]:
-    """What a kernel may make of an index, in words: as it is (zeros behind the end), wrapped, clamped, or that of a tile."""
-    yield name, lambda x: x
-    yield f"{name} mod {count}", partial(_with, np.mod, count)
-    yield f"min({name}, {count - 1})", partial(_with, np.minimum, count - 1)
-    for size in (8, 16, 32, 64, 128):
-        yield f"{name} mod {size}", partial(_with, np.mod, size)
-        yield f"{name} / {size}", partial(_with, np.floor_divide, size)
-
-
-def _with(run: Callable[[Ints, int], Ints], size: int, x: Ints) -> Ints:
-    return run(x, size)
-
-
-def _exchanged(
-    row: Index, column: Index, by_column: bool, by_row: bool, r: Ints, k: Ints, o: Ints
-) -> tuple[Ints, Ints]:
-    every = 0 * (r + k)
-    return row(k if by_column else r) + every, column(r if by_row else k) + every
+        detail = f"output (row i, column j) has C of {said} added: the axes are exchanged"
+        yield Rule(_PLACE, detail, _LOOK, where, 2)
 
 
 def _both(one: Rule, two: Rule) -> Rule:

@@ -11,12 +11,11 @@ import numpy as np
 from tcsim.core.samples import repeatable
 from tcsim.diagnosis.addresses import addresses, bounds
 from tcsim.diagnosis.candidate import Candidate
-from tcsim.diagnosis.functions import beneath, functions
+from tcsim.diagnosis.functions import functions
 from tcsim.diagnosis.hypothesis import Hypothesis, WrongKernel
 from tcsim.diagnosis.k_steps import k_steps
-from tcsim.diagnosis.line_sums import group_factors, line_sums
 from tcsim.diagnosis.maps import SAME
-from tcsim.diagnosis.misread import batched, bytes_of_operands, other_buffers, overlaid, past_end, tails
+from tcsim.diagnosis.misread import batched, bytes_of_operands, other_buffers, past_end, tails
 from tcsim.diagnosis.mixed import k_maps, line_maps_by_k, part_maps, stage_phases, tile_stages
 from tcsim.diagnosis.moved import Moved, gives_of, line_maps, moved
 from tcsim.diagnosis.predicted import Way, way_of
@@ -292,16 +291,16 @@ def _passes(when: When, *sources: Source) -> tuple[Pass, ...]:
 
 
 PASSES: tuple[Pass, ...] = (
-    *((_first, partial(_whole, source)) for source in (bytes_of_operands, tails, overlaid)),
+    *((_first, partial(_whole, source)) for source in (bytes_of_operands, tails)),
     (_first, _never_written),
-    *_passes(_written, not_cleared, functions, line_sums, batched, past_end),
+    *_passes(_written, not_cleared, functions, batched, past_end),
     *_passes(_open, scale_tables),  # factors that are zero write zeros
     (_first, _by_rules),
     (_several, _moved_tiles),
     *_passes(_late_in_both, tile_stages),
     *_passes(_in_parts, in_some_tiles),
-    *_passes(_open, other_buffers, k_steps, in_some_tiles, stage_phases, part_maps, tables, beneath),
-    *_passes(_open, group_factors, k_maps, line_maps_by_k, tile_sums, tile_stages, in_part),
+    *_passes(_open, other_buffers, k_steps, in_some_tiles, stage_phases, part_maps, tables),
+    *_passes(_open, k_maps, line_maps_by_k, tile_sums, tile_stages, in_part),
     (lambda found, known: True, _again),
 )
 """When a pass runs, and what it does: what is true of all outputs, of memory, of the epilogue; rules; what is solved for, the fewest numbers first."""

@@ -221,9 +221,14 @@ def causes(weights: npt.NDArray[Any], depth: int, step: int) -> tuple[list[Seque
     return list(found.values()), "; ".join(said[:_ALSO])
 
 
-_MISSING, _REPEATED, _MISCOUNTED = "K block missing", "K block repeated", "K blocks miscounted"
 _NO_STEP = 5  # the rank of the first tile every time: two operands that do not advance say it more plainly
 _MOST = 32  # blocks whose every range is tried
+
+
+def count_name(times: npt.NDArray[Any]) -> str:
+    """The mistake of taking each k so often."""
+    missing, more = (times < 1).any(), (times > 1).any()
+    return "K blocks miscounted" if missing and more else "K block missing" if missing else "K block repeated"
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,9 +243,7 @@ class Count:
     @cached_property
     def mistake(self) -> str:
         """Its name."""
-        given = self.weights[: self.depth]
-        missing, more = (given == 0).any(), (given > 1).any()
-        return _MISCOUNTED if missing and more else _MISSING if missing else _REPEATED
+        return count_name(self.weights[: self.depth])
 
     @cached_property
     def detail(self) -> str:

@@ -19,8 +19,6 @@ NARROW = "result passed through a narrower format"
 TRUNCATED = "result truncated to a narrower format"
 _LINES, _ALIKE = 8, 0.02  # so many numbers that are another's multiples up to this part are no chance
 _TELLS = 4  # times the reach of rounding: a line that is scaled must have an output beyond it
-_OWN = 0.02  # of how far outputs are apart: what is of neither a row nor a column
-_SHIFTED = 4  # times what else results are off: a number that is added to each line of them
 _FORMATS = ("e4m3", "e5m2", "bf16", "f16")
 
 
@@ -122,41 +120,15 @@ class Line:
     with_c: bool = True  # a factor of the whole result, or of the product alone
 
 
-def shifted(reals: Reals) -> int | None:
-    """The axis along which results that rounding could explain are off by one number, next to which all else that they are off is small."""
-    held = np.ix_(*(reals.finite.any(axis=axes) for axes in ((1, 2), (0, 2), (0, 1))))
-    off, reach, right = (x[held] for x in (reals.observed - reals.right, reals.reach, reals.right))
-    own = _apart(
-        _apart(right, 1), 2
-    )  # next to nothing where all lines of an operand are alike: then so is what they lose
-    if min(off.shape[1:]) < _LINES or not reals.finite[held].all() or own.std() < _OWN * right.std():
-        return None
-    for axis in (1, 2):  # what cut sums lose is a part of their reach
-        if min(_share(off, axis), _share(off / reach, axis)) > _SHIFTED:
-            return axis
-    return None
-
-
-def _share(values: Numbers, axis: int) -> float:
-    """How far the means along an axis are apart, by how far values are from those means."""
-    return float(values.mean(axis=axis).std() / max(float(_apart(values, axis).std()), 1e-300))
-
-
-def _apart(values: Numbers, axis: int) -> Numbers:
-    """Without the means along an axis."""
-    found: Numbers = values - values.mean(axis=axis, keepdims=True)
-    return found
-
-
-def vector(reals: Reals, axes: tuple[int, ...] = (1, 2)) -> Line | None:
-    """A bias or factors of rows or of columns; None if there is none, or one factor does for all. axes: of a bias."""
+def vector(reals: Reals) -> Line | None:
+    """A bias or factors of rows or of columns; None if there is none, or one factor does for all."""
     right, seen, product = reals.right, reals.observed, reals.product
     if min(right.shape[1:]) < 4:
         return None
     shown = reals.finite & (seen > 0) if reals.floor else reals.finite
     outputs = int(shown.sum())
     for axis, line, other in ((1, "column", "rows"), (2, "row", "columns")):
-        if axis not in axes or not enough(outputs, int(shown.any(axis=axis).sum())):
+        if not enough(outputs, int(shown.any(axis=axis).sum())):
             continue
         low = np.where(shown, seen - right - reals.reach, -np.inf).max(axis=axis, keepdims=True)
         high = np.where(shown, seen - right + reals.reach, np.inf).min(axis=axis, keepdims=True)

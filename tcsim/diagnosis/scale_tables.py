@@ -268,11 +268,8 @@ def _values(format: Format) -> Iterator[Reading]:
     yield reading("ignored", "every factor is 1", np.ones_like)
     yield reading("applied twice", "every factor is squared", np.square)
     yield reading("inverse", "every factor is 1 / its value: divided instead of multiplied", lambda x: 1 / x)
-    yield reading("applied with its square root", "", np.sqrt)
     cut = "every value is cut to a power of two: its exponent is read, not its mantissa"
     yield Reading("scale_{x}: fraction dropped", cut, _VALUE, lambda own, other: 2.0 ** np.floor(np.log2(own)), 2)
-    yield reading("rounded up to a power of two", "", lambda x: 2 ** np.ceil(np.log2(x)))
-    yield reading("rounded to a power of two", "", lambda x: 2 ** np.round(np.log2(x)))
     if not format.zero:
         said = "code 0 counts as 0, code 255 as infinity: codes are shifted to where f32 has its exponent"
         yield reading(SHIFTED, said, partial(_as_exponents, format), 1)
@@ -296,8 +293,6 @@ def _values(format: Format) -> Iterator[Reading]:
         said = f"every factor of scale_{{x}} counts {by:g} times, a bias of the exponent; or the product is scaled or added {by:g} times"
         advice = f"{_VALUE}; and at alpha, and at whether several blocks, slices or runs add to the same output"
         yield Reading("result scaled", said, advice, partial(_more, by), 3)
-    product_of = "the product of both tables at the same place"
-    yield Reading("scale_{x} multiplied by scale_{y}", product_of, _ORDER, _both, 4)
 
 
 def _more(by: float, own: Numbers, other: Numbers) -> Numbers:
@@ -322,7 +317,3 @@ def _as_exponents(format: Format, own: Numbers) -> Numbers:
     """Factors as f32 has them whose exponent is the code: the lowest is zero there, NaN infinity."""
     found: Numbers = np.where(own == 2.0**-format.bias, 0.0, np.where(np.isnan(own), np.inf, own))
     return found
-
-
-def _both(own: Numbers, other: Numbers) -> Numbers:
-    return own * _laid(_by_line, _by_line, 1.0, 1, own, other)

@@ -199,26 +199,14 @@ def _one_of_two(chunk: int, kept: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints,
 def _address_swizzles(chunk: int, span: int) -> Iterator[Rule]:
     """Swizzles of addresses where a row has more bytes than a swizzle's pattern."""
     look = "writer and reader of the tile of {x} must use one swizzle"
-    width = f"rows of {16 * span} bytes"
-    modes = {"128B": 7, "64B": 3, "32B": 1}
-    for one, mask in modes.items():
-        said = f"{width}: swizzle {one} on one side only"
-        yield Rule("{x}: swizzle wrong", said, look, partial(_by_address, chunk, span, mask, 0, 0), 4)
-        for phase in range(1, mask + 1):
-            said = f"{width}: swizzle {one}, counted from an address that is {128 * phase} bytes off its period"
-            yield Rule("{x}: swizzle wrong", said, START, partial(_by_address, chunk, span, mask, mask, phase), 4)
-        for two, other in modes.items():
-            if other < mask:
-                said = f"{width}: swizzle {one} on one side, {two} on the other"
-                yield Rule("{x}: swizzle wrong", said, look, partial(_by_address, chunk, span, mask, other, 0), 5)
+    for mask in (7, 3, 1):
+        said = f"rows of {16 * span} bytes: {_mode(mask)} on one side only"
+        yield Rule("{x}: swizzle wrong", said, look, partial(_by_address, chunk, span, mask), 4)
 
 
-def _by_address(
-    chunk: int, span: int, mask: int, other: int, phase: int, r: Ints, k: Ints, o: Ints
-) -> tuple[Ints, Ints]:
+def _by_address(chunk: int, span: int, mask: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
     block = k // chunk
-    line = (r * span + block % span) >> 3
-    return r, (block ^ (line & mask) ^ (line + phase & other)) * chunk + k % chunk
+    return r, (block ^ ((r * span + block % span) >> 3 & mask)) * chunk + k % chunk
 
 
 def _order_rules(rows: int, deep: int) -> Iterator[Rule]:

@@ -9,10 +9,9 @@ from functools import partial
 import numpy as np
 
 from tcsim.diagnosis.arithmetic import narrowed
-from tcsim.diagnosis.candidate import Candidate, of_operand
+from tcsim.diagnosis.candidate import of_operand
 from tcsim.diagnosis.functions import functions, in_slices
 from tcsim.diagnosis.kept import kept_sums
-from tcsim.diagnosis.line_sums import line_sums
 from tcsim.diagnosis.moved import zero_lines
 from tcsim.diagnosis.passes import as_whole, by_first, explained, in_every_bit
 from tcsim.diagnosis.predicted import ends_of, way_of
@@ -30,13 +29,11 @@ from tcsim.diagnosis.relations import (
     narrowed_by,
     narrowing,
     precision,
-    shifted,
     truncated,
     vector,
 )
 from tcsim.diagnosis.solution import Piece, Solved
-from tcsim.diagnosis.solve import Solver, round_factor
-from tcsim.numbers.codec import decode, encode
+from tcsim.diagnosis.solve import Solver
 
 _MOST = 1 << 27  # products of a problem that is solved; beyond it a part is
 
@@ -72,7 +69,7 @@ def solved(problem: Problem, model: Codes, inside: Mask, known: bool) -> Solved 
     reals, nothing = reals_of(problem, bare, precision(narrow)), np.zeros_like(inside)
     found = Solved(problem, reals, (), nothing, (), nothing, nothing, model, 0, ends_of(False, ()))
     if reals.blind:
-        return _one_factor(found)
+        return None
     reals = replace(reals, finite=reals.finite & inside)
     wrong = ~reals.near(reals.right) & inside
     sliced = next((item for item in in_slices(problem, reals, wrong) if item.everywhere(reals)), None)
@@ -83,26 +80,19 @@ def solved(problem: Problem, model: Codes, inside: Mask, known: bool) -> Solved 
     wrong = ~reals.near(reals.right) & inside
     ends = ends_of(clamped, (partial(narrowed, name=narrow), partial(truncated, name=narrow)) if narrow else ())
     wrong &= ~np.any([end(model) == problem.observed for end in ends], axis=0)  # NaN of an overflow, for instance
-    axis = None if wrong.any() or relations else shifted(reals)
-    line = None if axis is None else vector(reals, (axis,))
-    if line is not None:
-        wrong = (model != problem.observed) & inside
     found = Solved(problem, reals, (), nothing, (), wrong, wrong, model, 0, ends)
-    kept = kept_sums(problem, reals, ends) if wrong.any() and not known and line is None else None
-    if kept is None and line is None and wrong.any() and not (wrong & ~reals.finite).any():
-        line = vector(reals)
+    kept = kept_sums(problem, reals, ends) if wrong.any() and not known else None
+    whole = kept is None and wrong.any() and not (wrong & ~reals.finite).any()
+    line = vector(reals) if whole else None
     if line is not None and line.adds and problem.c.any() and not known:
         of_c = Solver(problem, reals, ends=ends).of_c(wrong)
         line = None if of_c else line  # C that is left out, or another's, is off by a vector where C is one
     else:
         of_c = []
-    sums = next(line_sums(problem, reals, wrong, grouped=True), None) if line is not None and line.adds else None
     if kept is not None:
         found = as_whole(found, kept)
     elif of_c:
         found = by_first(found, of_c)
-    elif sums is not None:
-        found, line = as_whole(found, sums), None
     elif line is not None:
         relations.append(line.relation)
         found = replace(found, left=np.zeros_like(wrong), fitted=fitted_codes(problem, line, narrow, ends))
@@ -125,23 +115,6 @@ def solved(problem: Problem, model: Codes, inside: Mask, known: bool) -> Solved 
         found = replace(found, left=found.left & (found.codes != problem.observed))  # an overflow that is given as well
     found = in_every_bit(found) if found.covered else found
     return found if known or wrong.any() else _with_kept(found)
-
-
-def _one_factor(found: Solved) -> Solved | None:
-    """One factor of all outputs that is so small that rounding of the right ones reaches further than the outputs themselves; None for anything else."""
-    problem, reals = found.problem, found.reals
-    inside = problem.inside() & reals.finite
-    seen, right = reals.observed[inside], decode(found.model, problem.machine.formats["d"]).astype(np.float64)[inside]
-    with np.errstate(all="ignore"):
-        alpha = float((seen @ right) / (right @ right))
-        larger = encode(decode(problem.observed, problem.machine.formats["d"]).astype(np.float64) / alpha, "f32")
-    if problem.machine.formats["d"].name != "f32" or not np.isfinite(alpha) or not 0 < abs(alpha) < 1:
-        return None
-    scaled = reals_of(replace(problem, observed=larger), found.model, precision(problem.output))
-    if scaled.blind or not scaled.near(scaled.right)[inside].all():
-        return None
-    factor = round_factor(alpha, reals.coarse, 1e-3 * abs(alpha))
-    return as_whole(replace(found, wrong=inside, left=inside), Candidate(alpha=factor, beta=factor))
 
 
 def _clamped(

@@ -14,16 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from tcsim.core.samples import repeatable, some_of
-from tcsim.diagnosis.addresses import addresses
+from tcsim.core.samples import some_of
 from tcsim.diagnosis.candidate import Candidate
 from tcsim.diagnosis.hypothesis import Hypothesis
 from tcsim.diagnosis.least_squares import in_parts, samples
 from tcsim.diagnosis.maps import LATE, SAME, Rule, Where
-from tcsim.diagnosis.moved import Moved, line_maps, moved
+from tcsim.diagnosis.moved import Moved, moved
 from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
-from tcsim.diagnosis.solve import Scored, Solver
+from tcsim.diagnosis.solve import Solver
 from tcsim.diagnosis.where import ranges
 from tcsim.numbers.codec import decode, encode
 
@@ -162,8 +161,11 @@ class InPart(Hypothesis):
 
     def names(self) -> list[tuple[str, str, str]]:
         """(mistake, detail, advice)."""
-        own = replace(self.item, alone=False).names()
-        return [_said(mistake, detail, advice, self.of_k) for mistake, detail, advice in own]
+        where = f"in K {ranges(np.flatnonzero(self.of_k))} alone"
+        return [
+            (f"{mistake} in a part of K", f"{detail}; {where}" if detail else where, f"{advice}; {PART}")
+            for mistake, detail, advice in replace(self.item, alone=False).names()
+        ]
 
     def _moved(self, sums: Numbers) -> Numbers:
         """Sums (M, N) where they are added: nothing where none are stored."""
@@ -216,22 +218,14 @@ _RIGHT = 0.25  # how far from 1 the weight of what is right may come out
 PART = "look at the partial sums of this part of K: the workspace that a slice of split-K writes and reads, its pitch and its offsets; or at a stage that differs from the others"
 
 
-def in_part(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Hypothesis]:
-    """Rules of lines, or of stores, that hold for one part of K."""
+def in_part(problem: Problem, reals: Reals, open_: Mask) -> Iterator[InPart]:
+    """Rules of stores that hold for one part of K."""
     of_k = _part(problem, reals, open_)
     if of_k is None:
         return
-    part = part_of(reals, of_k)
-    for one, _ in moved(problem, part, open_) if not reals.floor else ():
-        if one.alone:
+    for one, _ in moved(problem, part_of(reals, of_k), open_, lambda item: InPart(item, of_k).gives(reals)):
+        if one.alone and not reals.floor:
             yield InPart(one, of_k)
-    of_a, of_b = (
-        own + other for own, other in zip(line_maps(part, open_), addresses(problem, part, open_), strict=True)
-    )
-    for found in Solver(problem, part, (of_a, of_b)).best(open_, repeatable()):
-        item = _where_it_holds(found, of_k)
-        if item is not None:
-            yield item
 
 
 def part_of(reals: Reals, of_k: Mask) -> Reals:
@@ -265,34 +259,3 @@ def _part(problem: Problem, reals: Reals, open_: Mask) -> Mask | None:
                 return np.repeat(wrong, unit)[:depth] if wrong.any() and not wrong.all() else None
         unit *= 2
     return None
-
-
-def _where_it_holds(found: Scored, of_k: Mask) -> Candidate | None:
-    """A rule of A, of B or of both where it holds; None for what is more than that."""
-    item = found.item
-    if not isinstance(item, Candidate) or replace(item, a=SAME, b=SAME) != Candidate():
-        return None
-    return Candidate(_rule_of_part(item.a, of_k), _rule_of_part(item.b, of_k))
-
-
-def _rule_of_part(rule: Rule, of_k: Mask) -> Rule:
-    if rule is SAME:
-        return rule
-    mistake, detail, advice = _said(rule.mistake, rule.detail, rule.advice, of_k)
-    where = partial(_of_part, rule.where, of_k)
-    return replace(
-        rule, mistake=mistake, detail=detail, advice=advice, where=where, rank=rule.rank + 1, lines_only=False
-    )
-
-
-def _said(mistake: str, detail: str, advice: str, of_k: Mask) -> tuple[str, str, str]:
-    where = f"in K {ranges(np.flatnonzero(of_k))} alone"
-    return f"{mistake} in a part of K", f"{detail}; {where}" if detail else where, f"{advice}; {PART}"
-
-
-def _of_part(where: Where, of_k: Mask, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
-    """As a rule reads the part, and nothing of it from outside."""
-    there = of_k[np.minimum(k, len(of_k) - 1)]
-    row, at = where(r, k, o)
-    at = np.where((at >= 0) & (at < len(of_k)) & of_k[np.clip(at, 0, len(of_k) - 1)], at, -1)
-    return np.where(there, row, r), np.where(there, at, k)

@@ -6,9 +6,9 @@ not cleared, slices that are missing, doubled or another tile's.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain, islice, product
 from typing import Any
 
@@ -20,16 +20,17 @@ from tcsim.diagnosis.candidate import STORED, STORED_ADVICE
 from tcsim.diagnosis.hypothesis import Hypothesis
 from tcsim.diagnosis.least_squares import in_parts, in_tile, solved_at
 from tcsim.diagnosis.maps import LINES, TILES
+from tcsim.diagnosis.pipelines import count_name
 from tcsim.diagnosis.problem import Codes, Part, Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
-from tcsim.diagnosis.where import in_units, listing, where_text
+from tcsim.diagnosis.where import in_units, listing
 
 _TILES = 64  # at most
 _ACROSS = 8  # at most, along M and along N
 _TERMS = 420  # unknowns of a tile
 _LISTED = 4  # tiles that are said one by one
 _EACH = 1.5  # outputs for each unknown
-_CHAIN = 8  # tiles of a chain that are said
+_OWN = "its sum"
 _NOT_CLEARED = "accumulators not cleared between output tiles"
 PARTIALS = "sums of another tile"
 _OPERANDS = ((LINES, "a", "rows"), (LINES, "b", "columns"))
@@ -97,14 +98,11 @@ class TileSums(Hypothesis):
         own = np.eye(self.tiles.count, dtype=bool)
         return bool((self.times[own] == 1).all() and (self.times == self.times[:, :, :1]).all())
 
-    @cached_property
-    def _moved(self) -> npt.NDArray[np.int64] | None:
-        """The tile that each one holds as a whole, -1 for none; None if it is not so."""
-        whole = (self.times == self.times[:, :, :1]).all(axis=2)
-        first = self.times[:, :, 0]
-        if not whole.all() or not np.isin(first, (0, 1)).all() or (first.sum(axis=1) > 1).any():
-            return None
-        return np.where(first.any(axis=1), first.argmax(axis=1), -1)
+    @property
+    def _moved(self) -> bool:
+        """Whether each tile holds one tile's product as a whole, or nothing."""
+        whole, first = (self.times == self.times[:, :, :1]).all(), self.times[:, :, 0]
+        return bool(whole and np.isin(first, (0, 1)).all() and (first.sum(axis=1) <= 1).all())
 
     @cached_property
     def _before(self) -> npt.NDArray[np.int64] | None:
@@ -121,178 +119,75 @@ class TileSums(Hypothesis):
                 return before if len(np.unique(before[before >= 0])) == (before >= 0).sum() else None
         return None
 
-    def _chains(self, before: Ints) -> str:
-        """The order in which tiles go on from each other."""
-        after = {int(one): tile for tile, one in enumerate(before)}
-        said = []
-        for first in np.flatnonzero(before < 0):
-            chain = [int(first)]
-            while chain[-1] in after:
-                chain.append(after[chain[-1]])
-            if len(chain) > 1:
-                more = ", ..." if len(chain) > _CHAIN else ""
-                said.append(f"those that begin at {', '.join(map(self._corner, chain[:_CHAIN]))}{more}")
-        return listing(said, _LISTED)
-
-    def _corner(self, tile: int) -> str:
-        rows, columns = self.tiles.lines(tile)
-        return f"({rows[0]}, {columns[0]})"
-
     def names(self) -> list[tuple[str, str, str]]:
         """(mistake, detail, advice)."""
         own = np.eye(self.tiles.count, dtype=bool)
-        block = f"{self.tiles.height} x {self.tiles.width}"
-        if (self.times[own] == 1).all() and self.in_place:
-            source = self.of_c.argmax(axis=1)
-            alone = (self.of_c == (source[:, None] == np.arange(self.tiles.count))).all()
-            far = self._far(source) if alone else ""
-            said = f"{self._those(source, 'each adds', 'add')} the c of {far}" if far else self._listed(self._said_c)
-            return [(_C, f"tiles of {block}: {said}", _LOOK_C)]
-        if self._moved is not None:
-            said = f"tiles of {block}: {self._said_moved(self._moved)}"
+        said = f"tiles of {self.tiles.height} x {self.tiles.width}: {self._contents}"
+        if self.in_place and self.full:
+            return [(_C, said, _LOOK_C)]
+        if self._moved:
             if self.with_c and not self.of_c[~own].any():  # the C of its own place
                 if self.of_c[own].all():
                     return [(name.format(x=x, lines=lines), said, _INDEX) for name, x, lines in _OPERANDS]
                 said += "; c is read there too"  # what holds nothing holds no C either
             return [(STORED, said, STORED_ADVICE)]
         if self.in_place:
-            return [self._own_parts(block)]
-        said = self._listed(lambda tile: self._said_sums(tile, self.full))
-        if self._before is not None:
-            far = self._far(np.where(self._before < 0, np.arange(self.tiles.count), self._before))
-            if far or (self.times[:, :, 0].sum(axis=1) > 2).any():
-                order = f"those of {far}" if far else f"each other's, in this order: {self._chains(self._before)}"
-                return [(_NOT_CLEARED, f"the sums of tiles of {block} go on from {order}", _CARRIED)]
-        if self.full:
-            before = f"in tiles of {block} the sums of others are left in the accumulators: {said}"
-            return [(_NOT_CLEARED, before, _CARRIED)]
-        return [(PARTIALS, f"tiles of {block}: {self._shifted_parts or said}", _PARTIALS)]
+            return [(f"{count_name(self.times[own])} in some tiles", said, _RANGES)]
+        return [(_NOT_CLEARED, said, _CARRIED) if self.full else (PARTIALS, said, _PARTIALS)]
 
     @property
-    def _shifted_parts(self) -> str:
-        """In words, if tiles that lack some parts of K have those of another tile, equally far away in all of them."""
-        own = np.arange(self.tiles.count)
-        others = self.times.copy()
-        others[own, own] = 0
-        lack = self.times[own, own] == 0
-        moved = lack.any(axis=1)
-        if not np.array_equal(others.sum(axis=1), lack) or (lack[moved] != lack[moved][:1]).any():
-            return ""
-        source = np.where(moved, others.any(axis=2).argmax(axis=1), own)
-        alone = (others.any(axis=2).sum(axis=1) == moved).all()
-        far = self._far(source) if alone and (self.times[own, own][~lack] == 1).all() else ""
-        return far and f"in {self._those(source, 'each')} K {self._range(lack[moved][0])} is that of {far}"
+    def _contents(self) -> str:
+        """What tiles hold that is not their own, with other tiles by how far away they are where that takes fewer words."""
+        number = np.arange(self.tiles.count)
+        listed: list[dict[str, list[int]]] = []
+        for order in (None, number, number.reshape(self.tiles.grid).T.reshape(-1)):
+            place = None if order is None else np.argsort(order)
+            listed.append({})
+            for tile in number.tolist():
+                listed[-1].setdefault(self._held(tile, partial(self._called, place, tile)), []).append(tile)
+            listed[-1].pop(_OWN, None)
+        fewest = min(listed, key=len)
+        texts = sorted(fewest, key=lambda text: -len(fewest[text]))
+        which = listed.index(fewest)
+        said = listing([f"{self._those(fewest[text], (_LISTED, 2, 2)[which])} {text}" for text in texts], _LISTED)
+        return said + ("", ", numbered along N", ", numbered along M")[which]
 
-    def _those(self, source: Ints, each: str, some: str = "") -> str:
-        """How many tiles hold another's."""
-        moved = source != np.arange(len(source))
-        return each if moved.all() else f"{moved.sum()} of {len(moved)} {some}".rstrip()
+    def _called(self, place: Ints | None, tile: int, other: int) -> str:
+        """Another tile. place: of each in an order, or None."""
+        return self.tiles.said(other) if place is None else _neighbour(int(place[other] - place[tile]))
 
-    def _far(self, source: Ints) -> str:
-        """The tile that others hold, if it is equally far away in all that hold another's."""
-        found = self._shift(source)
-        return "" if found is None or len(found[2]) else f"{_neighbour(-found[0])}, {found[1]}"
+    def _those(self, tiles: list[int], most: int) -> str:
+        if len(tiles) == self.tiles.count:
+            return "each holds"
+        few = len(tiles) <= most
+        return f"{'; '.join(map(self.tiles.said, tiles)) if few else f'{len(tiles)} of {self.tiles.count}'} hold"
 
-    def _said_c(self, tile: int) -> str:
-        held = [int(other) for other in np.flatnonzero(self.of_c[tile])]
-        if held == [tile]:
-            return "" if self.of_c[tile, tile] == 1 else f"c is added {self.of_c[tile, tile]} times"
-        return f"c is that of {'; '.join(map(self.tiles.said, held))}" if held else "c is not added"
+    def _held(self, tile: int, called: Callable[[int], str]) -> str:
+        """What a tile holds. called: the words for another one."""
+        if self.in_place and self.full:
+            held = np.flatnonzero(self.of_c[tile]).tolist()
+            if held == [tile] and self.of_c[tile, tile] == 1:
+                return _OWN
+            c = [f"{self.of_c[tile, one]} times its c" if one == tile else f"the c of {called(one)}" for one in held]
+            return " plus ".join(c) or "no c"
+        if self._before is not None:
+            before = int(self._before[tile])
+            return _OWN if before < 0 else f"sums that go on from those of {called(before)}"
+        texts = [_OWN + "".join(self._counted(self.times[tile, tile]))] if self.times[tile, tile].any() else []
+        for other in np.flatnonzero(self.times[tile].any(axis=1)).tolist():
+            times = self.times[tile, other]
+            if other != tile:
+                part = "the sum" if times.all() else f"K {self._range(times != 0)}"
+                texts.append(f"{part} of {called(other)}" + f", {times.max()} times" * int(times.max() > 1))
+        return " plus ".join(texts) or "nothing"
 
-    def _own_parts(self, block: str) -> tuple[str, str, str]:
-        """What is said where each tile has sums of its own alone."""
-        own = self.times[np.arange(self.tiles.count), np.arange(self.tiles.count)]
-        missing, more = (own < 1).any(), (own > 1).any()
-        name = (
-            "K blocks miscounted" if missing and more else "K block missing" if missing else "K block repeated"
-        ) + " in some tiles"
-        return name, f"tiles of {block}: {self._listed(lambda tile: self._counted(own[tile]))}", _RANGES
-
-    def _counted(self, own: Ints) -> str:
-        parts = [
-            f"K {self._range(own == times)} {'missing' if times == 0 else f'added {times} times'}"
-            for times in sorted(set(own.tolist()) - {1})
-        ]
-        return ", ".join(parts)
+    def _counted(self, own: Ints) -> Iterator[str]:
+        for times in sorted(set(own.tolist()) - {1}):
+            k = f"K {self._range(own == times)}"
+            yield f" with {k} {times} times" if times else f" without {k}"
 
     def _range(self, parts: npt.NDArray[np.bool_]) -> str:
         return runs(tuple(in_units(np.flatnonzero(parts), self.unit).tolist()))
-
-    def _listed(self, of_tile: Any) -> str:
-        said: dict[str, list[int]] = {}
-        for tile in range(self.tiles.count):
-            text = of_tile(tile)
-            if text:
-                said.setdefault(text, []).append(tile)
-        texts = [
-            f"{'; '.join(self.tiles.said(tile) for tile in tiles[:_LISTED])}: {text}" for text, tiles in said.items()
-        ]
-        return listing(texts, _LISTED)
-
-    def _said_sums(self, tile: int, full: bool) -> str:
-        """What a tile holds."""
-        times = self.times[tile]
-        texts = [] if full or (times[tile] == 1).all() else [self._counted(times[tile]) + " of its own"]
-        for other in np.flatnonzero(times.any(axis=1)):
-            if other != tile:
-                part = "all of K" if times[other].all() else f"K {self._range(times[other] != 0)}"
-                often = "" if times[other].max() == 1 else f", {times[other].max()} times"
-                texts.append(f"plus {part} of {self.tiles.said(int(other))}{often}")
-        return ", ".join(texts)
-
-    def _said_moved(self, source: Ints) -> str:
-        """A map of tiles in words."""
-        number, found = np.arange(len(source)), self._shift(source)
-        if found is None and any((source[order][::-1] == order).all() for order in (number, self._turned)):
-            return "stored in reverse order"
-        if found is None:
-            return self._each(source, number[source != number])
-        step, along, rest = found
-        said = f"each is stored in the place of {_neighbour(step)}, {along}"
-        return said + ("; but " + self._each(source, rest) if len(rest) else "")
-
-    @property
-    def _turned(self) -> Ints:
-        """The tiles along M first."""
-        found: Ints = np.arange(self.tiles.count).reshape(self.tiles.grid).T.reshape(-1)
-        return found
-
-    def _shift(self, source: Ints) -> tuple[int, str, Ints] | None:
-        """By how many tiles most are further on than those they hold, in which order, and those that are not; None if there is no such number.
-
-        Only those that hold another's, and those that are held so, are counted.
-        """
-        number, held = np.arange(len(source)), source >= 0
-        moved = source != number
-        asked = moved | np.isin(number, source[moved & held])
-        among = "" if asked.all() else f", of those in {where_text(self._mask(asked))}"
-        for order, along in ((number, "N"), (self._turned, "M")):
-            order = order[asked[order]]
-            count, place = len(order), np.zeros(len(source), np.int64)
-            place[order] = np.arange(count)
-            by = (place - np.where(held, place[source], place))[held & moved]
-            steps, counts = np.unique(by, return_counts=True)
-            step = int(steps[counts.argmax()]) if len(steps) else 0
-            fits = asked & held & ((place - np.where(held, place[source], -1) - step) % max(1, count) == 0)
-            kept = int((asked & ~moved).sum())  # at the end of a chain
-            if step and kept <= abs(step) and fits.sum() >= max(3 if among else 2, 0.6 * (count - abs(step))):
-                return step, f"numbered along {along}{among}", number[~fits & moved]
-        return None
-
-    def _mask(self, which: Mask) -> Mask:
-        """The outputs of some tiles."""
-        down, across = self.tiles.grid
-        found = np.kron(which.reshape(down, across), np.ones((self.tiles.height, self.tiles.width), bool))
-        rows, columns = self.tiles.size
-        return found[None, :rows, :columns]
-
-    def _each(self, source: Ints, which: Ints) -> str:
-        texts = [
-            f"{self.tiles.said(int(tile))} "
-            + ("hold nothing" if source[tile] < 0 else f"hold another's, {self.tiles.said(int(source[tile]))}")
-            for tile in which
-        ]
-        return listing(texts, _LISTED)
 
     def values(self, reals: Reals, matrix: int) -> Numbers:
         """What it predicts of a matrix, (M, N), up to rounding."""

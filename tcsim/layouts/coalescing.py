@@ -187,11 +187,35 @@ def bypassing_sectors(source: Rows, destination: Rows, width: int = 16) -> Rows:
     lanes = np.arange(WARP_LANES)
     later = ((destination[:, :, None] == destination[:, None, :]) & (lanes[:, None] < lanes)).any(2)
     taking = (destination != INACTIVE) & (source != INACTIVE) & ~later
-    place = destination // SECTOR_BYTES
-    line = source // LINE_BYTES
-    low = int(line[taking].min(initial=_FAR)) if taking.any() else 0
-    span = int(place.max()) + 1 if place.size else 1
-    return distinct(np.where(taking, (line - low) * span + place, INACTIVE))
+    return distinct(_paired(np.where(taking, source // LINE_BYTES, INACTIVE), destination // SECTOR_BYTES))
+
+
+def bypassing_misses(source: Rows, destination: Rows, requests: bool) -> Rows:
+    """Requests of cp.async.cg to L2, or their sectors; of equal destinations the first lane counts.
+
+    A request reads sectors of a line for a line of shared memory; all of them are turned alike (the places of 16 bytes in 64, exclusive or), and written
+    whole or in the same half. L2 takes some of those that ask for the same for one, by their order in time, which no rule gives.
+
+    >>> lanes = np.arange(32)[None] * 16
+    >>> [int(bypassing_misses(lanes, own, True)[0]) for own in (lanes, lanes ^ 16, lanes * 4)], int(bypassing_misses(lanes, lanes, False)[0])
+    ([4, 4, 32], 16)
+    """
+    lanes = np.arange(WARP_LANES)
+    earlier = ((destination[:, :, None] == destination[:, None, :]) & (lanes[:, None] > lanes)).any(2)
+    taking = (destination != INACTIVE) & (source != INACTIVE) & ~earlier
+    turned, half = (source // 16 ^ destination // 16) % 4, destination // 16 % 2
+    part = _paired(np.where(taking, source // SECTOR_BYTES, INACTIVE), destination // SECTOR_BYTES * 2 + turned % 2)
+    if not requests:
+        return distinct(part)
+    whole = ((part[:, :, None] == part[:, None, :]) & (half[:, :, None] != half[:, None, :])).any(2)
+    kind = (destination // LINE_BYTES * 4 + turned) * 3 + np.where(whole, 2, half)
+    return distinct(_paired(np.where(taking, source // LINE_BYTES, INACTIVE), kind))
+
+
+def _paired(first: Rows, second: Rows) -> Rows:
+    """A number for each pair of two numbers; INACTIVE where the first is."""
+    low = first[first != INACTIVE].min(initial=_FAR)
+    return np.where(first == INACTIVE, INACTIVE, (first - low) * (int(second.max(initial=0)) + 1) + second)
 
 
 def bulk_pieces(starts: Rows, lengths: Rows, shared: Rows) -> tuple[Rows, Rows]:

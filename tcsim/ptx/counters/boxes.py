@@ -1,4 +1,4 @@
-"""What TMA reads for the box of a tile: pieces of global memory, and what it fills in where the box lies outside of the tensor.
+"""What TMA asks for when it loads the box of a tile: pieces of global memory, and what it fills in where the box lies outside of the tensor.
 
 A row of the box has up to three parts: what lies before the tensor, what lies in it, in units of 16 bytes, and what lies behind it. Parts are
 cut where a line of shared memory ends; a row begins at a multiple of the swizzle's span there. A part in the tensor counts
@@ -6,15 +6,20 @@ the sectors of global memory that it touches, one outside the sectors of shared 
 box; there parts are cut where a line of global memory ends, too, a piece in the tensor counts at least 2 sectors, one outside at least 3, and a row whose last 16
 bytes are not whole one more. An H200 counted what follows from that of 640 boxes of 640 (`python -m conformance.counters.boxes`): rows and columns
 outside on either side, every swizzle, rows at every multiple of 16 bytes, one block, two and four.
+
+L2 is asked for each of these pieces; by a multicast once for all blocks (320 boxes of 320). For one block pieces outside ask for places that no address tells:
+if all ask for as many sectors, L2 takes four of them for one, each eight behind the other. Boxes with rows both in the tensor and outside
+differ from that by some requests (180 boxes of 220 are equal).
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 
-from tcsim.layouts.coalescing import Rows, bulk_pieces, bulk_sectors
+from tcsim.layouts.coalescing import SECTOR_BYTES, Rows, bulk_pieces, bulk_requests, bulk_sectors
 from tcsim.tma.map import TensorMap
 from tcsim.tma.types import SWIZZLE_MODES
 
@@ -22,19 +27,28 @@ UNIT_BYTES = 16
 """Of which TMA moves whole ones."""
 _LEAST = (2, 3)
 """Sectors of a piece in the tensor, and of one outside, that a multicast counts at least."""
+_JOINED, _APART = 4, 8
+"""Pieces outside that L2 takes for one, and how many lie between two of them."""
 
 
-def pieces(
-    tmap: TensorMap, base: int, coordinates: Rows, shared: int, blocks: int = 1
-) -> tuple[tuple[Rows, Rows], int] | None:
-    """((where the pieces in the tensor begin, where they end), sectors that are counted of all) of a box; None for a map that was not measured.
+@dataclass(frozen=True)
+class Asked:
+    """What the load of a box asks for: requests and sectors of L2, and the bytes that all blocks get. inside: whether it lies in the tensor."""
+
+    requests: int
+    sectors: int
+    bytes: int
+    inside: bool
+
+
+def asked(tmap: TensorMap, base: int, coordinates: Rows, shared: int, blocks: int = 1) -> Asked | None:
+    """What a load of a box asks for; None for a map that was not measured.
 
     base: the tensor's address; shared: the box's in shared memory; blocks: how many get it.
 
     >>> rows = TensorMap("UINT8", (80, 4), (96,), (32, 2))
-    >>> (starts, ends), sectors = pieces(rows, 0, np.array([64, 3]), 0)
-    >>> starts.tolist(), ends.tolist(), sectors
-    ([352], [368], 3)
+    >>> asked(rows, 0, np.array([64, 3]), 0)
+    Asked(requests=3, sectors=3, bytes=96, inside=False)
     """
     if (
         tmap.im2col_mode
@@ -58,16 +72,24 @@ def pieces(
     own = begins[there]
     outside = [(begins[~there], width), (own, before), (own + before + inside, width - before - inside)]
     found = _cut(starts[there], own + before, inside)
-    counted, least = found, (0, 0)
+    cut = [_cut(part, part, length) for part, length in outside if length]
+    filled = (
+        np.concatenate([own for own, _ in cut] or [own[:0]]),
+        np.concatenate([own for _, own in cut] or [own[:0]]),
+    )
     if blocks > 1:
-        counted, least = bulk_pieces(found[0], found[1] - found[0], found[0]), _LEAST
-    sectors = _sectors(counted, least[0]) + (least[0] > 0 and given % UNIT_BYTES > 0) * len(own)
-    sectors += sum(_sectors(_cut(part, part, length), least[1]) for part, length in outside if length)
-    return found, sectors * blocks
-
-
-def _sectors(found: tuple[Rows, Rows], least: int) -> int:
-    return int(np.maximum(bulk_sectors(*found), least).sum())
+        found = bulk_pieces(found[0], found[1] - found[0], found[0])
+        each = [np.maximum(bulk_sectors(*own), least).sum() for own, least in zip((found, filled), _LEAST, strict=True)]
+        sectors = int(sum(each)) + (given % UNIT_BYTES > 0) * len(own)
+        return Asked(len(found[0]) + len(filled[0]), sectors, sectors * blocks * SECTOR_BYTES, not len(filled[0]))
+    inner, outer = bulk_sectors(*found), bulk_sectors(*filled)
+    wanted = bulk_requests(*filled, True)
+    if len(outer) and wanted.max() == 1 and outer.min() == outer.max():
+        whole, rest = divmod(len(outer), _JOINED * _APART)
+        wanted = wanted[: whole * _APART + min(rest, _APART)]
+    requests = int(bulk_requests(*found, True).sum() + wanted.sum())
+    sectors = int(inner.sum() + outer[: len(wanted)].sum())
+    return Asked(requests, sectors, int(inner.sum() + outer.sum()) * SECTOR_BYTES, not len(outer))
 
 
 def _cut(starts: Rows, shared: Rows, length: int) -> tuple[Rows, Rows]:

@@ -15,7 +15,7 @@ from tcsim.isa.ordinary.table import space_in
 from tcsim.layouts.banks import INACTIVE, WARP_LANES
 from tcsim.layouts.coalescing import SECTOR_BYTES, Rows, bulk_pieces, bulk_requests, bulk_sectors, lane_rows
 from tcsim.memory.windows import SHARED_WINDOW
-from tcsim.model.effects import Access, Effects, Pending
+from tcsim.model.effects import Access, Effects
 from tcsim.model.statement import Immediate, Sink, Vector, registers_in
 from tcsim.ptx.compile.ordinary import ordinary, row_of
 from tcsim.ptx.counters import boxes, rules
@@ -341,30 +341,30 @@ class Counting:
             box = sum(map(_bytes, shared))
             wanted = sum(at.address.size * at.size for at in inside if at.space == "global")
             blocks = max((len(np.unique(own.cta)) for own in work.writes if own.cta is not None), default=1)
-            (starts, ends), counted = self._pieces(work, inside, int(np.min(shared[0].address)), loads, blocks)
-            sectors, requests = int(bulk_sectors(starts, ends).sum()), int(bulk_requests(starts, ends, loads).sum())
-            size = box + (sectors * SECTOR_BYTES - wanted) * (blocks if loads else 1)
-            size = size if counted is None else counted * SECTOR_BYTES
-            whole = bool(found) and box == wanted
-            self.tally.operations[bound.item.line].add(f"bulk.{('load' if loads else 'store') if whole else 'edge'}")
+            at = int(np.min(shared[0].address))
+            of_box = boxes.asked(*work.box, at, blocks) if work.box is not None and loads else None
+            if of_box is not None:
+                requests, sectors, size = of_box.requests, of_box.sectors, of_box.bytes
+                kind = "multicast" if blocks > 1 else "load" if of_box.inside else "edge"
+            else:
+                starts, ends = _pieces(inside, at)
+                sectors, requests = int(bulk_sectors(starts, ends).sum()), int(bulk_requests(starts, ends, loads).sum())
+                size = box + (sectors * SECTOR_BYTES - wanted) * (blocks if loads else 1)
+                kind = ("load" if loads else "store") if found and box == wanted else "other"
+            self.tally.operations[bound.item.line].add(f"bulk.{kind}")
             added = {f"smsp__inst_executed_op_tma_{'ld' if loads else 'st'}_pred_on_any.sum": 1}
             added |= {} if "reduce" in bound.item.opcode else {rules.TMA_BYTES if loads else rules.STORED_BYTES: size}
             added |= {rules.L2_REQUESTS: requests, rules.L2_SECTORS: sectors}
             for name, value in added.items():
                 self.tally.add(bound.item, name, value, number)
 
-    @staticmethod
-    def _pieces(
-        work: Pending, inside: tuple[Access, ...], shared: int, loads: bool, blocks: int
-    ) -> tuple[tuple[Rows, Rows], int | None]:
-        """Where pieces of a copy begin and end in global memory, and of a load of a tile the sectors that are counted."""
-        of_box = boxes.pieces(*work.box, shared, blocks) if work.box is not None and loads else None
-        if of_box is not None:
-            return of_box
-        rows = [(np.atleast_1d(own.address).reshape(-1), own.size) for own in inside if own.space == "global"]
-        starts = np.concatenate([np.zeros(0, np.int64), *(own for own, _ in rows)]).astype(np.int64)
-        lengths = np.repeat([size for _, size in rows], [len(own) for own, _ in rows]).astype(np.int64)
-        return bulk_pieces(starts, lengths, shared + np.cumsum(lengths) - lengths), None
+
+def _pieces(inside: tuple[Access, ...], shared: int) -> tuple[Rows, Rows]:
+    """Where pieces of a copy that is no load of a measured tile begin and end in global memory."""
+    rows = [(np.atleast_1d(own.address).reshape(-1), own.size) for own in inside if own.space == "global"]
+    starts = np.concatenate([np.zeros(0, np.int64), *(own for own, _ in rows)]).astype(np.int64)
+    lengths = np.repeat([size for _, size in rows], [len(own) for own, _ in rows]).astype(np.int64)
+    return bulk_pieces(starts, lengths, shared + np.cumsum(lengths) - lengths)
 
 
 def _bytes(access: Access) -> int:

@@ -25,6 +25,7 @@ from tcsim.layouts.coalescing import (
     bulk_requests,
     bulk_sectors,
     by_pass,
+    bypassing_misses,
     bypassing_sectors,
     copy_passes,
     data_passes,
@@ -193,11 +194,16 @@ def _bulk(name: str, loads: bool) -> Operation:
     )
 
 
-def _box(tmap: TensorMap, base: int, coordinates: Rows, shared: int, blocks: int = 1) -> Rows:
-    """Bytes of a load of a tile."""
-    found = boxes.pieces(tmap, base, coordinates, shared, blocks)
-    return np.array([0 if found is None else found[1] * SECTOR_BYTES])
+def _box(what: str, tmap: TensorMap, base: int, coordinates: Rows, shared: int, blocks: int = 1) -> Rows:
+    """Requests, sectors or bytes of a load of a tile."""
+    found = boxes.asked(tmap, base, coordinates, shared, blocks)
+    return np.array([0 if found is None else getattr(found, what)])
 
+
+_OF_BOX = (
+    Rule(L2_REQUESTS, partial(_box, "requests"), "lines"),
+    Rule(L2_SECTORS, partial(_box, "sectors"), "cold sectors"),
+)
 
 EVIDENCE: Mapping[str, Mapping[str, tuple[int, int]]] = MappingProxyType({
     "ld.shared": {"waves": (282, 282)},
@@ -208,16 +214,18 @@ EVIDENCE: Mapping[str, Mapping[str, tuple[int, int]]] = MappingProxyType({
     "atom.shared.cas": {"waves": (57, 57)},
     "atom.shared.popc": {"waves": (11, 11)},
     "atom.shared.loop": {"waves": (150, 156), "loaded": (147, 156)},
-    "ld.global": {"requests": (191, 191), "sectors": (191, 191), "lines": (169, 169), "cold sectors": (169, 169), "tags": (70, 70), "data": (191, 191)},
+    "ld.global": {"requests": (125, 125), "sectors": (125, 125), "lines": (125, 125), "cold sectors": (125, 125), "tags": (70, 70), "data": (125, 125)},
     "st.global": {"requests": (117, 117), "sectors": (117, 117), "lines": (117, 117), "cold sectors": (117, 117), "tags": (62, 62)},
     "red.global": {"requests": (133, 133), "sectors": (133, 133), "lines": (133, 133), "cold sectors": (133, 133), "tags": (48, 48)},
     "red.global.vector": {"requests": (51, 51), "sectors": (51, 51), "lines": (51, 51), "cold sectors": (51, 51), "tags": (16, 16)},
     "atom.global": {"requests": (198, 198), "sectors": (198, 198), "lines": (198, 198), "cold sectors": (198, 198), "tags": (80, 80), "data": (190, 190)},
     "atom.global.cas": {"requests": (49, 49), "sectors": (49, 49), "lines": (49, 49), "cold sectors": (49, 49), "tags": (16, 16), "data": (38, 38)},
     "cp.async.ca": {"requests": (130, 130), "sectors": (130, 130), "waves": (86, 86), "lines": (130, 130), "cold sectors": (130, 130)},
-    "cp.async.cg": {"requests": (133, 133), "sectors": (133, 133)},
+    "cp.async.cg": {"requests": (133, 133), "sectors": (133, 133), "lines": (54, 104), "cold sectors": (53, 104)},
     "bulk.load": {"lines": (43, 43), "cold sectors": (43, 43)},
     "bulk.store": {"lines": (46, 46), "cold sectors": (46, 46)},
+    "bulk.multicast": {"lines": (320, 320), "cold sectors": (320, 320)},
+    "bulk.edge": {"lines": (180, 220), "cold sectors": (180, 220)},
     "bulk.tile": {"box": (640, 640)},
 })  # fmt: skip
 """By operation and kind: in how many launches of one instruction an H200 counted what the rule says, and in how many it was compared."""
@@ -252,11 +260,17 @@ _OPERATIONS = (
         Rule(L2_REQUESTS, lambda source, destination, width: lines(source, width), "lines"),
         Rule(L2_SECTORS, _copied_sectors, "cold sectors"),
     ), (TAG_SPAN, 4), (), ("global", "shared"), CONTENDED),
-    Operation("cp.async.cg", _copied("bypass", bypassing_sectors), (128, 32), (L2_REQUESTS, L2_SECTORS), ("global", "shared"), CONTENDED),
+    Operation("cp.async.cg", (
+        *_copied("bypass", bypassing_sectors),
+        Rule(L2_REQUESTS, lambda source, destination, *given: bypassing_misses(source, destination, True), "lines"),
+        Rule(L2_SECTORS, lambda source, destination, *given: bypassing_misses(source, destination, False), "cold sectors"),
+    ), (128, 128), (), ("global", "shared"), CONTENDED),
     _bulk("bulk.load", loads=True),
     _bulk("bulk.store", loads=False),
-    Operation("bulk.edge", (), unknown=(L2_REQUESTS, L2_SECTORS), more=CONTENDED),
-    Operation("bulk.tile", (Rule(TMA_BYTES, _box, "box"),)),
+    Operation("bulk.multicast", _OF_BOX, more=CONTENDED),
+    Operation("bulk.edge", _OF_BOX, more=CONTENDED),
+    Operation("bulk.other", (), more=(L2_REQUESTS, L2_SECTORS, *CONTENDED)),
+    Operation("bulk.tile", (Rule(TMA_BYTES, partial(_box, "bytes"), "box"),)),
     Operation("wgmma", (), more=CONTENDED),
     Operation("wgmma.sp", (), unknown=(LOAD_WAVES,), more=(STORE_WAVES, SHARED_WAVES)),
     Operation("tensormap", (), more=CONTENDED),

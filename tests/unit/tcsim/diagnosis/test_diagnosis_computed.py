@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tcsim
-from tcsim.diagnosis import functions, misread, other_c, reals, recoded, tables
+from tcsim.diagnosis import functions, misread, other_c, reals, recoded
 from tcsim.diagnosis.least_squares import whole_weights
 from tcsim.diagnosis.named_functions import _erf, casts, solved_functions
 from tcsim.diagnosis.reals import reals_of
@@ -136,19 +136,3 @@ def test_a_pitch_of_c_is_found_from_few_outputs() -> None:
     found = [rule.detail for rule in other_c.c_addresses(c, (32, 32), np.stack([i * 0, i, j], 1), wanted, reach)]
     assert "20 elements for 32 (row by row)" in found
     assert not [*other_c.c_addresses(c, (32, 32), np.stack([i * 0, i, j], 1)[1:], wanted[1:], reach[1:])]
-
-
-def test_factors_of_both_operands_in_one_table() -> None:
-    """What each code counts is read off products of two codes, of operands of different sizes."""
-    random = np.random.default_rng(1)
-    was = np.array([0.5, 1.0, 2.0])
-    counted = {0.5: 0.25, 1.0: 1.0, 2.0: 8.0}
-    a, b = random.choice(was, (64, 2)), random.choice(was, (48, 2))
-    bare = tuple(random.standard_normal((1, rows, 32)) for rows in (64, 48))
-    now = [np.vectorize(counted.get)(own) for own in (a, b)]
-    seen = (bare[0] * np.repeat(now[0], 16, 1)) @ (bare[1] * np.repeat(now[1], 16, 1)).swapaxes(1, 2)
-    own = numbers(problem(m=64, n=48, k=32))
-    own = replace(own, factors=(a[None], b[None]), bare=bare, a=bare[0] * np.repeat(a, 16, 1), b=bare[1] * np.repeat(b, 16, 1), c=seen * 0, observed=seen,
-                  finite=np.ones(seen.shape, bool), reach=np.full(seen.shape, 1e-6))  # fmt: skip
-    found = [*tables._of_both(own, np.ones(seen.shape, bool), FORMATS["ue4m3"])]
-    assert found and "0.5 counts as 0.25, 2 counts as 8" in found[0].names()[0][1]

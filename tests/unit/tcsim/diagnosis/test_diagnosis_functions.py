@@ -1,4 +1,4 @@
-"""Results that are a function of the right ones: activations, clamps, casts that wrap, and quantized sums, everywhere or in some tiles."""
+"""Results that are a function of the right ones: activations, clamps, casts that wrap, everywhere or in some tiles."""
 
 from __future__ import annotations
 
@@ -87,11 +87,6 @@ def test_an_activation_in_some_tiles() -> None:
         ("result clamped (to s8, from -128 to 127)", lambda x: np.clip(x, -128, 127)),
         ("result wraps around (to s8, from -128 to 127: its lower 8 bits)", lambda x: x.astype(np.int8)),
         ("result wraps around (to u16, from 0 to 65535: its lower 16 bits)", lambda x: x & 0xFFFF),
-        ("result scaled (times 0.0078125, rounded down)", lambda x: x >> 7),
-        (
-            "result scaled (times 0.00195312, rounded to nearest, clamped to s8)",
-            lambda x: np.clip(np.rint(x / 512), -128, 127),
-        ),
     ],
 )
 def test_casts_of_integers(said: str, function: Any) -> None:

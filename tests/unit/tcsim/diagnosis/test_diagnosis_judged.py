@@ -13,14 +13,12 @@ import tcsim
 from tcsim.diagnosis import (
     at_sight,
     bitwise,
-    line_sums,
     maps,
     misread,
     moved,
     operands,
     passes,
     predicted,
-    relations,
     resemblance,
     rounded,
     solution,
@@ -57,11 +55,9 @@ def test_what_is_near_is_within_reach() -> None:
 
 
 def test_which_names_are_simpler() -> None:
-    """One more where C is added outside of the function; one cause is as simple as one line that is added."""
-    item, named = SimpleNamespace(rank=3), SimpleNamespace(rank=2)
-    ranks = [Applied.rank.fget(SimpleNamespace(own=item, named=named, outside=own)) for own in (False, True)]  # type: ignore[attr-defined]
-    assert ranks == [5, 6]
-    assert WrongKernel(()).rank == line_sums._constants({"a": np.ones((1, 1))}, 16, 0.0, False).rank
+    """One more where C is added outside of the function."""
+    ranks = [Applied.rank.fget(SimpleNamespace(named=SimpleNamespace(rank=2), outside=own)) for own in (False, True)]  # type: ignore[attr-defined]
+    assert ranks == [2, 3]
 
 
 @pytest.mark.parametrize(("zero", "found"), [([], None), ([3, 4], "rows 3-4 of a are zero"), (range(16), None)])
@@ -133,14 +129,6 @@ def test_a_store_past_the_end_is_found_by_one_column() -> None:
     seen[1:, 0] = wide[:-1, 7]
     found = tcsim.diagnose(MMA, a=a, b=b, observed=tcsim.encode(seen, "f32"))
     assert "past N = 7" in str(found), str(found)
-
-
-def test_results_off_by_a_vector_next_to_nothing() -> None:
-    """Where the model gives zeros alone, what is off is a vector all the same."""
-    own = numbers(problem(m=16, n=16))
-    zero = np.zeros((1, 16, 16))
-    offset = zero + np.arange(16)[None, None]
-    assert relations.shifted(replace(own, observed=offset, product=zero, c=zero, reach=zero + 1e-6, a=own.a * 0)) == 1
 
 
 def test_an_overflow_says_nothing_of_the_format() -> None:
@@ -374,20 +362,18 @@ def test_rules_that_give_every_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     items = [Candidate(beta=beta) for beta in (1.0, 2.0, 3.0, 4.0)]
     given = dict(zip(items, (right, right + 0x10000, None, right), strict=True))
     monkeypatch.setattr(bitwise, "_items", lambda problem: iter(items))
-    monkeypatch.setattr(bitwise, "_gives", lambda problem, item, way, part, far: item.beta < 4)
+    monkeypatch.setattr(bitwise, "_gives", lambda problem, item, way, part: item.beta < 4)
     monkeypatch.setattr(bitwise, "ways", lambda problem, item: iter([Way((0,))]))
     monkeypatch.setattr(bitwise, "whole", lambda problem, item, way: given[item])
     assert [*bitwise.by_bits(own, [next(own.parts())])] == items[:1]
 
 
-@pytest.mark.parametrize(("off", "wrong", "found"), [(0.5, 0, True), (0.4, 0, True), (0.6, 0, False), (0.4, 1, False)])
-def test_a_part_that_a_rule_gives(off: float, wrong: int, found: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To the bit; the instruction runs only where an exact sum is as near as rounding takes one."""
+@pytest.mark.parametrize("wrong", [0, 1])
+def test_a_part_that_a_rule_gives(wrong: int) -> None:
+    """To the bit."""
     own = problem(m=16, n=8, k=16)
-    part = next(own.parts())
-    monkeypatch.setattr(bitwise, "off", lambda problem, part, codes: np.full(codes.shape, off))
-    own = replace(own, observed=own.observed + wrong)
-    assert bitwise._gives(own, Candidate(), Way((0,)), part, 0.5) is found
+    own = replace(own, observed=own.outputs + wrong)
+    assert bitwise._gives(own, Candidate(), Way(own.order), next(own.parts())) is not bool(wrong)
 
 
 def test_rules_of_an_operand_are_of_its_size() -> None:
@@ -461,9 +447,3 @@ def test_rules_whose_numbers_overflow_hold_in_no_tile():
     wanted, reach = np.array([1.0, 2.0, 3.0, 0.0, 0.0, 0.0]), np.full(6, 1e-6)
     found = list(some_tiles.holding(changes, wanted, reach))
     assert [(number, holds.tolist()) for number, holds in found] == [(1, [True, False])]
-
-
-def test_sums_that_overflow_have_no_factors():
-    assert line_sums._least(np.array([[1.0, np.inf], [0.0, 1.0], [2.0, 3.0]]), np.ones((3, 1))) is None
-    found = line_sums._least(np.array([[1.0, 0.0], [0.0, 1.0], [2.0, 3.0]]), np.array([[1.0], [2.0], [8.0]]))
-    assert found is not None and np.allclose(found[:, 0], [1, 2])

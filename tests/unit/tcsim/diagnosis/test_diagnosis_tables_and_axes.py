@@ -97,8 +97,7 @@ def test_bias_along_the_other_axis(rows: int, columns: int) -> None:
     c = np.broadcast_to(bias, (rows, columns))
     wrong = np.repeat(bias[np.arange(rows) % columns][:, None], columns, axis=1)
     found = tcsim.diagnose(MMA, a=a, b=b, c=c, observed=tcsim.gemm(a, b, wrong, instruction=MMA))
-    assert found.verdict == "explained"
-    assert "the axes are exchanged" in str(found)
+    assert found.verdict == "explained" and found.mistake in ("c transposed", "c read from another place"), str(found)
 
 
 def test_scale_factors_behind_the_end_are_missing() -> None:
@@ -138,4 +137,21 @@ def test_c_read_as_another_type(held: str, read: str) -> None:
     assert (
         str(found.explanations[0])
         == f"c read as another type (it lies there as {held}, row by row, and is read as {read})"
+    )
+
+
+@pytest.mark.parametrize(("operand", "zero"), [("b", 8.0), ("a", -0.375)])
+def test_a_zero_point_of_floats_is_rounded_with_each_element(operand: str, zero: float) -> None:
+    """Outputs are off by nearly the zero point times sums of lines; the elements with it give every bit."""
+    random = np.random.default_rng(3)
+    given = {
+        name: random.standard_normal(shape).astype(np.float16) for name, shape in (("a", (16, 64)), ("b", (64, 24)))
+    }
+    observed = tcsim.gemm(**given | {operand: given[operand] + np.float16(zero)}, instruction=MMA)
+    found = tcsim.diagnose(MMA, **given, observed=observed)
+    assert (found.verdict, found.mistake, found.explanations[0].bits) == (
+        "explained", f"{operand}: off by a constant", True,
+    )  # fmt: skip
+    assert f"{abs(zero)} is {'added to' if zero > 0 else 'subtracted from'} every element".replace(".0 ", " ") in str(
+        found
     )

@@ -31,7 +31,6 @@ from tcsim.diagnosis import memory as shared
 from tcsim.diagnosis import problem as problems
 from tcsim.diagnosis.addresses import _affine
 from tcsim.diagnosis.pipelines import counts
-from tcsim.diagnosis.some_tiles import _of_part
 from tcsim.explanation.filters import BLOCKS
 from tcsim.numbers.formats import FORMATS
 from tests.support.diagnosis_parts import problem, read
@@ -256,14 +255,6 @@ def test_strides_that_a_descriptor_should_have() -> None:
     """Core matrices of 8 x 16 bytes: along K the next lies 128 bytes on, the next 8 lines behind all of them; or the other way round."""
     advice = [rule.advice for rule in shared_maps._core_rules(64, 64, 8)]
     assert {own[own.index("LBO") :] for own in advice} == {"LBO 128 and SBO 1024 bytes", "LBO 1024 and SBO 128 bytes"}
-
-
-def test_rules_in_a_part_of_k() -> None:
-    """What a rule reads outside of the part, or of K, is nothing; elsewhere everything stays."""
-    of_k = np.array([True, False, True, True])
-    k = np.arange(4)
-    found = [_of_part(lambda r, k, o, by=by: (r, k + by), of_k, k * 0, k, k * 0)[1].tolist() for by in (1, -1, 9, -9)]
-    assert found == [[-1, 1, 3, -1], [-1, 1, -1, 2], [-1, 1, -1, -1], [-1, 1, -1, -1]]
 
 
 def test_parts_of_k_with_c_last() -> None:

@@ -105,7 +105,7 @@ def test_blocks_add_up_and_all_of_it_can_be_kept():
 
 
 def test_what_is_not_known_is_missing():
-    text = TEXT.replace("ld.global.b32 %r5, [%d2]", "cp.async.cg.shared.global [%r2], [%d2], 16")
+    text = TEXT.replace("ld.global.b32 %r5, [%d2]", "red.shared.max.u64 [%r2], %d2")
     memory = Memory()
     counters = (
         parse(text)
@@ -113,8 +113,16 @@ def test_what_is_not_known_is_missing():
         .launch(memory, [memory.allocate(1 << 16)], (4, 1, 1), (64, 1, 1), check=False, counters=True)
         .counters
     )
-    assert counters.unknown["lts__t_sectors_srcunit_tex.sum"] == ("cp.async.cg",)
-    assert "lts__t_sectors_srcunit_tex.sum" not in counters
+    assert counters.unknown["l1tex__data_pipe_lsu_wavefronts_mem_shared_op_atom.sum"] == ("atom.shared.extreme",)
+    assert "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_atom.sum" not in counters
+
+
+def test_copies_that_pass_by_l1_ask_l2_for_about_as_much_and_raise_stores():
+    text = TEXT.replace("ld.global.b32 %r5, [%d2]", "cp.async.cg.shared.global [%r2], [%d2], 16")
+    memory = Memory()
+    launch = parse(text).kernel().launch
+    counters = launch(memory, [memory.allocate(1 << 16)], (4, 1, 1), (64, 1, 1), check=False, counters=True).counters
+    assert counters.exactness("lts__t_sectors_srcunit_tex.sum") == "approximate" and not counters.unknown
     shared = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum"
     assert counters.exactness(shared) == "approximate" and counted(check=False).counters.exactness(shared) == "exact"
     with pytest.raises(OperandError, match="no 'wavefronts'"):

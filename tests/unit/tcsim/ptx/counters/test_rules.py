@@ -55,11 +55,14 @@ def counted() -> dict[str, dict[str, tuple[int, int]]]:
     for (operation, counter), own in comparison.evidence(comparison.recorded()).items():
         right[operation, kinds[operation, counter]] += own[0]
         every[operation, kinds[operation, counter]] += own[1]
-    (rule,) = OPERATIONS["bulk.tile"].rules
     for own, hardware in boxes.recorded()[1]:
-        every["bulk.tile", rule.kind] += 1
-        bytes_ = int(rule.count(own.map, boxes.BASE + own.offset, np.array(own.at), 0, own.blocks)[0])
-        right["bulk.tile", rule.kind] += bytes_ == hardware[rules.TMA_BYTES]
+        given = (own.map, boxes.BASE + own.offset, np.array(own.at), 0, own.blocks)
+        for operation in ("bulk.tile", "bulk.multicast" if own.blocks > 1 else "bulk.edge")[
+            : 2 - (own.whole and own.blocks == 1)
+        ]:
+            for rule in OPERATIONS[operation].rules:
+                every[operation, rule.kind] += 1
+                right[operation, rule.kind] += int(rule.count(*given)[0]) == hardware[rule.counter]
     found: dict[str, dict[str, tuple[int, int]]] = {}
     for (operation, kind), total in every.items():
         found.setdefault(operation, {})[kind] = right[operation, kind], total
