@@ -193,4 +193,19 @@ ADDING = Kernel(
     blocks=2,
 )
 """Two reductions into one array, in any order, one of them out of shared memory."""
-KERNELS = (IN_PLACE, ENDING, PROXIES, ROWS, PEER, VOLATILE, TOGETHER, FLAGS, PRODUCTS, ADDING)
+_RELAXED = "barrier.cluster.arrive.relaxed; barrier.cluster.wait;"
+COUNTED = Kernel(
+    "counted",
+    f"""
+    {OWN} {FIRST} setp.lt.u32 %p3, %r0, 32;
+    @%p1 st.shared.u32 [%r1], 0;
+    bar.sync 0;                         //- CLUSTER_BARRIER_RELAXED
+    @%p3 red.shared.add.u32 [%r1], 1; {_RELAXED} @!%p3 red.shared.add.u32 [%r1], 1;
+    bar.sync 0;
+    @%p3 ld.shared.u32 %r5, [%r1];
+    bar.sync 0;                         //- CLUSTER_BARRIER_RELAXED.2
+    @%p3 red.shared.add.u32 [%r1], 1; {_RELAXED} @!%p3 red.shared.add.u32 [%r1], 1;
+    """,
+)
+"""What a warp stores or reads does not order the atomics of another, and its own atomics do not hide that."""
+KERNELS = (IN_PLACE, ENDING, PROXIES, ROWS, PEER, VOLATILE, TOGETHER, FLAGS, PRODUCTS, ADDING, COUNTED)
