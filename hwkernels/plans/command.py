@@ -1,4 +1,6 @@
-"""`python -m hwkernels.plans record`: ask cuBLASLt as torch does along sweeps, compare products with the answers, and write the table.
+"""`python -m hwkernels.plans record TABLE`: ask cuBLASLt as torch does along sweeps, compare products with the answers, and write the table.
+
+`rank TABLE --answers FILE` learns its ranking again from answers that `record` wrote: the same bytes on the same GPU with the same torch.
 
 It needs a GPU of sm_90 (nvjet's chains were compared there only), torch built for CUDA 13 with its libcublasLt.so.13, Triton, and 30 GiB of device memory.
 """
@@ -6,6 +8,7 @@ It needs a GPU of sm_90 (nvjet's chains were compared there only), torch built f
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import subprocess
@@ -15,13 +18,15 @@ from typing import Any
 import numpy as np
 
 from hwkernels.plans.ask import LARGE, SMALL, along, chosen, each, through_lt
-from hwkernels.plans.cases import drawn, score, sweeps
+from hwkernels.plans.cases import RANKED, drawn, score, sweeps
 from hwkernels.plans.pack import Answer, built, judged, key
 from hwkernels.plans.rank import Choices, trained
 from tcsim.core.files import write_file
-from tcsim.plans.packed import Decision, unpack
+from tcsim.plans.packed import Decision, replanted, unpack
 from tcsim.plans.trees import Machine
 
+PROCESSORS = 132
+"""Multiprocessors of the GPU whose answers are ranked."""
 DIFFERING = Decision("differing", 0, 1)
 """For chains of a kind of which a compared product differs from its answer: recorded, and not modelled."""
 
@@ -37,7 +42,7 @@ def driver_version() -> str:
 
 
 def record(
-    seconds: float, drawn_of_each: int, compared: int, processes: int, ranked: int, training: float
+    seconds: float, drawn_of_each: int, compared: int, processes: int, ranked: int, answers_to: Path | None
 ) -> tuple[bytes, dict[str, Any]]:
     """The file, and how well it answers products that are not in it."""
     import torch
@@ -79,16 +84,30 @@ def record(
     workspaces = {op: SMALL if through_lt(op) else LARGE for op in ("mm", "addmm", "bmm", "scaled", "scaled_row")}
     kept = [x for x in answers[: len(learnt)] if key(x.case) not in unsure]
     machine = Machine(about.multi_processor_count, LARGE, 64)
-    ranking = trained(Choices.of(chosen(ranked, processes), machine), machine, training) if ranked else None
+    ranking = None
+    if ranked:
+        rows = chosen(ranked, processes)
+        if answers_to:
+            np.savez_compressed(buffer := io.BytesIO(), rows=rows)
+            write_file(answers_to, buffer.getvalue())
+        ranking = trained(Choices.of(rows, machine), machine)
     data, table = built(swept, [*decisions, DIFFERING], kept, profile, machine.processors, workspaces, ranking)
     return data, {name: dict(counts) for name, counts in judged(table, answers[len(learnt) :]).items()}
+
+
+def ranked_again(file: bytes, answers: Path) -> bytes:
+    """A table with a ranking learnt from answers."""
+    machine = Machine(PROCESSORS, LARGE, 64)
+    with np.load(answers) as each:
+        ranking = trained(Choices.of(each["rows"], machine), machine)
+    return replanted(file, {tuple(" ".join((x[0], x[1], x[3])) for x in RANKED): (ranking, [])})
 
 
 def main() -> int:
     """Run the command."""
     parser = argparse.ArgumentParser(prog="python -m hwkernels.plans", description=__doc__)
-    parser.add_argument("command", choices=["record"])
-    parser.add_argument("out", type=Path, help="The table to write: NAME.plans.")
+    parser.add_argument("command", choices=["record", "rank"])
+    parser.add_argument("out", type=Path, help="The table to write, NAME.plans; of rank, to change.")
     parser.add_argument("--seconds", type=float, default=300.0, help="Time to ask along sweeps.")
     parser.add_argument(
         "--drawn",
@@ -97,12 +116,16 @@ def main() -> int:
         help="Random products of each kind: trees learn from them, a tenth more judges.",
     )
     parser.add_argument("--ranked", type=int, default=1_000_000, help="Products of each kind whose tiles are ranked.")
-    parser.add_argument("--training", type=float, default=190.0, help="Time to learn the ranking, in seconds.")
+    parser.add_argument("--answers", type=Path, help="What the ranking learns from: record writes it, rank reads it.")
     parser.add_argument("--compared", type=int, default=2000, help="Products to compare in every output.")
     parser.add_argument("--processes", type=int, default=os.cpu_count(), help="Processes that ask side by side.")
     options = parser.parse_args()
+    if options.command == "rank":
+        write_file(options.out, data := ranked_again(options.out.read_bytes(), options.answers))
+        print(len(data))
+        return 0
     data, counts = record(
-        options.seconds, options.drawn, options.compared, options.processes, options.ranked, options.training
+        options.seconds, options.drawn, options.compared, options.processes, options.ranked, options.answers
     )
     write_file(options.out, data)
     print(json.dumps({"profile": unpack(data).profile, "bytes": len(data), "held out": counts}, indent=2))

@@ -141,10 +141,10 @@ def decided(recorded: Table, kind: Kind, m: int, n: int, k: int, batch: int) -> 
     plain = Decision(rule["kernel"], 1, rule["step"])
     if k <= rule["most_k"] and min(n, k) >= rule["least"]:
         return plain, "rule", rule["words"]
-    within = zip((m, n, k), rule.get("extents", ()), strict=False)
-    if batch == 1 and m * n > rule.get("results", m * n) and all(low <= x <= high for x, (low, high) in within):
+    within, beyond = zip((m, n, k), rule.get("extents", ()), strict=False), m * n > rule.get("results", m * n)
+    if batch == 1 and beyond and all(low <= x <= high for x, (low, high) in within):
         return plain, "rule", rule["fits"]
-    if grown is None or batch > 1 or k <= rule["most_k"]:
+    if grown is None or batch > 1 or beyond or k <= rule["most_k"]:
         return plain, "assumed", "not recorded: one plain chain"
     tree = grown.tree()
     said = "as the tile that is ranked first" if isinstance(tree, Ranking) else "as most recorded shapes like it"

@@ -23,10 +23,12 @@ import numpy.typing as npt
 from tcsim.plans.ranking import Ranking, packed_extent, ranked
 from tcsim.plans.trees import Machine, Tree, packed_size, unpacked
 
-VERSION = 6
+VERSION = 7
 AXES = {"m": (0,), "n": (1,), "k": (2,), "mn": (0, 1), "mk": (0, 2)}
 """Which of m, n, k grow in a sweep."""
-_FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "dict_size": 1 << 20, "lc": 0, "pb": 0}]
+FAR = 255
+"""The distance from which two bytes hold it."""
+_FILTERS = [{"id": lzma.FILTER_LZMA1, "preset": 9 | lzma.PRESET_EXTREME, "dict_size": 1 << 20, "lc": 0, "pb": 0}]
 
 
 @dataclass(frozen=True)
@@ -80,19 +82,25 @@ def _opened(data: bytes, size: int) -> bytes:
     return found
 
 
+class Changes(NamedTuple):
+    """Of a part: arrays of integers."""
+
+    used: npt.NDArray[Any]  # its decisions plus 1, with zero for unknown
+    steps: npt.NDArray[Any]  # of each sweep and class the distance of each change from the one before it, then a zero
+    ranks: npt.NDArray[Any]  # of each change the place of its decision in `used`
+
+
 @dataclass(frozen=True)
 class Part:
     """Sweeps of one kind, decompressed at their first use with those of the same call."""
 
-    body: Callable[[], bytes]  # of all parts of the call
-    start: int  # of this part in it
+    changes: Callable[[], Sequence[Changes]]  # of all parts of the call
+    place: int  # of this part among them
     axis: str
     step: int
     count: int  # multiples of the step in each sweep
     classes: tuple[int, ...]
     size: int  # sweeps
-    runs: int
-    used: int  # different decisions, with none as one of them
     decisions: int  # decisions of the table
     listed: Callable[[], Sequence[Rows]]  # the rows of every part of the file
     number: int  # of this part
@@ -108,16 +116,14 @@ class Part:
     @cached_property
     def _changes(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """The first change of each sweep and class, and behind the last; of each change its place and its decision plus 1, zero for unknown."""
-        lists = self.size * len(self.classes)
-        body = self.body()[self.start : self.start + _extent(lists, self.used, self.runs)]
-        counts = np.frombuffer(body, "<u2", lists)
-        used = np.frombuffer(body, "<u2", self.used, 2 * lists).astype(np.int64)
-        planes = np.frombuffer(body, np.uint8, 4 * self.runs, 2 * (lists + self.used)).reshape(4, -1).astype(np.int64)
-        first = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
-        ranks = planes[2] | planes[3] << 8
-        if first[-1] != self.runs or (used > self.decisions).any() or (ranks >= self.used).any():
+        used, steps, ranks = self.changes()[self.place]
+        ends = np.flatnonzero(steps == 0)
+        counts = np.diff(ends, prepend=-1) - 1
+        first = np.concatenate([[0], np.cumsum(counts)])
+        whole = len(ends) == self.size * len(self.classes) and first[-1] == len(ranks)
+        if not whole or (used > self.decisions).any() or (ranks >= len(used)).any():
             raise ValueError("a part does not hold together")
-        along = np.concatenate([[0], np.cumsum(planes[0] | planes[1] << 8)])
+        along = np.concatenate([[0], np.cumsum(steps[steps > 0])])
         return first, along[1:] - np.repeat(along[first[:-1]], counts), used[ranks]
 
     def find(self, row: tuple[int, int, int], value: int) -> int | None:
@@ -146,9 +152,36 @@ class Part:
         return total
 
 
-def _extent(lists: int, used: int, runs: int) -> int:
-    """Bytes of a part."""
-    return 2 * (lists + used) + 4 * runs
+def _halves(words: npt.NDArray[Any]) -> bytes:
+    """The low bytes of words of 16 bits, then the high ones."""
+    return b"".join((words >> shift & 255).astype(np.uint8).tobytes() for shift in (0, 8))
+
+
+def _joined(parts: Sequence[Changes]) -> bytes:
+    """The changes of the parts of a call: what is alike stands together. Distances from FAR on come after the others."""
+    used, steps, ranks = (np.concatenate(x) for x in zip(*parts, strict=True))
+    short = np.minimum(steps, FAR).astype(np.uint8).tobytes()
+    return used.astype("<u2").tobytes() + short + _halves(steps[steps >= FAR]) + _halves(ranks)
+
+
+def _parted(data: bytes, sizes: Sequence[tuple[int, int, int, int]]) -> list[Changes]:
+    """The changes of each part of a call, from what `_joined` made; sizes: of each part its decisions, steps, distances from FAR on and changes."""
+    count = [sum(x) for x in zip(*sizes, strict=True)]
+    body = _opened(data, 2 * count[0] + count[1] + 2 * (count[2] + count[3]))
+    starts = list(accumulate((2 * count[0], count[1], 2 * count[2]), initial=0))
+    far, ranks = (
+        np.frombuffer(body, np.uint8, 2 * size, start).reshape(2, -1).astype(np.int64)
+        for size, start in zip(count[2:], starts[2:], strict=True)
+    )
+    used = np.frombuffer(body, "<u2", count[0]).astype(np.int64)
+    steps = np.frombuffer(body, np.uint8, count[1], starts[1]).astype(np.int64)
+    if (steps == FAR).sum() != count[2]:
+        raise ValueError("a call does not hold together")
+    steps[steps == FAR] = far[0] | far[1] << 8
+    each = zip((used, steps, ranks[0] | ranks[1] << 8), (0, 1, 3), strict=True)
+    return [
+        Changes(*x) for x in zip(*(np.split(y, np.cumsum([z[i] for z in sizes])[:-1]) for y, i in each), strict=True)
+    ]
 
 
 class Grown(NamedTuple):
@@ -183,22 +216,19 @@ class Table:
         return None
 
 
-def _listed(sweeps: Sweeps, classes: tuple[int, ...]) -> tuple[bytes, int, int]:
-    """The body of a part, its number of changes and of different decisions; a change is the distance from the one before it in its list."""
-    counts, places, choices = [], [], []
+def _listed(sweeps: Sweeps, classes: tuple[int, ...]) -> Changes:
+    """The changes of a part."""
+    steps, choices = [], []
     x = np.arange(1, sweeps.choices.shape[1] + 1)
     members = [x[_class(x, classes) == i] for i in range(len(classes))]
     for row in sweeps.choices:
         for each in members:
             chosen = row[each - 1] + 1
             at = np.flatnonzero(np.diff(chosen, prepend=-1))
-            counts.append(len(at))
-            places.append(np.diff(each[at], prepend=0))
+            steps.append(np.append(np.diff(each[at], prepend=0), 0))
             choices.append(chosen[at])
     used, ranks = np.unique(np.concatenate(choices), return_inverse=True)
-    words = [x.astype(np.uint16) for x in (np.concatenate(places), ranks)]
-    planes = b"".join((word >> shift & 255).astype(np.uint8).tobytes() for word in words for shift in (0, 8))
-    return np.array(counts, "<u2").tobytes() + used.astype("<u2").tobytes() + planes, len(ranks), len(used)
+    return Changes(used, np.concatenate(steps), ranks)
 
 
 def _named(sweeps: Sequence[Sweeps]) -> tuple[bytes, int]:
@@ -228,18 +258,42 @@ def pack(
     """A file from a header (profile, decisions, rules), sweeps, each part with the classes that make it smallest, and trees with their answers, each by the kinds that share it."""
     names, size = _named(sweeps)
     body = _compressed(names)
-    parts, calls, grown, rows = [], [], [], [size, len(body)]
+    parts, calls, rows = [], [], [size, len(body)]
     for _, some in groupby(sweeps, _call):
-        together = b""
+        together = []
         for each in some:
-            made = ((classes, *_listed(each, classes)) for classes in CLASSES)
-            classes, data, runs, used = min(made, key=lambda x: len(_compressed(x[1])))
-            parts.append(
-                [each.key, each.axis, each.step, each.choices.shape[1], list(classes), len(each.rows), runs, used]
-            )
-            together += data
-        calls.append(len(data := _compressed(together)))
+            made = ((classes, _listed(each, classes)) for classes in CLASSES)
+            classes, one = min(made, key=lambda x: len(_compressed(_joined([x[1]]))))
+            sizes = [len(one.used), len(one.steps), int((one.steps >= FAR).sum()), len(one.ranks)]
+            parts.append([each.key, each.axis, each.step, each.choices.shape[1], list(classes), len(each.rows), sizes])
+            together.append(one)
+        calls.append(len(data := _compressed(_joined(together))))
         body += data
+    return _ended(header | {"parts": parts, "calls": calls, "rows": rows}, body, [], trees)
+
+
+def replanted(file: bytes, trees: Mapping[tuple[str, ...], tuple[Tree | Ranking, Sequence[int]]]) -> bytes:
+    """A file whose trees and rankings of some kinds are others."""
+    line, _, body = file.partition(b"\n")
+    packed, size = json.loads(line)["header"]
+    header = json.loads(_opened(body[:packed], size))
+    ends = [len(body) - sum(x[-1] for x in header["trees"])]
+    ends += accumulate((x[-1] for x in header["trees"]), initial=ends[0])
+    spans = zip(header["trees"], ends[1:], ends[2:], strict=False)
+    new = {key for keys in trees for key in keys}
+    kept = [(about, body[first:last]) for about, first, last in spans if not new & set(about[0])]
+    return _ended(header, body[packed : ends[0]], kept, trees)
+
+
+def _ended(
+    header: dict[str, Any],
+    body: bytes,
+    kept: Sequence[tuple[list[Any], bytes]],
+    trees: Mapping[tuple[str, ...], tuple[Tree | Ranking, Sequence[int]]],
+) -> bytes:
+    """The file of a header, the bytes of its sweeps, trees that are packed already, and others."""
+    grown = [about for about, _ in kept]
+    body += b"".join(data for _, data in kept)
     for keys, (tree, answers) in trees.items():
         data = _compressed(tree.packed())
         nodes, machine = (
@@ -248,7 +302,7 @@ def pack(
         about = [machine.processors, machine.workspace, machine.step]
         grown.append([list(keys), nodes, *about, list(answers), len(data)])
         body += data
-    fields = _json(header | {"parts": parts, "calls": calls, "trees": grown, "rows": rows})
+    fields = _json(header | {"trees": grown})
     body = (packed := _compressed(fields)) + body
     sizes = [len(packed), len(fields)]
     return _json({"version": VERSION, "header": sizes, "sha256": hashlib.sha256(body).hexdigest()}) + b"\n" + body
@@ -265,7 +319,7 @@ def _json(fields: Any) -> bytes:
 
 
 def _compressed(data: bytes) -> bytes:
-    return lzma.compress(data, lzma.FORMAT_XZ, filters=_FILTERS)
+    return lzma.compress(data, lzma.FORMAT_ALONE, filters=_FILTERS)
 
 
 def unpack(file: bytes) -> Table:
@@ -294,16 +348,11 @@ def unpack(file: bytes) -> Table:
     numbered = groupby(enumerate(header["parts"]), lambda x: _call(x[1]))
     for size, (_, some) in zip(header["calls"], numbered, strict=True):
         together = list(some)
-        ends = list(accumulate(_extent(x[5] * len(x[4]), x[7], x[6]) for _, x in together))
-        opened = cache(partial(_opened, body[start : start + size], ends[-1]))
-        for first, (number, (key, axis, step, count, classes, rows, runs, used)) in zip(
-            [0, *ends], together, strict=False
-        ):
-            if axis not in AXES or step < 1 or not classes or classes[0] != 1 or max(rows, count, runs, used) > _MOST:
+        opened = cache(partial(_parted, body[start : start + size], [x[-1] for _, x in together]))
+        for place, (number, (key, axis, step, count, classes, rows, sizes)) in enumerate(together):
+            if axis not in AXES or step < 1 or not classes or classes[0] != 1 or max(rows, count, *sizes) > _MOST:
                 raise ValueError(f"a part of {key!r} that no recorder writes")
-            part = Part(
-                opened, first, axis, step, count, tuple(classes), rows, runs, used, len(decisions), listed, number
-            )
+            part = Part(opened, place, axis, step, count, tuple(classes), rows, len(decisions), listed, number)
             parts[key] = (*parts.get(key, ()), part)
         start += size
     for keys, nodes, processors, workspace, step, answers, size in header["trees"]:
@@ -322,7 +371,7 @@ _MOST = 1 << 22
 def _tree(data: bytes, nodes: int | list[int], machine: Machine) -> Callable[[], Tree | Ranking]:
     """The tree, or the ranking of `nodes`, its sizes, read at its first use."""
     if isinstance(nodes, list):
-        if len(nodes) != 5 or not all(0 < x < 1 << 16 for x in nodes) or packed_extent(*nodes) > _MOST:
+        if len(nodes) != 10 or not all(0 < x < 1 << 16 for x in nodes) or packed_extent(*nodes) > _MOST:
             raise ValueError(f"a ranking of {nodes}")
         return cache(lambda: ranked(_opened(data, packed_extent(*nodes)), machine, *nodes))
     if not 0 < nodes < 1 << 16:

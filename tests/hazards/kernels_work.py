@@ -122,6 +122,15 @@ PEER = Kernel(
     """,
     blocks=2,
 )
+GUARDED = Kernel(
+    "guarded",
+    f"""
+    {OWN} {FIRST} mov.u32 %r5, 7;
+    @%p1 set.lt.u32.s32 %r5, %r0, %r1;  //~ GUARD_IGNORED: @%p1 set.lt.f32.s32 %r5, %r0, %r1;
+    st.shared.u32 [%r3], %r5;
+    """,
+    target="sm_80",
+)
 VOLATILE = Kernel(
     "volatile",
     f"""
@@ -208,4 +217,4 @@ COUNTED = Kernel(
     """,
 )
 """What a warp stores or reads does not order the atomics of another, and its own atomics do not hide that."""
-KERNELS = (IN_PLACE, ENDING, PROXIES, ROWS, PEER, VOLATILE, TOGETHER, FLAGS, PRODUCTS, ADDING, COUNTED)
+KERNELS = (IN_PLACE, ENDING, PROXIES, ROWS, PEER, GUARDED, VOLATILE, TOGETHER, FLAGS, PRODUCTS, ADDING, COUNTED)

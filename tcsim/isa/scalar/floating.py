@@ -166,11 +166,18 @@ def _magnitudes() -> Iterator[Scalar]:
     for type in ("f32", "f64", "f16", "bf16", "f16x2", "bf16x2"):
         for name, (ftz, _) in (*spellings("abs", ("", "ftz"), (type,)), *spellings("neg", ("", "ftz"), (type,))):
             if not ftz or type in ("f32", "f16", "f16x2"):
-                compute = _each(type, _signed(_element(type), name[:3] == "neg", bool(ftz)))
-                own = SINCE[80 if _element(type) == "bf16" else 70]
-                yield Scalar(name, (type,), (type,), compute, passes=-1 if name[:3] == "neg" else 0, targets=own)
+                negates = name[:3] == "neg"
+                compute = _each(type, _signed(_element(type), negates, bool(ftz)))
+                own, guarded = SINCE[80 if _element(type) == "bf16" else 70], None
+                if type == "f32" and not ftz:  # ptxas makes a selection of it, which keeps the bits of a NaN
+                    guarded = _selecting(np.uint32(1 << 31), negates)
+                yield Scalar(name, (type,), (type,), compute, passes=-negates, targets=own, guarded=guarded)
     for type, sign in (("f32", np.uint32(1 << 31)), ("f64", np.uint64(1 << 63))):
         yield Scalar(f"copysign.{type}", (type,), (type,) * 2, _with_sign_of(sign))
+
+
+def _selecting(sign: np.uint32, negates: bool) -> Compute:
+    return lambda guard, old, a: np.where(guard, a ^ sign if negates else a & ~sign, old)
 
 
 def _with_sign_of(sign: np.unsignedinteger) -> Compute:

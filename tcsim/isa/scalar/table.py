@@ -58,6 +58,9 @@ class Scalar:
     )
     passes: int = 0  # -1: its result is its source negated, and the assembler looks through it
     factors: Factors | None = None  # of a product that may be fused so, and whether its last source is a constant
+    guarded: Compute | None = (
+        None  # in place of `compute` and its guard, if it has one: of the guard, the old result and the sources
+    )
     subroutine: bool = False  # the assembler makes branches of it, which a product and its sum are not fused across
     folded: Compute | None = (
         None  # in place of `compute` where the last source is a constant, which the assembler knows

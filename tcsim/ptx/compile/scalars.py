@@ -31,6 +31,9 @@ def statement(writer: Writer, item: Instruction) -> Line | None:
             source if place in found.immediates else f"np.asarray({source})" for place, source in enumerate(sources)
         ]
     folded = found.folded if writer.index in writer.choices.folded else None
+    if item.predicate is not None and found.guarded and isinstance(first, Register):
+        old, compute = writer.value(first, found.results[0]), writer.constant(found.guarded)
+        return _assigned(writer, first, f"{compute}({', '.join([writer.guard, old, *sources])})", found.results[0])
     call = f"{writer.constant(folded or found.compute)}({', '.join([*sources, *(['T.carry'] if found.reads_carry else [])])})"
     if found.writes_carry:
         return machine(
@@ -49,6 +52,18 @@ def statement(writer: Writer, item: Instruction) -> Line | None:
         note = f"inexact.note({writer.constant(item.opcode)}, w)"
         return machine(f"{note}; {_assigned(writer, first, call, found.results[0]).text}")
     return _assigned(writer, first, call, found.results[0], found.reads_carry)
+
+
+def selects(item: Instruction) -> bool:
+    """Whether a scalar instruction takes its guard for a source: the assembler does not execute it under its guard.
+
+    >>> [selects(Instruction(own, (Register("%r0"),) * 3, 1, 1, Register("%p0"))) for own in ("set.lt.f32.f32", "set.lt.u32.f32")]
+    [True, False]
+    """
+    if item.predicate is None or not item.operands or not isinstance(item.operands[0], Register):
+        return False
+    found = scalar(item.opcode, len(item.operands) - 1)
+    return found is not None and found.guarded is not None
 
 
 def _source(writer: Writer, found: Scalar, place: int, operand: Operand, type: str) -> str:

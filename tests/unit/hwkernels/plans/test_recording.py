@@ -15,8 +15,8 @@ from hwkernels.plans.grow import Shapes, grown
 from hwkernels.plans.pack import Answer, built, judged, rule
 from hwkernels.plans.rank import Choices, sizes, tree_of
 from hwkernels.plans.sweep import DENSE, answered
-from tcsim.plans.packed import AXES, Decision, Grown, Table
-from tcsim.plans.ranking import CUTS, Ranking, columns, walked
+from tcsim.plans.packed import AXES, Decision, Grown, Table, replanted, unpack
+from tcsim.plans.ranking import FEATURES, Network, Ranking, columns, walked
 from tcsim.plans.trees import LEAF, Machine, Tree
 
 RNG = np.random.default_rng(38)
@@ -169,15 +169,27 @@ def test_ranked_kinds_have_no_trees() -> None:
     cases = list(long(RANKED[3], 50, 1))
     assert cases == list(long(RANKED[3], 50, 1)) != list(long(RANKED[3], 50, 2)) and len(cases) == 50
     assert all(x.k > 2560 and x.m * x.n <= CUT and x.m % 8 == 0 and x.layout == "TT" for x in cases)
-    leaf = Tree(Machine(132, 1 << 25, 64), np.array([LEAF], np.uint8), np.array([3], np.uint32))
-    flat = np.zeros((66,), np.float32)
-    ranking = Ranking(
-        leaf, np.array([[64, 64]], np.float32), flat, flat + 1, np.zeros((1, 2)), np.zeros((4, 68)), np.zeros((4, 4)),
-        np.ones((4, 4), np.float32), np.zeros(4, np.float32), np.zeros((8, 1), np.float32),
-    )  # fmt: skip
     answers = [Answer(x, Decision("nvjet", 4, 64)) for x in cases]
-    table = built([], [], answers, {}, 132, {"mm": 32 << 20}, ranking)[1]
+    data, table = built([], [], answers, {}, 132, {"mm": 32 << 20}, of_one_tile(4))
     assert {(x.number, x.tree().answer(64, 64, 8192)) for x in table.trees.values()} == {(i, 4) for i in range(8)}
+    keys = tuple(table.trees)
+    assert replanted(data, {keys: (of_one_tile(4), [])}) == data
+    again = unpack(replanted(data, {keys[:1]: (of_one_tile(5), [])}))
+    assert (
+        again.trees[keys[0]].tree().answer(64, 64, 8192) == 5
+        and set(again.trees) == {keys[0]}
+        and again.rules == table.rules
+    )
+    more = unpack(replanted(data, {("addmm f16 TN",): (of_one_tile(6), [])}))
+    assert [more.trees[x].tree().answer(64, 64, 8192) for x in (keys[7], "addmm f16 TN")] == [4, 6]
+
+
+def of_one_tile(cuts: int) -> Ranking:
+    """A ranking of eight kinds."""
+    leaf = Tree(Machine(132, 1 << 25, 64), np.array([LEAF], np.uint8), np.array([0], np.uint32))
+    flat, layer = np.zeros(FEATURES, np.float32), (np.zeros((4, FEATURES + 9)), np.ones(4), np.zeros(4))
+    net = Network(np.zeros((1, 1)), np.ones(1), (layer,), np.zeros(4), np.zeros((8, 1)), np.ones(()))
+    return Ranking(leaf, np.array([[1, 1, cuts]]), np.array([[64, 64]]), flat, flat + 1, (net, net))
 
 
 def test_what_is_chosen_for_ranked_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,8 +227,8 @@ def test_tiles_are_found_from_their_blocks(monkeypatch: pytest.MonkeyPatch) -> N
     )
     made = Choices.of(rows, machine)
     assert (made.blocks == blocks).all() and sizes(made) == extents
-    tree = tree_of(made, extents, machine)
-    said = walked(
-        tree, np.stack(columns(shape.T.astype(float), (a.astype(float), b.astype(float)), made.kind, machine))
-    )
-    assert (said == (cluster - 2) * CUTS + split - 1).mean() > 0.98
+    tiles, own = np.array([*extents.values()]), np.array([[*extents].index(x) for x in tile.tolist()])
+    tree, ways = tree_of(made, tiles, own, machine)
+    seen = columns(shape.T.astype(float), tiles[own].T.astype(float), own.astype(float), made.kind, machine)
+    said = ways[walked(tree, np.stack(seen))]
+    assert (said == np.stack([cluster - 1, np.ones(count), split], axis=1)).all(axis=1).mean() > 0.98
