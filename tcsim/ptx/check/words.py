@@ -29,6 +29,12 @@ PIPELINED = frozenset(
 """Families of tcgen05 of which the second is executed after the first (PTX ISA, Pipelined tcgen05 Instructions): two mma on one accumulator."""
 
 
+def _are_weak(what: Array, line: int, strong: Collection[int]) -> Array:
+    """Of instructions, with lanes, those that are not among some, nor one."""
+    before = what >> LANE_BITS
+    return np.zeros(len(what), bool) if (before == line).all() else ~np.isin(before, list(strong))
+
+
 class Words:
     """The words of one memory."""
 
@@ -252,7 +258,7 @@ class Words:
         """What is not weak is about to access words: of weak accesses before, which it does not order, each is kept. strong: instructions that are not."""
         if kind != "read":
             own = at[(self.who[at] > 0) & (self.who[at] <= self.clocks.warps)]
-            own = own[self._are_weak(self.what[own], line, strong)]
+            own = own[_are_weak(self.what[own], line, strong)]
             if len(own):
                 if not self.hidden.size:
                     self.hidden = np.zeros((3, self.count), np.int32)
@@ -260,16 +266,11 @@ class Words:
         if kind != "write" and self.was_read:
             flat, read, reader = warps * self.count + at, self.read.reshape(-1), self.reader.reshape(-1)
             flat = flat[read[flat] > 0]
-            flat = flat[self._are_weak(reader[flat], line, strong)]
+            flat = flat[_are_weak(reader[flat], line, strong)]
             if len(flat):
                 if not self.weakly.size:
                     self.weakly = np.zeros((2, *self.read.shape), np.int32)
                 self.weakly.reshape(2, -1)[:, flat] = read[flat], reader[flat]
-
-    @staticmethod
-    def _are_weak(what: Array, line: int, strong: Collection[int]) -> Array:
-        before = what >> LANE_BITS
-        return np.zeros(len(what), bool) if (before == line).all() else ~np.isin(before, list(strong))
 
     def _note(self, at: Array, who: Array | int, when: Array | int, line: int, lanes: Array | int) -> None:
         self.who[at], self.when[at], self.what[at] = who, when, line << LANE_BITS | lanes
