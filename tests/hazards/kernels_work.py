@@ -181,4 +181,40 @@ PRODUCTS = _with(
     ACCUMULATED, "products", _PRODUCT, f"//+ TCGEN05_NOT_PIPELINED: {_PRODUCT.replace('[%r8]', '[%r8+4]')}"
 )
 """Columns of two accumulators overlap."""
-KERNELS = (IN_PLACE, ENDING, PROXIES, ROWS, PEER, GUARDED, VOLATILE, TOGETHER, FLAGS, PRODUCTS)
+ADDING = Kernel(
+    "adding",
+    f"""
+    {OWN} {FIRST}
+    add.u32 %r2, %r1, 1024; add.u32 %r7, %r3, 512; mov.u32 %r4, %cluster_ctarank; xor.b32 %r4, %r4, 1; mapa.shared::cluster.u32 %r5, %r2, %r4;
+    mapa.shared::cluster.u32 %r6, %r3, %r4; mapa.shared::cluster.u32 %r8, %r1, %r4;
+    @%p1 mbarrier.init.shared::cta.b64 [%r2], 1;
+    @%p1 fence.mbarrier_init.release.cluster;
+    @%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2], 512;
+    st.shared.u32 [%r3], 0; st.shared.u32 [%r7], %r0;
+    fence.proxy.async;
+    barrier.cluster.arrive; barrier.cluster.wait;
+    red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32 [%r6], %r0, [%r5];   //~ ASYNC_DST_WRITTEN: st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r6], %r0, [%r5];
+    @%p1 cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.add.u32 [%r8], [%r1+512], 256, [%r5];
+    {until("FULL", "%r2", "0")}
+    barrier.cluster.arrive;             //- ASYNC_AT_EXIT
+    barrier.cluster.wait;               //- ASYNC_AT_EXIT
+    """,
+    blocks=2,
+)
+"""Two reductions into one array, in any order, one of them out of shared memory."""
+_RELAXED = "barrier.cluster.arrive.relaxed; barrier.cluster.wait;"
+COUNTED = Kernel(
+    "counted",
+    f"""
+    {OWN} {FIRST} setp.lt.u32 %p3, %r0, 32;
+    @%p1 st.shared.u32 [%r1], 0;
+    bar.sync 0;                         //- CLUSTER_BARRIER_RELAXED
+    @%p3 red.shared.add.u32 [%r1], 1; {_RELAXED} @!%p3 red.shared.add.u32 [%r1], 1;
+    bar.sync 0;
+    @%p3 ld.shared.u32 %r5, [%r1];
+    bar.sync 0;                         //- CLUSTER_BARRIER_RELAXED.2
+    @%p3 red.shared.add.u32 [%r1], 1; {_RELAXED} @!%p3 red.shared.add.u32 [%r1], 1;
+    """,
+)
+"""What a warp stores or reads does not order the atomics of another, and its own atomics do not hide that."""
+KERNELS = (IN_PLACE, ENDING, PROXIES, ROWS, PEER, GUARDED, VOLATILE, TOGETHER, FLAGS, PRODUCTS, ADDING, COUNTED)

@@ -124,7 +124,7 @@ PLANTED = [(own, defect) for own in KERNELS if own not in kernels_work.KERNELS f
 PLANTED = [*PLANTED, *((bug.kernel, bug.mark) for bug in BUGS)][::4]
 PLANTED += [(own, defect) for own in kernels_work.KERNELS for defect in own.defects[::2]]
 ALONE = frozenset((
-    "columns-TMEM_DEADLOCK", "peer-SMEM_REMOTE_FORM", "roles-BARRIER_PHASE_ALIAS", "places-TMA_MISALIGNED.2", "store-B12",
+    "adding-ASYNC_DST_WRITTEN", "columns-TMEM_DEADLOCK", "peer-SMEM_REMOTE_FORM", "roles-BARRIER_PHASE_ALIAS", "places-TMA_MISALIGNED.2", "store-B12",
     *(f"in_place-{defect}" for defect in kernels_work.IN_PLACE.defects),
 ))  # fmt: skip
 """Mistakes of which no batch counts: a deadlock or a fault, atomics whose order may show, blocks that depend on each other."""

@@ -7,7 +7,7 @@ lane: `LANE_BITS` of `what` and `reader`, the instruction above them. Conflicts 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache, partial
@@ -29,6 +29,12 @@ PIPELINED = frozenset(
 """Families of tcgen05 of which the second is executed after the first (PTX ISA, Pipelined tcgen05 Instructions): two mma on one accumulator."""
 
 
+def _are_weak(what: Array, line: int, strong: Collection[int]) -> Array:
+    """Of instructions, with lanes, those that are not among some, nor one."""
+    before = what >> LANE_BITS
+    return np.zeros(len(what), bool) if (before == line).all() else ~np.isin(before, list(strong))
+
+
 class Words:
     """The words of one memory."""
 
@@ -41,6 +47,10 @@ class Words:
         self.who = np.zeros(count, np.int32)
         self.when = np.zeros(count, np.int32)
         self.what = np.zeros(count, np.int32)  # the instruction, with the lane
+        self.hidden = np.zeros(
+            (3, 0), np.int32
+        )  # the same of the last weak write, where one that is not came behind it
+        self.weakly = np.zeros((2, clocks.warps, 0), np.int32)  # by warp: when, and what, for reads
         self.lanes = operations.lanes
         self.read = self.reader = np.zeros((clocks.warps, 0), np.int32)
         """By warp, if any has read: when, and the instruction with the lane."""
@@ -102,6 +112,11 @@ class Words:
                 found += self._written(Lack.WARPS, at, apart & ~bad, who)
             if work is not None and work.proxy == "async":
                 found += self._written(Lack.FENCE, at, (known[self.fence, column] < when) & ~bad, who)
+        if self.hidden.size and work is None:
+            column, when, what = self.hidden[:, at]
+            late = np.nonzero(clocks.ordered(warps, column) < when)[0]
+            if len(late):
+                found.append(Conflict(Prior.WRITTEN, Lack.ORDER, late, what[late] >> LANE_BITS, column[late] - 1))
         if lanes is not None:
             found += self._apart(at, EMPTY if landed or not most else who, warps, lanes, writes)
         if not writes:
@@ -239,14 +254,36 @@ class Words:
         """Lanes of warps write words."""
         self._note(at, warps + 1, self.clocks.now[warps], line, lanes)
 
+    def hide(self, at: Array, warps: Array, line: int, kind: str, strong: Collection[int]) -> None:
+        """What is not weak is about to access words: of weak accesses before, which it does not order, each is kept. strong: instructions that are not."""
+        if kind != "read":
+            own = at[(self.who[at] > 0) & (self.who[at] <= self.clocks.warps)]
+            own = own[_are_weak(self.what[own], line, strong)]
+            if len(own):
+                if not self.hidden.size:
+                    self.hidden = np.zeros((3, self.count), np.int32)
+                self.hidden[:, own] = self.who[own], self.when[own], self.what[own]
+        if kind != "write" and self.was_read:
+            flat, read, reader = warps * self.count + at, self.read.reshape(-1), self.reader.reshape(-1)
+            flat = flat[read[flat] > 0]
+            flat = flat[_are_weak(reader[flat], line, strong)]
+            if len(flat):
+                if not self.weakly.size:
+                    self.weakly = np.zeros((2, *self.read.shape), np.int32)
+                self.weakly.reshape(2, -1)[:, flat] = read[flat], reader[flat]
+
     def _note(self, at: Array, who: Array | int, when: Array | int, line: int, lanes: Array | int) -> None:
         self.who[at], self.when[at], self.what[at] = who, when, line << LANE_BITS | lanes
 
     def forget(self, at: Array) -> None:
         """Nobody has touched these words."""
         self.who[at] = 0
+        if self.hidden.size:
+            self.hidden[:, at] = 0
         if self.was_read:
             self.read[:, at] = 0
+        if self.weakly.size:
+            self.weakly[..., at] = 0
         if self.other.size:
             self.other[:, at] = 0
         for fetched in self.fetched.values():
@@ -256,7 +293,14 @@ class Words:
 
     def _reads(self, at: Array, known: Array, fenced: Array | None = None) -> list[Conflict]:
         """Reads that are later than what is known of the readers, or than their last fence between proxies, which is never later."""
-        read = self.read.take(at, 1)
+        found = self._reads_of(self.read, self.reader, at, known, fenced)
+        if self.weakly.size:
+            found += self._reads_of(self.weakly[0], self.weakly[1], at, known, fenced)
+        return found
+
+    def _reads_of(self, when: Array, readers: Array, at: Array, known: Array, fenced: Array | None) -> list[Conflict]:
+        """Of the last read of each warp, or of the last weak one."""
+        read = when.take(at, 1)
         each = (known if fenced is None else fenced).T
         late = read > (each[:, None] if each.ndim == 1 else each)
         if not np.count_nonzero(late):
@@ -266,7 +310,7 @@ class Words:
         bad = read[reader, places] > (known[reader] if known.ndim == 1 else known[places, reader])
         for lack, own in ((Lack.ORDER, bad), (Lack.FENCE, ~bad)):
             if own.any():
-                what = self.reader[reader[own], at[places[own]]] >> LANE_BITS
+                what = readers[reader[own], at[places[own]]] >> LANE_BITS
                 found.append(Conflict(Prior.READ, lack, places[own], what, reader[own]))
         return found
 

@@ -85,10 +85,10 @@ class Barriers:
         return values.reshape(self.threads.batch, -1)
 
     def _warps_of(self, counts: Array) -> Array:
-        """Warps of each block that have arrived, each as often as all its threads that live have."""
-        never = np.iinfo(np.int64).max
-        per = np.where(self.threads.alive, counts, never).reshape(self.threads.batch, -1, LANES).min(2)
-        return np.where(per < never, per, 0).sum(1)
+        """Warps of each block that have arrived, each as often as all its threads that live have; one that has ended, as often as it had."""
+        never, shape = np.iinfo(np.int64).max, (self.threads.batch, -1, LANES)
+        per = np.where(self.threads.alive, counts, never).reshape(shape).min(2)
+        return np.where(per < never, per, counts.reshape(shape).max(2)).sum(1)
 
     def _reduce(self, waiting: list[tuple[Fiber, Wait]], present: Array, released: Array) -> None:
         """Tell threads that are released what their block's predicates come to, if those that came first ask for it."""

@@ -33,8 +33,8 @@ class Reaches:
         self._last = np.zeros((count, warps), np.int32)  # when each warp of another block last touched it
         self._lines = np.zeros((count, warps), np.int64)
         self._work: dict[tuple[int, int, int], Operation] = {}  # by rank, warp and instruction: its last operation
-        # By rank: the block's copies into its own memory whose end an mbarrier reports.
-        self._landing: dict[int, list[Operation]] = {}
+        # By rank: the block's copies into or from its own memory whose end an mbarrier reports.
+        self._copies: dict[int, list[tuple[int, Operation]]] = {}
         self._gone: set[int] = set()  # blocks that have ended
         self._leaving = np.zeros((count, KINDS, warps + 2), np.int32)  # what its threads knew that have ended
 
@@ -64,10 +64,10 @@ class Reaches:
             return
         self._last[rank, some], self._lines[rank, some] = clocks.now[some], line
 
-    def lands(self, rank: int, by: Operation) -> None:
-        """A copy of a block writes the block's own memory."""
+    def copies(self, rank: int, part: int, by: Operation) -> None:
+        """A copy of a block reads or writes the block's own memory."""
         if not by.kind:
-            self._landing.setdefault(rank, []).append(by)
+            self._copies.setdefault(rank, []).append((part, by))
 
     def _early(self, block: Block, rank: int, line: int) -> None:
         said = f"{self.state.opcode(line)} touches shared memory of block {rank} of the cluster, which may have ended"
@@ -91,9 +91,10 @@ class Reaches:
         knows = self._leaving[rank, EXECUTED, 1:-1]
         for warp in np.nonzero(self._last[rank] > knows)[0].tolist():
             self._early(block, rank, int(self._lines[rank, warp]))
-        for by in self._landing.pop(rank, ()):
-            if not state.operations.seen_by(by, knows):
-                said = f"the block ends while {state.opcode(by.line)} may still write its shared memory: its mbarrier was not waited for"
+        for part, by in self._copies.pop(rank, ()):
+            if not state.operations.seen_by(by, knows, part):
+                does = "read" if part == READ else "write"
+                said = f"the block ends while {state.opcode(by.line)} may still {does} its shared memory: its mbarrier was not waited for"
                 state.report("ASYNC_AT_EXIT", block, said, by.line, 0, int(by.threads[0]))
         for (reached, _, line), by in self._work.items():
             if reached == rank and not state.operations.seen_by(by, knows):

@@ -145,6 +145,8 @@ class Conflicts:
             words.note_fetch(use.at, use.by, SEVERAL if use.lanes is None else use.lanes)
         else:
             assert use.lanes is not None
+            if use.line in self.state.strong:
+                words.hide(use.at, use.warps, use.line, use.kind, self.state.strong)
             if use.kind != "write":
                 lanes.touched(use.warps, use.lanes, READS)
                 words.note_read(use.at, use.warps, use.line, use.lanes)

@@ -254,21 +254,16 @@ class Mbarriers:
             found.told[warp, own] = len(found.complete)
         for (own, known), some in untold.items():
             for work in found.complete[known:]:
-                if relaxed:
-                    self._hear(found, work, some, own)
-                else:
+                if not relaxed or work.operations[0].kind == "tcgen05":  # which has fences of its own
                     self._learn(work, some, own)
+                    continue
+                for copy in work.operations[: work.count]:  # they have read, and what they wrote is acquired by a fence
+                    bits = EVERY if own == EVERY else np.uint32(own)
+                    self.operations.seen(copy.number, np.array(some), READ, bits)
+                for warp in some:
+                    self._heard.setdefault(warp, []).append((found, work, own))
         for warp in warps.tolist() if self._heard and not relaxed else ():
             self._acquire(warp, found)
-
-    def _hear(self, found: Object, work: Work, warps: list[int], lanes: int) -> None:
-        """A relaxed wait tells that copies have read, and not yet what they wrote; of tcgen05, which has fences of its own, that all is done."""
-        copies = work.operations[0].kind != "tcgen05"
-        for own in work.operations[: work.count]:
-            bits = EVERY if lanes == EVERY else np.uint32(lanes)
-            self.operations.seen(own.number, np.array(warps), READ if copies else WRITTEN, bits)
-        for warp in warps if copies else ():
-            self._heard.setdefault(warp, []).append((found, work, lanes))
 
     def ordered(self, block: Block, order: Order, threads: Array) -> None:
         """A fence: what relaxed waits have told is acquired."""
@@ -312,7 +307,11 @@ class Mbarriers:
                 if not before or own.moment <= operation.number:
                     continue
                 if own.ended <= phase:
-                    return "MBAR_PARITY", f"{self._repeats(found, own)}, not for phase {phase}", own.line
+                    return (
+                        "MBAR_PARITY",
+                        f"{_repeats(self.opcode(own.line), found, own)}, not for phase {phase}",
+                        own.line,
+                    )
                 if any(heard is found for heard, _, _ in self._heard.get(warp, ())):
                     return "MBAR_RELAXED", f"{self.opcode(own.line)} is relaxed, and no fence follows it", 0
                 if operation.kind == "":
@@ -328,8 +327,10 @@ class Mbarriers:
             found = self.live.get(self._stale.get(warp, -1))
             if found is not None and not found.arriving.isdisjoint(others.tolist()):
                 own = found.passes[warp]
-                return "MBAR_PARITY", self._repeats(found, own), own.line
+                return "MBAR_PARITY", _repeats(self.opcode(own.line), found, own), own.line
         return None
 
-    def _repeats(self, found: Object, own: Pass) -> str:
-        return f"{self.opcode(own.line)} waited for phase {own.ended - 1} of {found}, which was already complete"
+
+def _repeats(opcode: str, found: Object, own: Pass) -> str:
+    """That a wait told a warp nothing new."""
+    return f"{opcode} waited for phase {own.ended - 1} of {found}, which was already complete"

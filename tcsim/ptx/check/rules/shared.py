@@ -9,6 +9,7 @@ import numpy as np
 from tcsim.model.effects import Access, Effects
 from tcsim.ptx.check.lanes import several
 from tcsim.ptx.check.layout.layout import Layout
+from tcsim.ptx.check.operations import READ, WRITTEN
 from tcsim.ptx.check.places import EXTENTS, Extent, contested
 from tcsim.ptx.check.rules.cluster import Reaches, is_near
 from tcsim.ptx.check.rules.conflicts import Conflicts, Use
@@ -124,9 +125,9 @@ class Shared:
             elif own.rank != block.rank:
                 for by in made.values():
                     self.reaches.reached(block, own.rank, by.warps, line, by)
-            elif writes:
+            else:
                 for by in made.values():
-                    self.reaches.lands(own.rank, by)
+                    self.reaches.copies(own.rank, WRITTEN if writes else READ, by)
             self._landing(issue, own, kind, words)
             if (  # what each warp issues by itself is judged at once; one by one only to say what is wrong
                 len(made) > 1

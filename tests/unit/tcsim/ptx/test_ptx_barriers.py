@@ -328,3 +328,15 @@ def test_what_a_warp_tells_a_barrier_is_one_number(bytes: int, fits: bool) -> No
     found, _ = run(text(".param .u64 target", body), {TARGET: np.zeros(64, np.uint8)}, (TARGET,), "late")
     assert found.completed == fits
     assert [hazard.name for hazard in found.hazards] == ([] if fits else ["MBAR_TX_RANGE"])
+
+
+@schedules
+def test_an_arrival_of_a_warp_that_has_ended_counts(schedule: str | int) -> None:
+    """The second warp comes to the barrier after the first one has arrived and ended."""
+    body = """setp.lt.u32 %p1, %r0, 32; @%p1 bra FIRST; mov.u32 %r1, 0;
+        MORE: add.u32 %r1, %r1, 1; setp.lt.u32 %p2, %r1, 50; @%p2 bra MORE;
+        bar.sync 1, 64; bra DONE;
+        FIRST: bar.arrive 1, 64;
+        DONE:"""
+    found, _ = run(text("", body), {}, [], schedule, block=64)
+    completed(found)

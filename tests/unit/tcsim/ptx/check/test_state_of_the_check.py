@@ -100,8 +100,9 @@ def test_a_fence_for_more_than_the_block_keeps_what_is_known_or_was_heard() -> N
         flags.fence(ONE, scope)
         assert flags.fenced[0, ORDERED, 1:3].tolist() == ([5, 4] if kept else [0, 0])
         assert clocks.heard[0, ORDERED, 1:3].tolist() == ([2, 4] if kept else [2, 3])
-        flags.release(0, ONE, "st.relaxed.cluster.global.u32", False)
-        assert flags.cluster[ORDERED, 1:3].tolist() == ([5, 4] if kept else [0, 0])
+        flags.release(0, ONE, "st.relaxed.cluster.global.u32", False, [(-1, 7)])
+        told = flags.told(1, "ld.acquire.cluster.global.u32", [(-1, 7)])
+        assert told[ORDERED, 1:3].tolist() == ([5, 4] if kept else [0, 0])
     Flags(Clocks(2), 1).fence(ONE, "gpu")
 
 
@@ -131,18 +132,19 @@ def test_an_operation_is_given_back_by_any_warp_that_published_since(known: tupl
 
 @pytest.mark.parametrize("pair", sorted(PIPELINED))
 def test_the_tensor_core_keeps_the_order_of_one_thread_or_of_fences(pair: tuple[str, str]) -> None:
-    def asked(by: list[int], handed: list[int], units: tuple[str, str] = pair) -> bool:
+    def asked(by: list[int], handed: list[int], units: tuple[str, str] = pair, columns: int = 8) -> bool:
         tensor = np.zeros((3, KINDS, 5), int)
         tensor[:, HANDED, 1 + 2] = handed
         words = SimpleNamespace(clocks=SimpleNamespace(tensor=tensor))
-        earlier = SimpleNamespace(unit=units[0], warps=np.array([2]), since=np.array([6]))
-        later = SimpleNamespace(unit=units[1], warps=np.array(by))
+        earlier = SimpleNamespace(unit=units[0], warps=np.array([2]), since=np.array([6]), accumulator=8)
+        later = SimpleNamespace(unit=units[1], warps=np.array(by), accumulator=columns)
         return bool(Words._in_turn(words, earlier, later))  # type: ignore[arg-type]
 
     assert asked([2], [0, 0, 0]) and asked([0, 2], [0, 0, 0])
     assert not asked([0], [5, 9, 9]) and asked([0], [6, 0, 0]) and asked([0], [7, 0, 0])
     assert asked([0, 1], [0, 6, 0]) and asked([0, 1], [6, 0, 0]) and not asked([0, 1], [5, 5, 9])
     assert not asked([2], [9, 9, 9], ("tcgen05.mma", "nothing"))
+    assert asked([2], [0, 0, 0], columns=4) == (pair[0] != pair[1])
 
 
 # --- mbarriers
