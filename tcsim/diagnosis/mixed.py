@@ -16,7 +16,7 @@ import numpy as np
 
 from tcsim.core.ranges import runs
 from tcsim.diagnosis.candidate import Candidate, of_operand
-from tcsim.diagnosis.least_squares import in_parts, in_tile, samples, solved_at, sources
+from tcsim.diagnosis.least_squares import in_parts, samples, solved_at, sources
 from tcsim.diagnosis.maps import LINES, SAME, START, Rule, of_blocks
 from tcsim.diagnosis.pipelines import Count
 from tcsim.diagnosis.problem import Problem
@@ -24,7 +24,7 @@ from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
 from tcsim.diagnosis.rules import stored_bits
 from tcsim.diagnosis.shared_maps import MODES, xored
 from tcsim.diagnosis.solve import Solver
-from tcsim.diagnosis.tile_sums import Tiles, grids
+from tcsim.diagnosis.tile_sums import Tiles, grids, solved_tiles
 from tcsim.diagnosis.where import MORE, described, in_units, listing, ranges
 
 _UNITS = 32  # of a period, at most
@@ -67,8 +67,6 @@ def _mixing(reals: Reals, open_: Mask, period: int, unit: int, part: str) -> Int
     """How often unit p of A (in each period) meets unit q of B: (units, units)."""
     count = period // unit
     chosen = samples(reals, open_, count * count)
-    if chosen is None:
-        return None
 
     def terms(chosen: Ints) -> Numbers:
         t, i, j = chosen.T
@@ -156,13 +154,13 @@ def line_maps_by_k(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Cand
     for name, others in (("b", reals.a.shape[1]), ("a", reals.b.shape[1])):
         for across, size in product((others, *(size for size in _ACROSS if size < others)), _LINE_BLOCKS):
             for unit in (4 * problem.step, 2 * problem.step, problem.step):
-                source = _blocks(reals, open_[0], name, size, across, unit)
+                source = _blocks(reals, open_, name, size, across, unit)
                 if source is not None:
                     yield of_operand(name, _block_rule(source, size, across, unit, reals, name))
                     break
 
 
-def _blocks(reals: Reals, wrong: Mask, name: str, size: int, across: int, unit: int) -> Ints | None:
+def _blocks(reals: Reals, open_: Mask, name: str, size: int, across: int, unit: int) -> Ints | None:
     """(blocks of the others, blocks of lines, units of K): which block of lines of an operand each takes; -1 for none; None if it is not so."""
     own, other = (reals.a[0], reals.b[0]) if name == "a" else (reals.b[0], reals.a[0])
     lines, others = len(own), len(other)
@@ -172,21 +170,12 @@ def _blocks(reals: Reals, wrong: Mask, name: str, size: int, across: int, unit: 
     own = np.pad(in_parts(own, unit), ((0, blocks * size - lines), (0, 0), (0, 0))).reshape(blocks, size, parts, unit)
     other = in_parts(other, unit)
     found = np.broadcast_to(np.arange(blocks)[:, None], (tiles, blocks, parts)).copy()
-    for tile, block in np.ndindex(tiles, blocks):
-        mine, theirs = (
-            np.arange(block * size, min(lines, (block + 1) * size)),
-            np.arange(tile * across, min(others, (tile + 1) * across)),
-        )
-        rows, columns = (mine, theirs) if name == "a" else (theirs, mine)
-        if not wrong[np.ix_(rows, columns)].any():
-            continue
-        chosen = in_tile(reals, rows, columns, blocks * parts)
-        if chosen is None:
-            return None
-        source = sources(solved_at(reals, chosen, partial(_of_blocks, own, other, name), parts))
+    grid = Tiles(size, across, (lines, others)) if name == "a" else Tiles(across, size, (others, lines))
+    for number, times in solved_tiles(reals, open_, grid, blocks * parts, partial(_of_blocks, own, other, name), parts):
+        source, place = sources(times), divmod(number, grid.grid[1])
         if source is None:
             return None
-        found[tile, block] = source
+        found[place[::-1] if name == "a" else place] = source
     return None if (found == np.arange(blocks)[:, None]).all() else found
 
 
@@ -258,8 +247,6 @@ def part_maps(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Candidate
 def _part_sources(reals: Reals, open_: Mask, count: int, terms_of: partial[Numbers]) -> Ints | None:
     """(blocks,): whose part each block used, -1 for none; None if it is not so, or nothing moved."""
     chosen = samples(reals, open_, count * (count + 1))
-    if chosen is None:
-        return None
     source = sources(solved_at(reals, chosen, terms_of, count))  # of (samples, blocks, sources), none last
     if source is None or (source < 0).any() or np.array_equal(source, np.arange(count)):
         return None
@@ -335,12 +322,7 @@ def _mixing_of_tiles(reals: Reals, open_: Mask, tiles: Tiles, unit: int) -> Ints
     a, b = (in_parts(x[0], unit) for x in (reals.a, reals.b))
     parts = a.shape[1]
     found = np.broadcast_to(np.eye(parts, dtype=np.int64), (tiles.count, parts, parts)).copy()
-    for tile in range(tiles.count):
-        rows, columns = tiles.inside(tile)
-        if not open_[0][np.ix_(rows, columns)].any():
-            continue
-        chosen = in_tile(reals, rows, columns, parts**2)
-        times = None if chosen is None else solved_at(reals, chosen, partial(_met, a, b), parts)
+    for tile, times in solved_tiles(reals, open_, tiles, parts**2, partial(_met, a, b), parts):
         if times is None or not np.isin(times, (0, 1)).all():
             return None
         found[tile] = times
@@ -400,8 +382,6 @@ def _phases_of(solver: Solver, open_: Mask, names: str, unit: int, span: int, lo
     reals = solver.reals
     tiles = -(-reals.a.shape[2] // unit)
     chosen = samples(reals, open_, tiles * (mask + 1))
-    if chosen is None:
-        return None
     rules = [
         Rule("", "", "", partial(_phased, unit // span, span, low, mask, np.array([phase])), 0)
         for phase in range(mask + 1)

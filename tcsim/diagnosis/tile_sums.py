@@ -343,14 +343,7 @@ def _solved(reals: Reals, open_: Mask, tiles: Tiles, unit: int) -> TileSums | No
     times = np.zeros((tiles.count, tiles.count, parts), np.int64)
     times[range(tiles.count), range(tiles.count)] = 1
     of_c = np.eye(tiles.count, dtype=np.int64)
-    for tile in sorted(range(tiles.count), key=lambda one: -int(open_[0][np.ix_(*tiles.inside(one))].sum())):
-        rows, columns = tiles.inside(tile)
-        if not open_[0][np.ix_(rows, columns)].any():
-            continue
-        chosen = in_tile(reals, rows, columns, tiles.count * (parts + with_c))
-        if chosen is None:
-            return None
-        found = solved_at(reals, chosen, terms, usual=parts)
+    for tile, found in solved_tiles(reals, open_, tiles, tiles.count * (parts + with_c), terms, usual=parts):
         if found is None:
             return None
         times[tile] = found[:, :parts]
@@ -358,3 +351,18 @@ def _solved(reals: Reals, open_: Mask, tiles: Tiles, unit: int) -> TileSums | No
         if min(times[tile].min(), of_c[tile].min()) < 0 or max(times[tile].max(), of_c[tile].max()) > 9:
             return None
     return TileSums(tiles, unit, times, of_c, with_c)
+
+
+def solved_tiles(
+    reals: Reals,
+    open_: Mask,
+    tiles: Tiles,
+    unknowns: int,
+    terms_of: Callable[[Ints], Numbers],
+    most: float = np.inf,
+    usual: float = np.inf,
+) -> Iterator[tuple[int, Ints | None]]:
+    """Each tile of the first matrix that has open outputs, those with most first, and its weights as of `solved_at`."""
+    count = {tile: int(open_[0][np.ix_(*tiles.inside(tile))].sum()) for tile in range(tiles.count)}
+    for tile in sorted((tile for tile in count if count[tile]), key=lambda one: -count[one]):
+        yield tile, solved_at(reals, in_tile(reals, *tiles.inside(tile), unknowns), terms_of, most, usual)
