@@ -19,6 +19,7 @@ from tcsim.layouts.swizzle import SWIZZLES
 Addresses = npt.NDArray[np.int64]
 _MAJORS: tuple[Major, ...] = ("K", "MN")
 _UNIT = 16  # bytes that one step of a descriptor's offsets means
+_LATE = (16, 128, 1024)  # bytes by which a start address is off
 _OFFSETS = {"leading_byte_offset": "LBO", "stride_byte_offset": "SBO"}
 _SCALES = (
     ("a sixteenth: bytes given in units of 16 were encoded twice", 1, 16),
@@ -69,7 +70,7 @@ def _readings(problem: Problem, name: str, tile: CanonicalTile) -> Iterator[Atte
         )  # fmt: skip
 
     fields = f"the descriptor of {name} should have LBO {leading}, SBO {stride} bytes and swizzle {mode}"
-    for mistake, detail, change in _changes({}):
+    for mistake, detail, change in _changes(_OFFSETS):
         if change(right) != right:
             yield attempt(mistake, detail, fields, change(right))
     for other in SWIZZLES:
@@ -84,9 +85,26 @@ def _readings(problem: Problem, name: str, tile: CanonicalTile) -> Iterator[Atte
             yield attempt("start off the swizzle's period", f"by {off} bytes", said, right, off=off)
         plain = f"{name} was written without the swizzle that its descriptor names"
         yield attempt("swizzle not applied to the data", "", plain, right, unswizzled=True)
+    for late in _LATE:
+        said = f"by {late} bytes: compare the descriptor of {name} with where its tile begins in shared memory"
+        yield attempt("start address wrong", f"{late} bytes late", said, right, late=late)
     if tile.bits == 16:
         flip = f"trans_{name} must be {int(tile.major == 'MN')}"
         yield attempt("major flipped", "", flip, right, major="K" if tile.major == "MN" else "MN")
+    if len(tile.advances) > 1:
+        size = tile.bits // 8
+        said = f"the start address of {name} moves by {tile.advances[1]} bytes for the second K step: see CanonicalTile.advances"
+        for detail, advances in (
+            ("no advance", [0 for _ in tile.advances]),
+            ("elements for bytes", [x // size if size else x for x in tile.advances]),
+            ("bytes for units of 16", [x * _UNIT for x in tile.advances]),
+            ("always by the first step's bytes", [i * tile.advances[1] for i in range(len(tile.advances))]),
+            ("twice the right one", [2 * x for x in tile.advances]),
+            ("by a whole swizzle span", [i * tile.swizzle.span for i in range(len(tile.advances))]),
+            ("by a group of 8 lines", [i * 8 * tile.swizzle.span for i in range(len(tile.advances))]),
+        ):
+            if tuple(advances) != tile.advances:
+                yield attempt("K advance wrong", detail, said, right, advances=advances)
 
 
 def _image(problem: Problem, name: str, tile: CanonicalTile) -> npt.NDArray[np.uint8]:
@@ -106,10 +124,11 @@ def _read(
     image = right()
     if other.get("unswizzled"):  # as the layout lies without its swizzle
         image = image[:, tile.swizzle(np.arange(tile.bytes))]
+    advances = other.get("advances", tile.advances)
     major: Major = other.get("major", tile.major)
     wide = (problem.kept if name == "a" else problem.step) // tile.step  # a sparse instruction takes two of B's steps
-    off = int(other.get("off", 0))
-    starts = np.array(tile.advances[::wide]) // _UNIT * _UNIT + off
+    off, late = int(other.get("off", 0)), int(other.get("late", 0))
+    starts = np.array(advances[::wide]) // _UNIT * _UNIT + off + late
     if starts.max() >= 1 << 18:
         return None
     try:

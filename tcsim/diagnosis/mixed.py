@@ -24,7 +24,7 @@ from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
 from tcsim.diagnosis.rules import stored_bits
 from tcsim.diagnosis.shared_maps import MODES, xored
 from tcsim.diagnosis.solve import Solver
-from tcsim.diagnosis.tile_sums import Tiles, grids, solved_tiles
+from tcsim.diagnosis.tile_sums import Tiles, solved_tiles
 from tcsim.diagnosis.where import MORE, described, in_units, listing, ranges
 
 _UNITS = 32  # of a period, at most
@@ -295,66 +295,6 @@ def _part_rule(part: str, source: Ints, size: int, depth: int) -> Rule:
 
 
 _MOST = 24  # units of K
-_TILES_LISTED = 4  # tiles that are said one by one
-_PERSISTENT = "look at the stage and the phase with which a persistent kernel begins its next output tile: counted on by one side, and from 0 by the other"
-
-
-def tile_stages(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Candidate]:
-    """Tiles that read the wrong units of K of one operand; the same in all of them is what other maps say."""
-    if len(reals.a) > 1 or reals.positions is not None or reals.factors is not None:
-        return
-    depth = reals.a.shape[2]
-    units = [size * problem.step for size in (8, 4, 2, 1) if 1 < -(-depth // (size * problem.step)) <= _MOST]
-    for tiles in grids(problem, reals):
-        for unit in units:
-            mixing = _mixing_of_tiles(reals, open_, tiles, unit)
-            if mixing is None:
-                continue
-            for name, own in (("a", mixing.swapaxes(1, 2)), ("b", mixing)):
-                source = sources(own)
-                if source is not None:
-                    yield of_operand(name, _tile_rule(tiles, source, unit, depth, name))
-            return
-
-
-def _mixing_of_tiles(reals: Reals, open_: Mask, tiles: Tiles, unit: int) -> Ints | None:
-    """(tiles, units, units): whether a unit of A meets one of B; None if a tile has no such map."""
-    a, b = (in_parts(x[0], unit) for x in (reals.a, reals.b))
-    parts = a.shape[1]
-    found = np.broadcast_to(np.eye(parts, dtype=np.int64), (tiles.count, parts, parts)).copy()
-    for tile, times in solved_tiles(reals, open_, tiles, parts**2, partial(_met, a, b), parts):
-        if times is None or not np.isin(times, (0, 1)).all():
-            return None
-        found[tile] = times
-    return found
-
-
-def _met(a: Numbers, b: Numbers, chosen: Ints) -> Numbers:
-    """(samples, units, units): products of every unit of A with every one of B."""
-    return a[chosen[:, 1]] @ b[chosen[:, 2]].swapaxes(1, 2)
-
-
-def _tile_rule(tiles: Tiles, source: Ints, unit: int, depth: int, name: str) -> Rule:
-    said: dict[str, list[str]] = {}
-    own = np.arange(source.shape[1])
-    for tile, units in enumerate(source):
-        if not np.array_equal(units, own):
-            said.setdefault(said_of(in_units(units, unit)[:depth]), []).append(tiles.said(tile))
-    texts = [f"in {'; '.join(places[:_TILES_LISTED])} {text}" for text, places in said.items()]
-    detail = listing(texts, _TILES_LISTED)
-    later = bool((source > own).any())  # a stage holds earlier tiles, not later ones
-    where = partial(_of_tile_at, tiles, source, unit, name)
-    return Rule("K blocks of {x} mismatched in some tiles", detail, _PERSISTENT, where, 4 + later, crosses=True)
-
-
-def _of_tile_at(tiles: Tiles, source: Ints, unit: int, name: str, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
-    row, column = (r, o) if name == "a" else (o, r)
-    down, across = tiles.grid
-    tile = np.minimum(row // tiles.height, down - 1) * across + np.minimum(column // tiles.width, across - 1)
-    part = source[tile, np.minimum(k // unit, source.shape[1] - 1)]
-    return r, np.where(part < 0, -1, part * unit + k % unit)
-
-
 _STAGES = (2, 3, 4, 5, 6)
 
 

@@ -276,16 +276,3 @@ def test_a_store_at_another_address_and_a_staging_tile_of_two_pitches() -> None:
         place[:] = staged[row * 36 + column]
     said = named(tcsim.diagnose(MMA, a=a, b=b, observed=observed))
     assert "d: pitch of the staging tile in shared memory wrong (tiles of 32 x 32 are written with 40 elements" in said
-
-
-def test_stages_that_are_others_in_every_tile() -> None:
-    """B's K tiles come in an order of its own in every output tile, A's as they should."""
-    a, b = operands(64, 96, 64)
-    observed = np.zeros((64, 96), np.uint32)
-    random = np.random.default_rng(1)
-    for number, place in enumerate(tiles_of(observed)):
-        y, x = divmod(number, 3)
-        taken = random.permutation(4)[K // 16] * 16 + K % 16
-        place[:] = tcsim.gemm(a[32 * y : 32 * y + 32], b[taken, 32 * x : 32 * x + 32], instruction=MMA)
-    said = named(tcsim.diagnose(MMA, a=a, b=b, observed=observed))
-    assert "K blocks of b mismatched in some tiles" in said and "counted on by one side" in said
