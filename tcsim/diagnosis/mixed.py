@@ -2,7 +2,7 @@
 
 A kernel that takes the right lines and mixes up K computes a P b for some matrix P. P is the same in every period of K (a word, a fragment, a
 tile), or moves whole units of it; either way it has few unknowns, and every output is one equation. The same holds of the blocks of scale factors
-or metadata that each block of K used, of the phases of a swizzle, and of each output tile by itself.
+or metadata that each block of K used, and of the phases of a swizzle.
 """
 
 from __future__ import annotations
@@ -10,35 +10,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from itertools import product
 
 import numpy as np
 
 from tcsim.core.ranges import runs
 from tcsim.diagnosis.candidate import Candidate, of_operand
 from tcsim.diagnosis.least_squares import in_parts, samples, solved_at, sources
-from tcsim.diagnosis.maps import LINES, SAME, START, Rule, of_blocks
+from tcsim.diagnosis.maps import SAME, START, Rule, of_blocks
 from tcsim.diagnosis.pipelines import Count
 from tcsim.diagnosis.problem import Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
 from tcsim.diagnosis.rules import stored_bits
 from tcsim.diagnosis.shared_maps import MODES, xored
 from tcsim.diagnosis.solve import Solver
-from tcsim.diagnosis.tile_sums import Tiles, solved_tiles
-from tcsim.diagnosis.where import MORE, described, in_units, listing, ranges
+from tcsim.diagnosis.where import described, in_units, listing, ranges
 
 _UNITS = 32  # of a period, at most
 _PERIODS = (8, 16, 32, 64, 128)
 _TILES, _STEPS = (32, 64, 128, 256), (8, 16, 32)  # of which whole steps may be mixed
 _LISTED = 32  # a period that is written out
-_LINE_BLOCKS = (128, 64, 32, 16, 8)
-_ACROSS = (128, 64, 32)  # lines of the other operand in a tile
-_BLOCK_TERMS = 400
 _TWICE = 1.5  # what is taken, of a right kernel's K: more than that is miscounted in a way that other rules say
 _ORDER = "look at the order in which the elements of {x} lie in registers, words and bytes: fragment layout, packing, interleaving"
 _STAGE = "the stage was read before the copy landed (zeros, or an earlier tile), or the index along K is another one"
-_PARTIALS = "look at which slices or partial sums of these tiles are added, and at what clears or overwrites them"
-_BLOCK = "look at which tile's partial sums, or which tile's copies, the kernel takes for this part of K"
 
 
 def k_maps(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Candidate]:
@@ -145,86 +138,6 @@ def said_of(source: Ints) -> str:
             parts.append(f"K {start}-{stop - 1} is that of K {source[start]}-{source[stop - 1]}, {when}")
         start = stop
     return listing(parts, 6, ", ")
-
-
-def line_maps_by_k(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Candidate]:
-    """Blocks of lines exchanged, or missing, in a part of K or in some tiles: each tile is a sum over K of products of any block of lines."""
-    if len(reals.a) > 1:
-        return
-    for name, others in (("b", reals.a.shape[1]), ("a", reals.b.shape[1])):
-        for across, size in product((others, *(size for size in _ACROSS if size < others)), _LINE_BLOCKS):
-            for unit in (4 * problem.step, 2 * problem.step, problem.step):
-                source = _blocks(reals, open_, name, size, across, unit)
-                if source is not None:
-                    yield of_operand(name, _block_rule(source, size, across, unit, reals, name))
-                    break
-
-
-def _blocks(reals: Reals, open_: Mask, name: str, size: int, across: int, unit: int) -> Ints | None:
-    """(blocks of the others, blocks of lines, units of K): which block of lines of an operand each takes; -1 for none; None if it is not so."""
-    own, other = (reals.a[0], reals.b[0]) if name == "a" else (reals.b[0], reals.a[0])
-    lines, others = len(own), len(other)
-    blocks, tiles, parts = -(-lines // size), -(-others // across), -(-own.shape[1] // unit)
-    if blocks < 2 or blocks * parts > _BLOCK_TERMS:
-        return None
-    own = np.pad(in_parts(own, unit), ((0, blocks * size - lines), (0, 0), (0, 0))).reshape(blocks, size, parts, unit)
-    other = in_parts(other, unit)
-    found = np.broadcast_to(np.arange(blocks)[:, None], (tiles, blocks, parts)).copy()
-    grid = Tiles(size, across, (lines, others)) if name == "a" else Tiles(across, size, (others, lines))
-    for number, times in solved_tiles(reals, open_, grid, blocks * parts, partial(_of_blocks, own, other, name), parts):
-        source, place = sources(times), divmod(number, grid.grid[1])
-        if source is None:
-            return None
-        found[place[::-1] if name == "a" else place] = source
-    return None if (found == np.arange(blocks)[:, None]).all() else found
-
-
-def _of_blocks(own: Numbers, other: Numbers, name: str, chosen: Ints) -> Numbers:
-    """(samples, units, blocks): products with the line at the same place of every block."""
-    line, met = (chosen[:, 1], chosen[:, 2]) if name == "a" else (chosen[:, 2], chosen[:, 1])
-    found: Numbers = np.einsum("bspu,spu->spb", own[:, line % own.shape[1]], other[met])
-    return found
-
-
-def _block_rule(source: Ints, size: int, across: int, unit: int, reals: Reals, name: str) -> Rule:
-    what, those = ("rows", "columns") if name == "a" else ("columns", "rows")
-    lines, others, depth = *reals.observed.shape[1:][:: 1 if name == "a" else -1], reals.a.shape[2]
-    parts = []
-    for (tile, block), row in ((number, source[number]) for number in np.ndindex(*source.shape[:2])):
-        for other in dict.fromkeys(row[row != block].tolist()):
-            at = np.flatnonzero(row == other)
-            last = min(lines, (block + 1) * size) - 1
-            place = f"{what} {block * size}-{last}"
-            if len(source) > 1:
-                place += f", {those} {tile * across}-{min(others, (tile + 1) * across) - 1}"
-            k = runs(tuple(x for x in in_units(at, unit).tolist() if x < depth))
-            k = "all of K" if len(at) == len(row) else f"K {k}"
-            whose = f"{k} is that of {what} {other * size}-{other * size + size - 1}, of another block"
-            parts.append(f"in {place} {whose if other >= 0 else f'{k} is missing'}")
-    said = listing(parts, 4)
-    said = (_one_map(source[0], size, unit, depth, what) if len(source) == 1 and len(parts) > 2 else "") or said
-    where = partial(_block_at, source, size, across, unit)
-    if (source[source != np.arange(source.shape[1])[:, None]] < 0).all():
-        return Rule("K block missing in some tiles", said, _PARTIALS, where, 4, crosses=len(source) > 1)
-    kind = LINES if (source == source[:, :, :1]).all() else f"{LINES} in a part of K"
-    return Rule(kind, said, _BLOCK, where, 4, crosses=len(source) > 1)
-
-
-def _one_map(source: Ints, size: int, unit: int, depth: int, what: str) -> str:
-    """In words, if one map, which a rule names, says the wrong blocks (blocks, parts) of every part of K that has any."""
-    moved = (source != np.arange(len(source))[:, None]).any(axis=0)
-    first = source[:, moved.argmax()]
-    if (source[:, moved] != first[:, None]).any() or (first < 0).any():
-        return ""
-    said, k = described(in_units(first, size), what), in_units(np.flatnonzero(moved), unit)
-    k = k[k < depth]
-    return "" if MORE in said else f"in K {ranges(k)}: {said}"
-
-
-def _block_at(source: Ints, size: int, across: int, unit: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
-    places = (x // each for x, each in zip((o, r, k), (across, size, unit), strict=True))
-    block = source[tuple(np.minimum(x, most - 1) for x, most in zip(places, source.shape, strict=True))]
-    return np.where(block < 0, -1, block * size + r % size), k
 
 
 def part_maps(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Candidate]:

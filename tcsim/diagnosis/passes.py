@@ -16,7 +16,7 @@ from tcsim.diagnosis.hypothesis import Hypothesis, WrongKernel
 from tcsim.diagnosis.k_steps import k_steps
 from tcsim.diagnosis.maps import SAME
 from tcsim.diagnosis.misread import batched, bytes_of_operands, other_buffers, past_end, tails
-from tcsim.diagnosis.mixed import k_maps, line_maps_by_k, part_maps, stage_phases
+from tcsim.diagnosis.mixed import k_maps, part_maps, stage_phases
 from tcsim.diagnosis.moved import Moved, gives_of, line_maps, moved
 from tcsim.diagnosis.predicted import Way, way_of
 from tcsim.diagnosis.problem import Codes, Problem
@@ -292,7 +292,7 @@ PASSES: tuple[Pass, ...] = (
     (_several, _moved_tiles),
     *_passes(_in_parts, in_some_tiles),
     *_passes(_open, other_buffers, k_steps, in_some_tiles, stage_phases, part_maps, tables),
-    *_passes(_open, k_maps, line_maps_by_k, tile_sums, in_part),
+    *_passes(_open, k_maps, tile_sums, in_part),
     (lambda found, known: True, _again),
 )
 """When a pass runs, and what it does: what is true of all outputs, of memory, of the epilogue; rules; what is solved for, the fewest numbers first."""

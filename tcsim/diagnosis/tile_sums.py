@@ -36,7 +36,7 @@ PARTIALS = "sums of another tile"
 _OPERANDS = ((LINES, "a", "rows"), (LINES, "b", "columns"))
 _C, _LOOK_C = "c of another block", "look at the block indices in the addresses that C is read from, and at beta"
 _INDEX = "look at how the block indices go into the addresses of A and B, and into those of the store"
-_PARTIALS = "look at which slices or partial sums, of which tile, are added to an output tile: the index of the workspace, the fix-up, what clears them; or at accumulators (registers, columns of Tensor Memory) that still hold another tile"
+_PARTIALS = "look at which slices or partial sums, of which tile, are added to an output tile: the index of the workspace, the fix-up, what clears them; or at accumulators (registers, columns of Tensor Memory) or stages that still hold an earlier tile"
 _CARRIED = (
     "clear the accumulators, or set scale_d to 0, at the first K tile of every output tile of a persistent kernel"
 )
@@ -343,7 +343,10 @@ def _solved(reals: Reals, open_: Mask, tiles: Tiles, unit: int) -> TileSums | No
     times = np.zeros((tiles.count, tiles.count, parts), np.int64)
     times[range(tiles.count), range(tiles.count)] = 1
     of_c = np.eye(tiles.count, dtype=np.int64)
-    for tile, found in solved_tiles(reals, open_, tiles, tiles.count * (parts + with_c), terms, usual=parts):
+    count = [int(open_[0][np.ix_(*tiles.inside(tile))].sum()) for tile in range(tiles.count)]
+    for tile in sorted(filter(count.__getitem__, range(tiles.count)), key=lambda one: -count[one]):
+        chosen = in_tile(reals, *tiles.inside(tile), tiles.count * (parts + with_c))
+        found = solved_at(reals, chosen, terms, usual=parts)
         if found is None:
             return None
         times[tile] = found[:, :parts]
@@ -351,18 +354,3 @@ def _solved(reals: Reals, open_: Mask, tiles: Tiles, unit: int) -> TileSums | No
         if min(times[tile].min(), of_c[tile].min()) < 0 or max(times[tile].max(), of_c[tile].max()) > 9:
             return None
     return TileSums(tiles, unit, times, of_c, with_c)
-
-
-def solved_tiles(
-    reals: Reals,
-    open_: Mask,
-    tiles: Tiles,
-    unknowns: int,
-    terms_of: Callable[[Ints], Numbers],
-    most: float = np.inf,
-    usual: float = np.inf,
-) -> Iterator[tuple[int, Ints | None]]:
-    """Each tile of the first matrix that has open outputs, those with most first, and its weights as of `solved_at`."""
-    count = {tile: int(open_[0][np.ix_(*tiles.inside(tile))].sum()) for tile in range(tiles.count)}
-    for tile in sorted((tile for tile in count if count[tile]), key=lambda one: -count[one]):
-        yield tile, solved_at(reals, in_tile(reals, *tiles.inside(tile), unknowns), terms_of, most, usual)
