@@ -210,7 +210,11 @@ class TileSums(Hypothesis):
         return reals.near(self.values(reals, matrix), matrix, size)
 
     def codes(self, problem: Problem) -> Codes:
-        """What it predicts of every output, bit for bit: one chain of sums, the others' first."""
+        """What it predicts of every output, bit for bit: one chain of sums, the others' first, or in the order of K."""
+        found = (self._chained(problem, in_order) for in_order in (False, True))
+        return max(found, key=lambda codes: int((codes == problem.observed).sum()))
+
+    def _chained(self, problem: Problem, in_order: bool) -> Codes:
         bare = problem.bare
         out = bare.outputs.copy()
         kept: dict[int, Codes] = {}
@@ -222,8 +226,9 @@ class TileSums(Hypothesis):
             held = self._start(problem, tile)
             if self._before is not None:
                 others, held = [], kept.get(int(self._before[tile]), held)
-            for other in (*others, tile):
-                held = self._added(bare, held, other, np.minimum(self.times[tile, other], 9))
+            parts = np.eye(self.times.shape[2], dtype=np.int64) if in_order else np.ones((1, 1), np.int64)
+            for part, other in product(parts, (*others, tile)):
+                held = self._added(bare, held, other, np.minimum(self.times[tile, other], 9) * part)
             kept[tile] = held
             out[0][np.ix_(rows, columns)] = held[: len(rows), : len(columns)]
         return problem.after_clamp(out)
