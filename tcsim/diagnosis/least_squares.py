@@ -46,12 +46,14 @@ def in_parts(x: Numbers, unit: int) -> Numbers:
 
 
 def solved_at(
-    reals: Reals, chosen: Ints, terms_of: Callable[[Ints], Numbers], most: float = np.inf, usual: float = np.inf
+    reals: Reals, chosen: Ints | None, terms_of: Callable[[Ints], Numbers], most: float = np.inf, usual: float = np.inf
 ) -> Ints | None:
-    """Whole weights of terms (samples, ...), in their shape, that give some outputs (samples, 3) but for C; None if there are none.
+    """Whole weights of terms (samples, ...), in their shape, that give some outputs (samples, 3) but for C; None if there are none, or no outputs.
 
     A few samples refuse most: only for what they leave are the terms of all reckoned out.
     """
+    if chosen is None:
+        return None
     few = _FEW + _EACH * int(min(most, usual, len(chosen)))
     for own in (chosen[:few], chosen) if 2 * few < len(chosen) else (chosen,):
         place, terms = tuple(own.T), terms_of(own)

@@ -2,7 +2,7 @@
 
 A kernel that takes the right lines and mixes up K computes a P b for some matrix P. P is the same in every period of K (a word, a fragment, a
 tile), or moves whole units of it; either way it has few unknowns, and every output is one equation. The same holds of the blocks of scale factors
-or metadata that each block of K used, of the phases of a swizzle, and of each output tile by itself.
+or metadata that each block of K used, and of the phases of a swizzle.
 """
 
 from __future__ import annotations
@@ -10,35 +10,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from itertools import product
 
 import numpy as np
 
 from tcsim.core.ranges import runs
 from tcsim.diagnosis.candidate import Candidate, of_operand
-from tcsim.diagnosis.least_squares import in_parts, in_tile, samples, solved_at, sources
-from tcsim.diagnosis.maps import LINES, SAME, START, Rule, of_blocks
+from tcsim.diagnosis.least_squares import in_parts, samples, solved_at, sources
+from tcsim.diagnosis.maps import SAME, START, Rule, of_blocks
 from tcsim.diagnosis.pipelines import Count
 from tcsim.diagnosis.problem import Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
 from tcsim.diagnosis.rules import stored_bits
 from tcsim.diagnosis.shared_maps import MODES, xored
 from tcsim.diagnosis.solve import Solver
-from tcsim.diagnosis.tile_sums import Tiles, grids
-from tcsim.diagnosis.where import MORE, described, in_units, listing, ranges
+from tcsim.diagnosis.where import described, in_units, listing, ranges
 
 _UNITS = 32  # of a period, at most
 _PERIODS = (8, 16, 32, 64, 128)
 _TILES, _STEPS = (32, 64, 128, 256), (8, 16, 32)  # of which whole steps may be mixed
 _LISTED = 32  # a period that is written out
-_LINE_BLOCKS = (128, 64, 32, 16, 8)
-_ACROSS = (128, 64, 32)  # lines of the other operand in a tile
-_BLOCK_TERMS = 400
 _TWICE = 1.5  # what is taken, of a right kernel's K: more than that is miscounted in a way that other rules say
 _ORDER = "look at the order in which the elements of {x} lie in registers, words and bytes: fragment layout, packing, interleaving"
 _STAGE = "the stage was read before the copy landed (zeros, or an earlier tile), or the index along K is another one"
-_PARTIALS = "look at which slices or partial sums of these tiles are added, and at what clears or overwrites them"
-_BLOCK = "look at which tile's partial sums, or which tile's copies, the kernel takes for this part of K"
 
 
 def k_maps(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Candidate]:
@@ -67,8 +60,6 @@ def _mixing(reals: Reals, open_: Mask, period: int, unit: int, part: str) -> Int
     """How often unit p of A (in each period) meets unit q of B: (units, units)."""
     count = period // unit
     chosen = samples(reals, open_, count * count)
-    if chosen is None:
-        return None
 
     def terms(chosen: Ints) -> Numbers:
         t, i, j = chosen.T
@@ -149,95 +140,6 @@ def said_of(source: Ints) -> str:
     return listing(parts, 6, ", ")
 
 
-def line_maps_by_k(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Candidate]:
-    """Blocks of lines exchanged, or missing, in a part of K or in some tiles: each tile is a sum over K of products of any block of lines."""
-    if len(reals.a) > 1:
-        return
-    for name, others in (("b", reals.a.shape[1]), ("a", reals.b.shape[1])):
-        for across, size in product((others, *(size for size in _ACROSS if size < others)), _LINE_BLOCKS):
-            for unit in (4 * problem.step, 2 * problem.step, problem.step):
-                source = _blocks(reals, open_[0], name, size, across, unit)
-                if source is not None:
-                    yield of_operand(name, _block_rule(source, size, across, unit, reals, name))
-                    break
-
-
-def _blocks(reals: Reals, wrong: Mask, name: str, size: int, across: int, unit: int) -> Ints | None:
-    """(blocks of the others, blocks of lines, units of K): which block of lines of an operand each takes; -1 for none; None if it is not so."""
-    own, other = (reals.a[0], reals.b[0]) if name == "a" else (reals.b[0], reals.a[0])
-    lines, others = len(own), len(other)
-    blocks, tiles, parts = -(-lines // size), -(-others // across), -(-own.shape[1] // unit)
-    if blocks < 2 or blocks * parts > _BLOCK_TERMS:
-        return None
-    own = np.pad(in_parts(own, unit), ((0, blocks * size - lines), (0, 0), (0, 0))).reshape(blocks, size, parts, unit)
-    other = in_parts(other, unit)
-    found = np.broadcast_to(np.arange(blocks)[:, None], (tiles, blocks, parts)).copy()
-    for tile, block in np.ndindex(tiles, blocks):
-        mine, theirs = (
-            np.arange(block * size, min(lines, (block + 1) * size)),
-            np.arange(tile * across, min(others, (tile + 1) * across)),
-        )
-        rows, columns = (mine, theirs) if name == "a" else (theirs, mine)
-        if not wrong[np.ix_(rows, columns)].any():
-            continue
-        chosen = in_tile(reals, rows, columns, blocks * parts)
-        if chosen is None:
-            return None
-        source = sources(solved_at(reals, chosen, partial(_of_blocks, own, other, name), parts))
-        if source is None:
-            return None
-        found[tile, block] = source
-    return None if (found == np.arange(blocks)[:, None]).all() else found
-
-
-def _of_blocks(own: Numbers, other: Numbers, name: str, chosen: Ints) -> Numbers:
-    """(samples, units, blocks): products with the line at the same place of every block."""
-    line, met = (chosen[:, 1], chosen[:, 2]) if name == "a" else (chosen[:, 2], chosen[:, 1])
-    found: Numbers = np.einsum("bspu,spu->spb", own[:, line % own.shape[1]], other[met])
-    return found
-
-
-def _block_rule(source: Ints, size: int, across: int, unit: int, reals: Reals, name: str) -> Rule:
-    what, those = ("rows", "columns") if name == "a" else ("columns", "rows")
-    lines, others, depth = *reals.observed.shape[1:][:: 1 if name == "a" else -1], reals.a.shape[2]
-    parts = []
-    for (tile, block), row in ((number, source[number]) for number in np.ndindex(*source.shape[:2])):
-        for other in dict.fromkeys(row[row != block].tolist()):
-            at = np.flatnonzero(row == other)
-            last = min(lines, (block + 1) * size) - 1
-            place = f"{what} {block * size}-{last}"
-            if len(source) > 1:
-                place += f", {those} {tile * across}-{min(others, (tile + 1) * across) - 1}"
-            k = runs(tuple(x for x in in_units(at, unit).tolist() if x < depth))
-            k = "all of K" if len(at) == len(row) else f"K {k}"
-            whose = f"{k} is that of {what} {other * size}-{other * size + size - 1}, of another block"
-            parts.append(f"in {place} {whose if other >= 0 else f'{k} is missing'}")
-    said = listing(parts, 4)
-    said = (_one_map(source[0], size, unit, depth, what) if len(source) == 1 and len(parts) > 2 else "") or said
-    where = partial(_block_at, source, size, across, unit)
-    if (source[source != np.arange(source.shape[1])[:, None]] < 0).all():
-        return Rule("K block missing in some tiles", said, _PARTIALS, where, 4, crosses=len(source) > 1)
-    kind = LINES if (source == source[:, :, :1]).all() else f"{LINES} in a part of K"
-    return Rule(kind, said, _BLOCK, where, 4, crosses=len(source) > 1)
-
-
-def _one_map(source: Ints, size: int, unit: int, depth: int, what: str) -> str:
-    """In words, if one map, which a rule names, says the wrong blocks (blocks, parts) of every part of K that has any."""
-    moved = (source != np.arange(len(source))[:, None]).any(axis=0)
-    first = source[:, moved.argmax()]
-    if (source[:, moved] != first[:, None]).any() or (first < 0).any():
-        return ""
-    said, k = described(in_units(first, size), what), in_units(np.flatnonzero(moved), unit)
-    k = k[k < depth]
-    return "" if MORE in said else f"in K {ranges(k)}: {said}"
-
-
-def _block_at(source: Ints, size: int, across: int, unit: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
-    places = (x // each for x, each in zip((o, r, k), (across, size, unit), strict=True))
-    block = source[tuple(np.minimum(x, most - 1) for x, most in zip(places, source.shape, strict=True))]
-    return np.where(block < 0, -1, block * size + r % size), k
-
-
 def part_maps(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Candidate]:
     """Factors of A, of B or of both alike; metadata of A."""
     if reals.factors is not None and reals.bare is not None:
@@ -258,8 +160,6 @@ def part_maps(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Candidate
 def _part_sources(reals: Reals, open_: Mask, count: int, terms_of: partial[Numbers]) -> Ints | None:
     """(blocks,): whose part each block used, -1 for none; None if it is not so, or nothing moved."""
     chosen = samples(reals, open_, count * (count + 1))
-    if chosen is None:
-        return None
     source = sources(solved_at(reals, chosen, terms_of, count))  # of (samples, blocks, sources), none last
     if source is None or (source < 0).any() or np.array_equal(source, np.arange(count)):
         return None
@@ -308,71 +208,6 @@ def _part_rule(part: str, source: Ints, size: int, depth: int) -> Rule:
 
 
 _MOST = 24  # units of K
-_TILES_LISTED = 4  # tiles that are said one by one
-_PERSISTENT = "look at the stage and the phase with which a persistent kernel begins its next output tile: counted on by one side, and from 0 by the other"
-
-
-def tile_stages(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Candidate]:
-    """Tiles that read the wrong units of K of one operand; the same in all of them is what other maps say."""
-    if len(reals.a) > 1 or reals.positions is not None or reals.factors is not None:
-        return
-    depth = reals.a.shape[2]
-    units = [size * problem.step for size in (8, 4, 2, 1) if 1 < -(-depth // (size * problem.step)) <= _MOST]
-    for tiles in grids(problem, reals):
-        for unit in units:
-            mixing = _mixing_of_tiles(reals, open_, tiles, unit)
-            if mixing is None:
-                continue
-            for name, own in (("a", mixing.swapaxes(1, 2)), ("b", mixing)):
-                source = sources(own)
-                if source is not None:
-                    yield of_operand(name, _tile_rule(tiles, source, unit, depth, name))
-            return
-
-
-def _mixing_of_tiles(reals: Reals, open_: Mask, tiles: Tiles, unit: int) -> Ints | None:
-    """(tiles, units, units): whether a unit of A meets one of B; None if a tile has no such map."""
-    a, b = (in_parts(x[0], unit) for x in (reals.a, reals.b))
-    parts = a.shape[1]
-    found = np.broadcast_to(np.eye(parts, dtype=np.int64), (tiles.count, parts, parts)).copy()
-    for tile in range(tiles.count):
-        rows, columns = tiles.inside(tile)
-        if not open_[0][np.ix_(rows, columns)].any():
-            continue
-        chosen = in_tile(reals, rows, columns, parts**2)
-        times = None if chosen is None else solved_at(reals, chosen, partial(_met, a, b), parts)
-        if times is None or not np.isin(times, (0, 1)).all():
-            return None
-        found[tile] = times
-    return found
-
-
-def _met(a: Numbers, b: Numbers, chosen: Ints) -> Numbers:
-    """(samples, units, units): products of every unit of A with every one of B."""
-    return a[chosen[:, 1]] @ b[chosen[:, 2]].swapaxes(1, 2)
-
-
-def _tile_rule(tiles: Tiles, source: Ints, unit: int, depth: int, name: str) -> Rule:
-    said: dict[str, list[str]] = {}
-    own = np.arange(source.shape[1])
-    for tile, units in enumerate(source):
-        if not np.array_equal(units, own):
-            said.setdefault(said_of(in_units(units, unit)[:depth]), []).append(tiles.said(tile))
-    texts = [f"in {'; '.join(places[:_TILES_LISTED])} {text}" for text, places in said.items()]
-    detail = listing(texts, _TILES_LISTED)
-    later = bool((source > own).any())  # a stage holds earlier tiles, not later ones
-    where = partial(_of_tile_at, tiles, source, unit, name)
-    return Rule("K blocks of {x} mismatched in some tiles", detail, _PERSISTENT, where, 4 + later, crosses=True)
-
-
-def _of_tile_at(tiles: Tiles, source: Ints, unit: int, name: str, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
-    row, column = (r, o) if name == "a" else (o, r)
-    down, across = tiles.grid
-    tile = np.minimum(row // tiles.height, down - 1) * across + np.minimum(column // tiles.width, across - 1)
-    part = source[tile, np.minimum(k // unit, source.shape[1] - 1)]
-    return r, np.where(part < 0, -1, part * unit + k % unit)
-
-
 _STAGES = (2, 3, 4, 5, 6)
 
 
@@ -400,8 +235,6 @@ def _phases_of(solver: Solver, open_: Mask, names: str, unit: int, span: int, lo
     reals = solver.reals
     tiles = -(-reals.a.shape[2] // unit)
     chosen = samples(reals, open_, tiles * (mask + 1))
-    if chosen is None:
-        return None
     rules = [
         Rule("", "", "", partial(_phased, unit // span, span, low, mask, np.array([phase])), 0)
         for phase in range(mask + 1)

@@ -16,7 +16,7 @@ from tcsim.diagnosis.hypothesis import Hypothesis, WrongKernel
 from tcsim.diagnosis.k_steps import k_steps
 from tcsim.diagnosis.maps import SAME
 from tcsim.diagnosis.misread import batched, bytes_of_operands, other_buffers, past_end, tails
-from tcsim.diagnosis.mixed import k_maps, line_maps_by_k, part_maps, stage_phases, tile_stages
+from tcsim.diagnosis.mixed import k_maps, part_maps, stage_phases
 from tcsim.diagnosis.moved import Moved, gives_of, line_maps, moved
 from tcsim.diagnosis.predicted import Way, way_of
 from tcsim.diagnosis.problem import Codes, Problem
@@ -80,7 +80,6 @@ def _stored_there(solver: Solver, model: Codes, item: Moved, gives: Mask, left: 
 
 _PARTS = 3  # mistakes in different parts of the output
 _TIES = 6  # other names of an explanation
-_LATE = {"K blocks of a mismatched", "K blocks of b mismatched"}
 
 Source = Callable[[Problem, Reals, Mask], Iterator[Hypothesis]]
 When = Callable[[Solved, bool], bool]
@@ -105,12 +104,6 @@ def _first(found: Solved, known: bool) -> bool:
 def _several(found: Solved, known: bool) -> bool:
     """It takes several mistakes so far."""
     return not known and len(found.pieces) + bool(found.unwritten.any()) > 1
-
-
-def _late_in_both(found: Solved, known: bool) -> bool:
-    """Both operands lag in different parts of the output: one may, where each tile has its own stage."""
-    names = {name for piece in found.pieces for name, _, _ in piece.candidate.names()}
-    return not known and len(names & _LATE) > 1
 
 
 def _in_parts(found: Solved, known: bool) -> bool:
@@ -297,10 +290,9 @@ PASSES: tuple[Pass, ...] = (
     *_passes(_open, scale_tables),  # factors that are zero write zeros
     (_first, _by_rules),
     (_several, _moved_tiles),
-    *_passes(_late_in_both, tile_stages),
     *_passes(_in_parts, in_some_tiles),
     *_passes(_open, other_buffers, k_steps, in_some_tiles, stage_phases, part_maps, tables),
-    *_passes(_open, k_maps, line_maps_by_k, tile_sums, tile_stages, in_part),
+    *_passes(_open, k_maps, tile_sums, in_part),
     (lambda found, known: True, _again),
 )
 """When a pass runs, and what it does: what is true of all outputs, of memory, of the epilogue; rules; what is solved for, the fewest numbers first."""

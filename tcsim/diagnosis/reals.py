@@ -106,12 +106,9 @@ class Reals:
         usual = float(np.sqrt((observed**2).mean())) if observed.size else 0.0
         return found if float(np.median(found)) <= _TELLS * usual else 0.0
 
-    def stretched(self, factor: Numbers | float, place: Any = ..., times: float = 1.0) -> Numbers:
-        """How far rounding takes outputs that are sums times a factor: no further than where it would still tell outputs apart.
-
-        times: a factor on the reach of one output.
-        """
-        reach = times * self.reach[place]
+    def stretched(self, factor: Numbers | float, place: Any = ...) -> Numbers:
+        """How far rounding takes outputs that are sums times a factor: no further than where it would still tell outputs apart."""
+        reach = self.reach[place]
         return np.minimum(reach * np.maximum(1.0, np.abs(factor)), np.maximum(reach, _TELLS * self.usual_of(place)))
 
     def usual_of(self, place: Any = ...) -> Numbers | float:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from tcsim.diagnosis import arithmetic, memory, operands
 from tcsim.diagnosis.at_sight import NAN, NAN_ADVICE, nan_code, nan_source, reread
-from tcsim.diagnosis.bitwise import by_bits
+from tcsim.diagnosis.bitwise import by_bits, off, reach
 from tcsim.diagnosis.candidate import Candidate
 from tcsim.diagnosis.enough import enough
 from tcsim.diagnosis.equivalence import Fresh, alike
@@ -191,6 +191,7 @@ def _of_rule(item: Candidate, outputs: int) -> _Found:
 def _catalogued(problem: Problem, wrong: Mask, outputs: int) -> tuple[int, list[_Found], list[Explanation]]:
     """Every mistake of the catalogue: how many were tried, those that explain everything, and the nearest of the others."""
     screen = _screen(wrong)
+    far = reach(problem, screen)
     tried = 0
     exact: list[_Found] = []
     near: list[tuple[float, int, Attempt]] = []
@@ -203,7 +204,7 @@ def _catalogued(problem: Problem, wrong: Mask, outputs: int) -> tuple[int, list[
             if changed is None:
                 continue
             tried += 1
-            score = _score(changed, screen, wrong)
+            score = _score(changed, screen, wrong, far=far if changed.machine is problem.machine else np.inf)
             if score.known and score.matched == score.known:
                 whole = _score(changed, list(changed.parts()), wrong)
                 if _explains(whole, outputs, int(wrong.sum())):
@@ -321,14 +322,16 @@ def _explains(score: _Score, outputs: int, wrong: int) -> bool:
     return score.matched == score.known and score.known * 4 >= outputs and telling
 
 
-def _score(changed: Problem, parts: list[Part], wrong: Mask, left: Mask | None = None) -> _Score:
-    """left: is set where an output that can be predicted is not reproduced."""
+def _score(changed: Problem, parts: list[Part], wrong: Mask, left: Mask | None = None, far: float = np.inf) -> _Score:
+    """left: is set where an output that can be predicted is not reproduced; far: parts without an output so near are not predicted."""
     matched = known = telling = 0
     for part in parts:
         knows = changed.knows(part)
         if not knows.any():
             continue
-        same = (changed.predict(part) == changed.seen(part)) & knows
+        same = np.zeros_like(knows)
+        if (off(changed, part, changed.seen(part)) <= far)[knows].any():
+            same = (changed.predict(part) == changed.seen(part)) & knows
         matched, known = matched + int(same.sum()), known + int(knows.sum())
         place = np.ix_(part.rows, part.columns)
         telling += int((same & wrong[part.matrix][place]).sum())

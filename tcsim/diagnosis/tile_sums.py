@@ -36,7 +36,7 @@ PARTIALS = "sums of another tile"
 _OPERANDS = ((LINES, "a", "rows"), (LINES, "b", "columns"))
 _C, _LOOK_C = "c of another block", "look at the block indices in the addresses that C is read from, and at beta"
 _INDEX = "look at how the block indices go into the addresses of A and B, and into those of the store"
-_PARTIALS = "look at which slices or partial sums, of which tile, are added to an output tile: the index of the workspace, the fix-up, what clears them; or at accumulators (registers, columns of Tensor Memory) that still hold another tile"
+_PARTIALS = "look at which slices or partial sums, of which tile, are added to an output tile: the index of the workspace, the fix-up, what clears them; or at accumulators (registers, columns of Tensor Memory) or stages that still hold an earlier tile"
 _CARRIED = (
     "clear the accumulators, or set scale_d to 0, at the first K tile of every output tile of a persistent kernel"
 )
@@ -210,7 +210,11 @@ class TileSums(Hypothesis):
         return reals.near(self.values(reals, matrix), matrix, size)
 
     def codes(self, problem: Problem) -> Codes:
-        """What it predicts of every output, bit for bit: one chain of sums, the others' first."""
+        """What it predicts of every output, bit for bit: one chain of sums, the others' first, or in the order of K."""
+        found = (self._chained(problem, in_order) for in_order in (False, True))
+        return max(found, key=lambda codes: int((codes == problem.observed).sum()))
+
+    def _chained(self, problem: Problem, in_order: bool) -> Codes:
         bare = problem.bare
         out = bare.outputs.copy()
         kept: dict[int, Codes] = {}
@@ -222,8 +226,9 @@ class TileSums(Hypothesis):
             held = self._start(problem, tile)
             if self._before is not None:
                 others, held = [], kept.get(int(self._before[tile]), held)
-            for other in (*others, tile):
-                held = self._added(bare, held, other, np.minimum(self.times[tile, other], 9))
+            parts = np.eye(self.times.shape[2], dtype=np.int64) if in_order else np.ones((1, 1), np.int64)
+            for part, other in product(parts, (*others, tile)):
+                held = self._added(bare, held, other, np.minimum(self.times[tile, other], 9) * part)
             kept[tile] = held
             out[0][np.ix_(rows, columns)] = held[: len(rows), : len(columns)]
         return problem.after_clamp(out)
@@ -343,13 +348,9 @@ def _solved(reals: Reals, open_: Mask, tiles: Tiles, unit: int) -> TileSums | No
     times = np.zeros((tiles.count, tiles.count, parts), np.int64)
     times[range(tiles.count), range(tiles.count)] = 1
     of_c = np.eye(tiles.count, dtype=np.int64)
-    for tile in sorted(range(tiles.count), key=lambda one: -int(open_[0][np.ix_(*tiles.inside(one))].sum())):
-        rows, columns = tiles.inside(tile)
-        if not open_[0][np.ix_(rows, columns)].any():
-            continue
-        chosen = in_tile(reals, rows, columns, tiles.count * (parts + with_c))
-        if chosen is None:
-            return None
+    count = [int(open_[0][np.ix_(*tiles.inside(tile))].sum()) for tile in range(tiles.count)]
+    for tile in sorted(filter(count.__getitem__, range(tiles.count)), key=lambda one: -count[one]):
+        chosen = in_tile(reals, *tiles.inside(tile), tiles.count * (parts + with_c))
         found = solved_at(reals, chosen, terms, usual=parts)
         if found is None:
             return None

@@ -362,18 +362,20 @@ def test_rules_that_give_every_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     items = [Candidate(beta=beta) for beta in (1.0, 2.0, 3.0, 4.0)]
     given = dict(zip(items, (right, right + 0x10000, None, right), strict=True))
     monkeypatch.setattr(bitwise, "_items", lambda problem: iter(items))
-    monkeypatch.setattr(bitwise, "_gives", lambda problem, item, way, part: item.beta < 4)
+    monkeypatch.setattr(bitwise, "_gives", lambda problem, item, way, part, far: item.beta < 4)
     monkeypatch.setattr(bitwise, "ways", lambda problem, item: iter([Way((0,))]))
     monkeypatch.setattr(bitwise, "whole", lambda problem, item, way: given[item])
     assert [*bitwise.by_bits(own, [next(own.parts())])] == items[:1]
 
 
-@pytest.mark.parametrize("wrong", [0, 1])
-def test_a_part_that_a_rule_gives(wrong: int) -> None:
-    """To the bit."""
+@pytest.mark.parametrize(("off", "wrong", "found"), [(0.5, 0, True), (0.4, 0, True), (0.6, 0, False), (0.4, 1, False)])
+def test_a_part_that_a_rule_gives(off: float, wrong: int, found: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the bit; the instruction runs only where an exact sum is as near as rounding takes one."""
     own = problem(m=16, n=8, k=16)
-    own = replace(own, observed=own.outputs + wrong)
-    assert bitwise._gives(own, Candidate(), Way(own.order), next(own.parts())) is not bool(wrong)
+    part = next(own.parts())
+    monkeypatch.setattr(bitwise, "off", lambda problem, part, codes: np.full(codes.shape, off))
+    own = replace(own, observed=own.observed + wrong)
+    assert bitwise._gives(own, Candidate(), Way((0,)), part, 0.5) is found
 
 
 def test_rules_of_an_operand_are_of_its_size() -> None:

@@ -15,7 +15,6 @@ from tcsim.diagnosis import (
     arithmetic,
     maps,
     misread,
-    mixed,
     moved,
     moves,
     operands,
@@ -46,7 +45,6 @@ def test_usual_sizes_double() -> None:
         maps.PARTS,
         rules._SIZES,
         where._GROUPS,
-        mixed._LINE_BLOCKS[::-1],
         BLOCKS[::-1],
         moved._SHIFTS[::2],
     ):
