@@ -19,7 +19,6 @@ from tcsim.ptx.check.rules.conflicts import Conflicts
 from tcsim.ptx.check.rules.deadlocks import Deadlocks
 from tcsim.ptx.check.rules.dependents import Dependents, Ledger
 from tcsim.ptx.check.rules.global_memory import GlobalMemory
-from tcsim.ptx.check.rules.guards import Guards
 from tcsim.ptx.check.rules.mbarriers import Mbarriers
 from tcsim.ptx.check.rules.races import Party, Races
 from tcsim.ptx.check.rules.shared import Shared
@@ -59,7 +58,7 @@ class Checker(Observer):
         self.deadlocks = Deadlocks(state, mbarriers)
         subjects = (
             party, Ordering(state), memory, dependents, Wgmma(state), Signals(state, mbarriers, conflicts, reaches), reaches, shared, layout,
-            Barriers(state), Warps(state), Cancels(state, mbarriers, conflicts), tensor, mbarriers, self.deadlocks, Guards(state),
+            Barriers(state), Warps(state), Cancels(state, mbarriers, conflicts), tensor, mbarriers, self.deadlocks,
         )  # fmt: skip
 
         def heard(*names: str) -> tuple[Call, ...]:

@@ -118,8 +118,10 @@ class Warps:
         if not rest.any():
             return None
         moves: list[tuple[Array, Any]] = [(rest, Wait("lanes", here, count=LANES))]
-        go = mask & complete
-        return [(go, here), *moves] if go.any() else moves
+        go = (
+            mask & complete
+        )  # behind the rest, which lanes that wait there join: else they join these, and the rest waits in turn
+        return [*moves, (go, here)] if go.any() else moves
 
     def sync(self, members: Array, w: Mask, after: int, item: Instruction) -> Any:
         """bar.warp.sync: wait until all members have executed one with the same mask, here or elsewhere."""

@@ -105,6 +105,20 @@ def test_warp_barriers_at_two_places_are_one(schedule: str | int) -> None:
     assert run.completed and found[:32].tolist() == [42] * 29 + [0] * 3
 
 
+@pytest.mark.parametrize("schedule", range(12))
+def test_lanes_that_come_with_another_warp_join_those_that_wait(schedule: int) -> None:
+    """Two lanes of warp 1 leave a loop first, and wait at a vote for the others, who come there together with all of warp 0."""
+    run, found = ran(
+        """
+        setp.eq.u32 %p0, %r0, 34; selp.u32 %r1, 1, 3, %p0; mov.u32 %r3, -1;
+        AGAIN: add.u32 %r1, %r1, -1; setp.gt.s32 %p1, %r1, 0; @%p1 bra AGAIN;
+        vote.sync.ballot.b32 %r2, %p0, %r3; st.global.u32 [%rd1], %r2;
+        """,
+        block=64, schedule=schedule,
+    )  # fmt: skip
+    assert run.completed and found[:64].tolist() == [0] * 32 + [4] * 32
+
+
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_warp_barriers_with_other_masks_are_others(schedule: str | int) -> None:
     """Half of the warp meets twice, at two places, before lane 0 writes; the other half is at the barrier of all by then."""
