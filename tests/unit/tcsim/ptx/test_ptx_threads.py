@@ -105,7 +105,7 @@ def test_warp_barriers_at_two_places_are_one(schedule: str | int) -> None:
     assert run.completed and found[:32].tolist() == [42] * 29 + [0] * 3
 
 
-@pytest.mark.parametrize("schedule", (15, 23, 25, 29))
+@pytest.mark.parametrize("schedule", [15, 23, 25, 29])
 def test_lanes_that_come_with_another_warp_join_those_that_wait(schedule: int) -> None:
     """A lane of warp 1 comes to a vote, whose mask only running tells, while all of warp 0 is there to execute it again."""
     run, found = ran(
