@@ -343,7 +343,7 @@ def test_who_goes_on_where_members_are_missing() -> None:
     )
     members = np.where(np.arange(32) < 16, 0xFFFF, 0xFFFF0000).astype(np.uint32)
     there = np.arange(32) < 20
-    (go, here), (rest, waits) = Warps.missing(own, members, there, 7) or ()
+    (rest, waits), (go, here) = Warps.missing(own, members, there, 7) or ()
     assert np.flatnonzero(go).tolist() == list(range(16)) and here == 7
     assert np.flatnonzero(rest).tolist() == [16, 17, 18, 19] and waits.kind == "lanes"
     assert Warps.missing(own, members, threads.alive, 7) is None
