@@ -304,9 +304,10 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     if options.gpu:
         from hwkernels.device.driver import device_info  # only where there is a GPU
+        from hwkernels.device.toolchain import toolchain_for
 
         info, digests = device_info(), measured(range(options.count))
-        made = {"gpu": info.name, "driver": info.driver_version}
+        made = {"gpu": info.name, "driver": info.driver_version, "ptxas": toolchain_for("sm_90a").version}
         if options.out is not None:
             data = {"made": made, "programs": _text_digest(options.count), "digests": digests}
             write_file(options.out, lzma.compress(json.dumps(data).encode(), preset=9 | lzma.PRESET_EXTREME))
