@@ -36,7 +36,7 @@ PARTIALS = "sums of another tile"
 _OPERANDS = ((LINES, "a", "rows"), (LINES, "b", "columns"))
 _C, _LOOK_C = "c of another block", "look at the block indices in the addresses that C is read from, and at beta"
 _INDEX = "look at how the block indices go into the addresses of A and B, and into those of the store"
-_PARTIALS = "look at which slices or partial sums, of which tile, are added to an output tile: the index of the workspace, the fix-up, what clears them; or at accumulators (registers, columns of Tensor Memory) or stages that still hold an earlier tile"
+_PARTIALS = "look at which partial sums are added to a tile: the workspace index, the fix-up, and what clears them; or at accumulators (registers, columns of Tensor Memory) or stages that still hold an earlier tile"
 _CARRIED = (
     "clear the accumulators, or set scale_d to 0, at the first K tile of every output tile of a persistent kernel"
 )

@@ -61,6 +61,7 @@ class Scalar:
     guarded: Compute | None = (
         None  # in place of `compute` and its guard, if it has one: of the guard, the old result and the sources
     )
+    ignores: str = ""  # what becomes of it under a guard that the assembler does not keep to
     subroutine: bool = False  # the assembler makes branches of it, which a product and its sum are not fused across
     folded: Compute | None = (
         None  # in place of `compute` where the last source is a constant, which the assembler knows

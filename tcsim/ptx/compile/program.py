@@ -165,7 +165,7 @@ class Compiler:
         writer.require(spelled.targets, spelled.number)
         if ordinary(item.opcode).control:
             return [*self._turns(item), *self._plain(item)]
-        guard = "" if scalars.selects(item) else writer.guard
+        guard = "" if scalars.selecting(item) else writer.guard
         lines = [*contractions.followed(writer, item, index), *self._plain(item)]
         if self.carriers is not None:
             lines = self.carriers.lines(writer, item, lines)

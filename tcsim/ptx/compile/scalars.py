@@ -57,16 +57,16 @@ def statement(writer: Writer, item: Instruction) -> Line | None:
     return _assigned(writer, first, call, found.results[0], found.reads_carry)
 
 
-def selects(item: Instruction) -> bool:
-    """Whether a scalar instruction takes its guard for a source: the assembler does not execute it under its guard.
+def selecting(item: Instruction) -> Scalar | None:
+    """The row of a scalar instruction that takes its guard for a source: the assembler does not execute it under its guard.
 
-    >>> [selects(Instruction(own, (Register("%r0"),) * 3, 1, 1, Register("%p0"))) for own in ("set.lt.f32.f32", "set.lt.u32.f32")]
+    >>> [bool(selecting(Instruction(own, (Register("%r0"),) * 3, 1, 1, Register("%p0")))) for own in ("set.lt.f32.f32", "set.lt.u32.f32")]
     [True, False]
     """
     if item.predicate is None or not item.operands or not isinstance(item.operands[0], Register):
-        return False
+        return None
     found = scalar(item.opcode, len(item.operands) - 1)
-    return found is not None and found.guarded is not None
+    return found if found is not None and found.guarded is not None else None
 
 
 def _source(writer: Writer, found: Scalar, place: int, operand: Operand, type: str) -> str:
