@@ -323,10 +323,10 @@ def _shifted(by: int) -> Rule:
 def _flat_rules(shape: tuple[int, int]) -> list[Rule]:
     """Outputs at other addresses: read as memory is, or stored with another pitch."""
     return [
+        *turned_rules(shape),
         *memory_rules(*shape, shape[0], 8, 16),
         *pitch_rules(shape),
         *staged_rules(shape),
-        *turned_rules(shape),
         *_fragment_rules(),
         *_tile_pitches(shape),
     ]

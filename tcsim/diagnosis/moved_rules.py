@@ -145,9 +145,11 @@ def staged_rules(shape: tuple[int, int]) -> Iterator[Rule]:
 
 
 def turned_rules(shape: tuple[int, int]) -> Iterator[Rule]:
-    """Blocks of the output, of every size, that are written by rows and read by columns, or the other way round."""
+    """Blocks of the output, of every size, that are written by rows and read by columns, or the other way round; but those of .trans."""
     sizes = [sorted({extent, *(each for each in PARTS if each < 2 * extent)}) for extent in shape]
     for height, width in product(*sizes):
+        if height == width == PARTS[0]:
+            continue
         for back in (False, True) if height != width else (False,):
             how = "written by columns and read by rows" if back else "written by rows and read by columns"
             said = f"each block of {height} x {width} outputs is {how}"

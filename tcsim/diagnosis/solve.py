@@ -113,6 +113,8 @@ class Solver:
 
     def of_c(self, open_: Mask) -> list[Scored]:
         """What is done to C alone that gives all outputs, simplest first: left out, added twice, another's."""
+        if not self.reals.c.any():
+            return []
         chosen = some_of(np.argwhere(open_), _SAMPLES)
         product = (self.read("a", chosen, (SAME,))[0] * self.read("b", chosen, (SAME,))[0]).sum(axis=1)
         listed = [*self._scored(chosen, product[None], lambda row: Candidate()), *self._other_c(chosen, product)]
