@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tcsim.core.samples import repeatable
-from tcsim.diagnosis.maps import ACROSS, ALONG, Ints, Rule, flat_place, within
+from tcsim.diagnosis.maps import ACROSS, ALONG, Ints, Rule, flat_place, k_from, within
 from tcsim.diagnosis.problem import Problem
 from tcsim.diagnosis.reals import Mask, Numbers, Reals
 from tcsim.diagnosis.where import ranges
@@ -233,10 +233,6 @@ def bounds(problem: Problem, reals: Reals, open_: Mask) -> tuple[Rule, ...]:
         if share[bound - 1] >= _ENOUGH and bound % step and bound < depth:
             lost = np.arange(bound, depth) if early else np.arange(bound)
             said = f"K {ranges(lost)} of a, of b or of both are zeros"
-            where = partial(_inside, 0 if early else bound, bound if early else depth)
-            found.append(Rule("K block missing", said, _ADVICE, where, 2))
+            k = np.arange(depth)
+            found.append(Rule("K block missing", said, _ADVICE, partial(k_from, np.where(np.isin(k, lost), -1, k)), 2))
     return tuple(found)
-
-
-def _inside(first: int, last: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
-    return np.where((k >= first) & (k < last), r, -1), k

@@ -16,14 +16,14 @@ import numpy as np
 from tcsim.core.ranges import runs
 from tcsim.diagnosis.candidate import Candidate, of_operand
 from tcsim.diagnosis.least_squares import in_parts, samples, solved_at, sources
-from tcsim.diagnosis.maps import SAME, START, Rule, of_blocks
+from tcsim.diagnosis.maps import SAME, START, Rule, in_units, k_from, of_blocks
 from tcsim.diagnosis.pipelines import Count
 from tcsim.diagnosis.problem import Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
 from tcsim.diagnosis.rules import stored_bits
 from tcsim.diagnosis.shared_maps import MODES, xored
 from tcsim.diagnosis.solve import Solver
-from tcsim.diagnosis.where import described, in_units, listing, ranges
+from tcsim.diagnosis.where import described, listing, ranges
 
 _UNITS = 32  # of a period, at most
 _PERIODS = (8, 16, 32, 64, 128)
@@ -102,7 +102,7 @@ def _repeated(source: Ints, period: int, unit: int, depth: int) -> Ints:
 def k_rule(source: Ints) -> Rule:
     """A map of k as a rule, the same for every line."""
     depth = len(source)
-    where = partial(of_blocks, source, 1, depth)
+    where = partial(k_from, source)
     moved = source != np.arange(depth)
     for period in _PERIODS[: _PERIODS.index(_LISTED) + 1]:
         if period >= depth:
@@ -204,7 +204,7 @@ def _part_rule(part: str, source: Ints, size: int, depth: int) -> Rule:
     missing = (source[source != np.arange(len(source))] < 0).all()
     mistake = f"{name} missing in a part of K" if missing else f"{name} of another {block}"
     said = described(in_units(source, depth // len(source)), "K").replace("are zero", none)
-    return Rule(mistake, said, advice, partial(of_blocks, source, size, size * len(source)), 3, part=part)
+    return Rule(mistake, said, advice, of_blocks(source, size, size * len(source)), 3, part=part)
 
 
 _MOST = 24  # units of K

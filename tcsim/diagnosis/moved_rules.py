@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 
 from tcsim.core.samples import repeatable
-from tcsim.diagnosis.maps import PARTS, TILES, Rule, pitched, turned
+from tcsim.diagnosis.maps import PARTS, TILES, Rule, lines_from, pitched, turned
 from tcsim.diagnosis.reals import Ints, Numbers
 
 MOST_GIVEN = 0.9  # of the known places a rule must give
@@ -33,16 +33,13 @@ _OFFSETS = (1, 2, 4, 8, 16, 32)  # of lines
 
 def offset_rules(count: int, what: str) -> Iterator[Rule]:
     """Tiles of the output that are read beside their beginning, with zeros behind their end. what: "rows" or "columns"."""
+    own = np.arange(count)
     for size, by in product((size for size in TILES if size <= count), _OFFSETS):
         for off in (by, -by) if by < size else ():
             line = f"{what.removesuffix('s')} i is that at i {'+' if off > 0 else '-'} {by}"
             said = f"in every {size} {what} {line}, and the {'last' if off > 0 else 'first'} {by} are zero"
-            yield Rule(OFFSET, said, START, partial(_inside_block, size, off), 2, lines_only=True)
-
-
-def _inside_block(size: int, off: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
-    inner = r % size + off
-    return np.where((inner >= 0) & (inner < size), r + off, -1), k
+            source = np.where((own + off) // size == own // size, own + off, -1)
+            yield Rule(OFFSET, said, START, partial(lines_from, source), 2, lines_only=True)
 
 
 def pitch_rules(shape: tuple[int, int]) -> Iterator[Rule]:
