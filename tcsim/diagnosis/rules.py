@@ -39,7 +39,12 @@ def part_rules(part: str, count: int, others: int, depth: int, step: int) -> Ite
         if rule.rank < 3:
             yield replace(rule, mistake=f"{name} of another {line}", advice=advice, part=part)
     k = np.arange(depth)
-    for rule in (*index_rules(depth, True), *depth_rules(depth, step), *sequence_rules(depth, step), *_halves(step)):
+    for rule in (
+        *index_rules(depth, True),
+        *depth_rules(depth, step),
+        *sequence_rules(depth, step),
+        *_halves(depth, step),
+    ):
         at = rule.where(k * 0, k, k * 0)[1]
         beyond = (at < 0) & ("none at" not in rule.detail)
         first, kind, detail = int(beyond.argmax()), f"of another {block}", rule.detail
@@ -99,12 +104,12 @@ def _interleaved(count: int) -> Iterator[Rule]:
                 yield Rule("", said, "", partial(lines_from, np.where(source < count, source, -1)), 2, lines_only=True)
 
 
-def _halves(step: int) -> Iterator[Rule]:
+def _halves(depth: int, step: int) -> Iterator[Rule]:
     """Parts of what one instruction takes in each other's place."""
-    size = step // 2
+    own, size = np.arange(-(-depth // step) * step), step // 2
     while size > 0:
         said = f"in each {2 * size} along K the two halves are exchanged: look at the selector"
-        yield Rule("", said, "", lambda r, k, o, size=size: (r, k ^ size), 2)
+        yield Rule("", said, "", partial(k_from, own ^ size), 2)
         size //= 2
 
 
