@@ -242,7 +242,7 @@ def _fits(solver: Solver, sides: tuple[_Side, _Side], place: Ints, walks: Sequen
     """Which steps give an output, up to rounding."""
     many, reals, at = np.repeat(place, len(by), axis=0), solver.reals, tuple(place[0])
     a, b = (
-        solver.read(name, place if walk is None else many, [side.rule(walk, by[:, None], said=False)])[0]
+        solver.reals.read(name, place if walk is None else many, [side.rule(walk, by[:, None], said=False)])[0]
         for name, side, walk in zip("ab", sides, walks, strict=True)
     )
     found: Mask = np.abs((a * b).sum(axis=1) - (reals.observed - reals.c)[at]) <= reals.reach[at]
