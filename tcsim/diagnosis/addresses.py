@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tcsim.core.samples import repeatable
-from tcsim.diagnosis.maps import ACROSS, ALONG, Ints, Rule, flat_place, k_from, within
+from tcsim.diagnosis.maps import ACROSS, ALONG, Ints, Rule, k_from, pitched, within
 from tcsim.diagnosis.problem import Problem
 from tcsim.diagnosis.reals import Mask, Numbers, Reals
 from tcsim.diagnosis.where import ranges
@@ -84,13 +84,14 @@ class _View:
         if not len(enough):
             return
         lines = enough[np.unique(np.linspace(0, len(enough) - 1, _LINES).astype(int))]
+        shape = self.count, self.depth
         along = {int(line): self._begins(int(line), False) for line in lines}
         for pitch, off in _affine(along, self.depth):
-            yield _rule(pitch, off, self.depth, self.own.size, self.what)
+            yield _rule(pitch, off, shape, self.what)
         for off in _common([self._begins(int(line), True) - line for line in lines]):
-            yield _rule(self.count, off, self.count, self.own.size, "k")
+            yield _rule(self.count, off, shape, "k")
         for pitch in self._pitches_across(lines):
-            yield _rule(pitch, 0, self.count, self.own.size, "k")
+            yield _rule(pitch, 0, shape, "k")
 
     def _met(self, line: int, others: Any) -> Numbers:
         """What a line is multiplied with."""
@@ -175,10 +176,11 @@ def _common(offs: list[Ints]) -> list[int]:
     return [int(values[one]) for one in most if values[one] and counts[one] >= _SHARE * len(offs)]
 
 
-def _rule(pitch: int, off: int, length: int, size: int, what: str) -> Rule:
-    """The rule of a pitch and a pointer; length: the right pitch; size: elements in memory; what: the lines, "k" where their neighbours lie side by side."""
+def _rule(pitch: int, off: int, shape: tuple[int, int], what: str) -> Rule:
+    """The rule of a pitch and a pointer; shape: lines and K; what: the lines, "k" where their neighbours lie side by side."""
     order = ACROSS if what == "k" else ALONG
-    where = partial(flat_place, pitch, off, length, size, order == ALONG)
+    length = shape[order == ALONG]
+    where = partial(pitched, order == ALONG, *shape, length, pitch, off)
     if pitch != length:
         first = f", and the first element {abs(off)} too {'late' if off > 0 else 'early'}" if off else ""
         advice = f"{_LEADING}; {_FIRST}" if off else _LEADING
@@ -189,7 +191,7 @@ def _rule(pitch: int, off: int, length: int, size: int, what: str) -> Rule:
     lines = abs(off) // length
     said += f": {lines} {what}, as an offset that is added twice, or a block that begins {lines} too {'late' if off > 0 else 'early'} with zeros behind the end"
     tile = lines % _BLOCK == 0  # then its index is likelier to be off
-    most = 2 * abs(off) > size  # next to nothing is left
+    most = 2 * abs(off) > shape[0] * shape[1]  # next to nothing is left
     return Rule(
         _POINTER, said, _FIRST, where, 1 + 2 * tile + (order == ACROSS) + 3 * (off < 0) + 3 * most
     )  # late ones are commoner, also of stores
@@ -223,6 +225,6 @@ def bounds(problem: Problem, reals: Reals, open_: Mask) -> tuple[Rule, ...]:
         if share[bound - 1] >= _ENOUGH and bound % step and bound < depth:
             lost = np.arange(bound, depth) if early else np.arange(bound)
             said = f"K {ranges(lost)} of a, of b or of both are zeros"
-            k = np.arange(depth)
+            k = np.arange(reals.a.shape[2])
             found.append(Rule("K block missing", said, _ADVICE, partial(k_from, np.where(np.isin(k, lost), -1, k)), 2))
     return tuple(found)

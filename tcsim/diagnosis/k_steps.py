@@ -56,7 +56,7 @@ class Walk:
             return np.where((to < self.deep) | (self.order == AROUND), r, -1), k - at + to % self.deep
         if self.order in _PITCHES:
             written, read = self._pitches(by)
-            return pitched(self.along, self.lines, self.deep, written, read, r, k, r)
+            return pitched(self.along, self.lines, self.deep, written, read, 0, r, k, r)
         place = turn * by + (row * self.deep + inner if self.along else inner * self.lines + row)
         line, to = (place // self.deep, place % self.deep) if self.along else (place % self.lines, place // self.lines)
         inside = (place >= 0) & ((line < self.lines) if self.along else (to < self.deep))

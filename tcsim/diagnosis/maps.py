@@ -236,10 +236,10 @@ def memory_rules(count: int, depth: int, others: int, chunk: int, step: int) -> 
         for other in sorted(other for other in wrong - {length} if other > 0):
             said = f"{other} elements for {length} ({order})"
             advice = "look at the leading dimension that is passed"
-            yield Rule("{x}: pitch wrong", said, advice, partial(flat_place, other, 0, length, size, k_first), 4)
+            yield Rule("{x}: pitch wrong", said, advice, partial(pitched, k_first, count, depth, length, other, 0), 4)
         for off in sorted({*(1 << power for power in range(10)), chunk, length, 2 * length}):
             for by in (off, -off):
-                where = partial(flat_place, length, by, length, size, k_first)
+                where = partial(pitched, k_first, count, depth, length, length, by)
                 said = f"by {by} elements ({order})"
                 yield Rule("{x}: pointer off", said, "look at the address of the first element", where, 4)
         for written in sorted(
@@ -248,7 +248,7 @@ def memory_rules(count: int, depth: int, others: int, chunk: int, step: int) -> 
             if written > length:
                 said = f"rows of {length} that are padded to {written} are read as packed, {length} from one to the next ({order})"
                 advice = "look at the leading dimension that is passed: it must be that of the padded memory"
-                where = partial(_packed, length, written, k_first)
+                where = partial(pitched, k_first, count, depth, written, length, 0)
                 yield Rule("{x}: pitch wrong", said, advice, where, 4)
         for unit in (unit for unit in (chunk // 2, chunk, 2 * chunk, 8 * chunk) if unit > 1 and length % unit):
             said = (
@@ -272,7 +272,7 @@ def memory_rules(count: int, depth: int, others: int, chunk: int, step: int) -> 
             said += f": {deep // length} along K" if deep % length == 0 else ""
             said += ", as of a coordinate that is given the number of the tile" if deep == length else ""
             advice = "the pointer is advanced by the stride of the other axis"
-            where = partial(_sideways, deep, length, size, k_first)
+            where = partial(_sideways, deep, count, depth, k_first)
             yield Rule("{x}: K advance along the other axis", said, advice, where, 4)
     whole = "the whole matrix, row-major taken for column-major"
     look = "look at the order in memory of {x}, and at .row and .col"
@@ -292,35 +292,17 @@ def memory_rules(count: int, depth: int, others: int, chunk: int, step: int) -> 
             yield Rule("{x}: tile coordinates exchanged", detail, advice, where, 4)
 
 
-def flat_place(
-    pitch: int, off: int, length: int, size: int, k_first: bool, r: Ints, k: Ints, o: Ints
-) -> tuple[Ints, Ints]:
-    """What lies at an address that is counted with a pitch, `off` elements late; nothing outside. length: the right pitch."""
-
-    def place(outer: Ints, inner: Ints) -> Ints:
-        found = outer * pitch + inner + off
-        return np.where((found >= 0) & (found < size), found, -1)
-
-    return _placed(length, k_first, place, r, k, o)
-
-
 def _placed(length: int, k_first: bool, place: Callable[..., Ints], r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
     """The line and the k at the address that an element is looked for at."""
     found = place(r, k) if k_first else place(k, r)
     return (found // length, found % length) if k_first else (found % length, found // length)
 
 
-def _packed(length: int, written: int, k_first: bool, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
-    """What lies in padded rows at an address that is counted without the padding, which is zero."""
-    place = r * length + k if k_first else k * length + r
-    outer, inner = place // written, place % written
-    outer, inner = np.where(inner < length, outer, -1), np.where(inner < length, inner, -1)
-    return (outer, inner) if k_first else (inner, outer)
-
-
-def _sideways(deep: int, length: int, size: int, k_first: bool, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+def _sideways(deep: int, count: int, depth: int, k_first: bool, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
     """The first tile of K, of lines as many further on as the tile is long for each tile."""
-    return flat_place(length, 0, length, size, k_first, r + k // deep * deep, k % deep, o)
+    row, at = r + k // deep * deep, k % deep
+    row, at = (row, at) if k_first else (row % count, at + row // count)
+    return np.where((row < count) & (at < depth), row, -1), at
 
 
 def _diagonal(edge: int, depth: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
@@ -337,14 +319,14 @@ def turned(height: int, width: int, back: bool, r: Ints, k: Ints, o: Ints) -> tu
 
 
 def pitched(
-    along: bool, height: int, width: int, written: int, read: int, r: Ints, k: Ints, o: Ints
+    along: bool, height: int, width: int, written: int, read: int, off: int, r: Ints, k: Ints, o: Ints
 ) -> tuple[Ints, Ints]:
-    """Tiles of height x width that are written with one pitch and read with another; along: the elements of a line lie beside each other."""
+    """Tiles of height x width that are written with one pitch and read with another, `off` elements late; along: the elements of a line lie beside each other."""
     row, at = r % height, k % width
-    place = row * read + at if along else at * read + row
+    place = (row * read + at if along else at * read + row) + off
     line, to = (place // written, place % written) if along else (place % written, place // written)
-    inside = (line < height) & (to < width)
-    return np.where(inside, r - row + line, -1), k - at + np.minimum(to, width - 1)
+    inside = (line >= 0) & (line < height) & (to >= 0) & (to < width)
+    return np.where(inside, r - row + line, -1), k - at + to
 
 
 def _coordinates(rows: int, deep: int, count: int, depth: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:

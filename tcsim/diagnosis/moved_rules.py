@@ -142,10 +142,10 @@ def staged_rules(shape: tuple[int, int]) -> Iterator[Rule]:
 
 
 def turned_rules(shape: tuple[int, int]) -> Iterator[Rule]:
-    """Blocks of the output, of every size, that are written by rows and read by columns, or the other way round; but those of .trans."""
+    """Blocks of the output, of every size, that are written by rows and read by columns, or the other way round; but those of .trans, and the whole."""
     sizes = [sorted({extent, *(each for each in PARTS if each < 2 * extent)}) for extent in shape]
     for height, width in product(*sizes):
-        if height == width == PARTS[0]:
+        if height == width == PARTS[0] or (height, width) == shape:
             continue
         for back in (False, True) if height != width else (False,):
             how = "written by columns and read by rows" if back else "written by rows and read by columns"
@@ -155,5 +155,5 @@ def turned_rules(shape: tuple[int, int]) -> Iterator[Rule]:
 
 def _staging(read: int, written: int, tile: tuple[int, int]) -> Rule:
     said = f"tiles of {tile[0]} x {tile[1]} are written with {written} elements from row to row, and read with {read}"
-    where = partial(pitched, True, *tile, written, read)
+    where = partial(pitched, True, *tile, written, read, 0)
     return Rule("{x}: pitch of the staging tile in shared memory wrong", said, _STAGING, where, 3)
