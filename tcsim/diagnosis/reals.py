@@ -24,6 +24,7 @@ _KNOWN = 0.1  # of a usual output: how far rounding may take an output, at most
 Numbers = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
+Lines = tuple[Numbers, Numbers]  # of A and of B
 
 
 @dataclass(frozen=True)
@@ -162,13 +163,8 @@ def reals_of(problem: Problem, model: npt.NDArray[Any], steps: tuple[float, floa
     coarse, least = steps
     machine, formats = problem.machine, problem.machine.formats
     with np.errstate(all="ignore"):
-        a = _dense(problem)
-        b = decode(problem.b, formats["b"]).astype(np.float64).swapaxes(1, 2)
-        bare, factors = (a, b), None
-        if problem.scales is not None:
-            own, other = (decode(x, formats["scale"]).astype(np.float64) for x in problem.scales)
-            factors = own, other.swapaxes(1, 2)
-            a, b = (x * np.repeat(by, x.shape[2] // by.shape[2], axis=2) for x, by in zip(bare, factors, strict=True))
+        bare, factors = _held(problem)
+        a, b = scaled(bare, factors)
         c = decode(problem.c, formats["c"]).astype(np.float64)
         observed = decode(problem.observed, formats["d"]).astype(np.float64)
         finite = np.isfinite(observed) & np.isfinite(c)
@@ -226,15 +222,27 @@ def _recoded(problem: Problem, name: str, mistake: str) -> Numbers | None:
     return np.where(np.isfinite(lines), lines, 0.0)
 
 
-def lines_of(problem: Problem) -> tuple[Numbers, Numbers]:
+def lines_of(problem: Problem) -> Lines:
     """Rows of A and columns of B as they multiply, (batch, lines, K): dense and scaled."""
-    a, b = _dense(problem), decode(problem.b, problem.machine.formats["b"]).astype(np.float64).swapaxes(1, 2)
-    if problem.scales is None:
-        return a, b
-    own, other = (decode(x, problem.machine.formats["scale"]).astype(np.float64) for x in problem.scales)
-    factors = own, other.swapaxes(1, 2)
-    a, b = (x * np.repeat(by, x.shape[2] // by.shape[2], axis=2) for x, by in zip((a, b), factors, strict=True))
+    return scaled(*_held(problem))
+
+
+def scaled(bare: Lines, factors: Lines | None) -> Lines:
+    """Lines of A and of B with their factors."""
+    if factors is None:
+        return bare
+    a, b = (x * np.repeat(by, x.shape[2] // by.shape[2], axis=2) for x, by in zip(bare, factors, strict=True))
     return a, b
+
+
+def _held(problem: Problem) -> tuple[Lines, Lines | None]:
+    """The same without their factors, and those."""
+    formats = problem.machine.formats
+    bare = _dense(problem), decode(problem.b, formats["b"]).astype(np.float64).swapaxes(1, 2)
+    if problem.scales is None:
+        return bare, None
+    own, other = (decode(x, formats["scale"]).astype(np.float64) for x in problem.scales)
+    return bare, (own, other.swapaxes(1, 2))
 
 
 def _dense(problem: Problem) -> Numbers:
