@@ -8,7 +8,7 @@ flags together. What an access orders, and for whom, is said by the words of its
 from __future__ import annotations
 
 from collections.abc import Collection
-from functools import cache
+from functools import cache, reduce
 
 import numpy as np
 
@@ -45,6 +45,8 @@ class Flags:
         self._executed = {own: np.zeros_like(clocks.known[0]) for own in range(_EVERYONE, blocks)}
         # By the rank of a block, or for everyone: what was released there.
         self._left: dict[tuple[int, Flag], Array] = {}
+        # The same by the warp that released: its later strong writes there hand that on (PTX ISA, Release and Acquire Patterns, 2).
+        self._own: dict[tuple[int, Flag, int], Array] = {}
         if self.several:  # by warp, as Clocks has them for the block
             self.heard, self.fenced = np.zeros_like(clocks.known), np.zeros_like(clocks.known)
 
@@ -78,15 +80,17 @@ class Flags:
         if self._beyond(scope_of(opcode)):
             what = (self.clocks.known if now else self.fenced)[warps].max(0)
             what[_RELAXED] = self.clocks.known[warps, _RELAXED].max(0)
-            self._leave(_EVERYONE, what, flags, adds)
-        self._leave(rank, self.clocks.published(warps, not now), flags, adds)
+            self._leave(_EVERYONE, what, flags, adds, int(warps[0]), now)
+        self._leave(rank, self.clocks.published(warps, not now), flags, adds, int(warps[0]), now)
 
-    def _leave(self, whose: int, what: Array, flags: Collection[Flag], adds: bool) -> None:
+    def _leave(self, whose: int, what: Array, flags: Collection[Flag], adds: bool, warp: int, now: bool) -> None:
         executed = self._executed[whose][_RELAXED]
         np.maximum(executed, what[_RELAXED], out=executed)
         for flag in flags:
-            before = self._left.get((whose, flag)) if adds else None
-            self._left[whose, flag] = what if before is None else np.maximum(before, what)
+            if now:
+                self._own[whose, flag, warp] = what
+            kept = self._own.get((whose, flag, warp)), self._left.get((whose, flag)) if adds else None
+            self._left[whose, flag] = reduce(np.maximum, (own for own in kept if own is not None), what)
 
     def fence(self, warps: Array, scope: str) -> None:
         """A fence, before the clocks count it."""

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from tcsim.ptx.check.clocks import EXECUTED
+from tcsim.ptx.check.flags import order_of
 from tcsim.ptx.check.lanes import READS, SEVERAL, WRITES
 from tcsim.ptx.check.operations import Operation
 from tcsim.ptx.check.rules.mbarriers import Mbarriers
+from tcsim.ptx.check.rules.unused import Answers
 from tcsim.ptx.check.state import State
 from tcsim.ptx.check.words import LANES, Conflict, Lack, Prior, Words
 from tcsim.ptx.machine.arrays import Array
@@ -118,7 +120,7 @@ class Conflicts:
     """The conflicts of one cluster."""
 
     def __init__(self, state: State, mbarriers: Mbarriers) -> None:
-        self.state, self.mbarriers = state, mbarriers
+        self.state, self.mbarriers, self.answers = state, mbarriers, Answers()
 
     # --- accesses
 
@@ -131,6 +133,8 @@ class Conflicts:
         """What is wrong with accesses; of: only these kinds of conflict."""
         by = use.warps if use.by is None else use.by
         found = use.words.conflicts(use.at, by, use.kind != "read", use.kind != "write", use.lanes)
+        if use.line not in self.state.strong:
+            found = use.words.behind_strong(found, use.at, by)
         if of is not None:
             found = [own for own in found if (own.prior, own.lack) in of]
         if found:
@@ -147,12 +151,19 @@ class Conflicts:
             assert use.lanes is not None
             if use.line in self.state.strong:
                 words.hide(use.at, use.warps, use.line, use.kind, self.state.strong)
+                words.note_strong(use.at, use.warps, use.line, use.kind, self._sees(use))
             if use.kind != "write":
                 lanes.touched(use.warps, use.lanes, READS)
                 words.note_read(use.at, use.warps, use.line, use.lanes)
             if use.kind != "read":
                 lanes.touched(use.warps, use.lanes, WRITES)
                 words.note_write(use.at, use.warps, use.line, use.lanes)
+
+    def _sees(self, use: Use) -> bool:
+        """Whether something depends on what an access that is not weak has read."""
+        item = self.state.findings.instruction(use.line)
+        reads = item is not None and use.kind != "write" and order_of(item.opcode)[1]
+        return reads and item is not None and self.answers.needed(use.block, item)
 
     def at_once(self, use: Use, where: int, thread: int, who: str = "warps") -> None:
         """Warps, or lanes, store other numbers to one place with one instruction."""

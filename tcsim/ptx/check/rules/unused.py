@@ -13,9 +13,10 @@ from typing import Any
 
 from tcsim.isa.ordinary.table import space_in
 from tcsim.isa.scalar.catalog import scalar
-from tcsim.model.statement import Instruction, Register, leaves
+from tcsim.model.statement import Address, Instruction, Register, leaves
 from tcsim.ptx.check.state import Findings, Key, State
 from tcsim.ptx.compile.ordinary import ordinary, row_of
+from tcsim.ptx.machine.block import Block
 
 _STORED = ("global", "shared", "shared::cta")
 """Where a store may put it: a thread may store it for others."""
@@ -59,9 +60,9 @@ def needed_in(body: Sequence[Instruction]) -> frozenset[Register]:
     parts: list[tuple[bool, list[Any], list[Any]]] = []  # whether it only computes, what it gives, what it reads
     for own in reversed(body):
         first, row, computes = leaves(own.operands[:1]), row_of(own.opcode), _computes(own.opcode)
-        gives = computes or (
-            row is not None and row.forms[0].operands[:1] and row.forms[0].operands[0].role == "destination"
-        )
+        destination = row is not None and row.forms[0].operands[:1] and row.forms[0].operands[0].role == "destination"
+        result = ordinary(own.opcode).writes and not any(isinstance(each, Address) for each in own.operands[:1])
+        gives = computes or result or destination
         parts.append((computes, first, [own.predicate, *leaves(own.operands[1:]), *(() if gives else first)]))
     found, before = set[Any](), -1
     while before != len(found):
@@ -70,6 +71,22 @@ def needed_in(body: Sequence[Instruction]) -> frozenset[Register]:
             if not computes or not found.isdisjoint(first):
                 found.update(read)
     return frozenset(own for own in found if isinstance(own, Register))
+
+
+class Answers:
+    """Whether anything depends on what waits, and accesses that are not weak, answer."""
+
+    def __init__(self) -> None:
+        self._needed: dict[int, bool] = {}
+
+    def needed(self, block: Block, item: Instruction) -> bool:
+        """If not, a wait may as well have found the phase under way, and an access another value."""
+        found, body = self._needed.get(id(item)), block.program.function.body
+        if found is None:
+            answer = leaves(item.operands[:1])
+            found = any(own.predicate in answer for own in body) or all(own is not item for own in body)
+            found = self._needed[id(item)] = found or not needed_in(body).isdisjoint(answer)
+        return found
 
 
 @dataclass
