@@ -12,7 +12,7 @@ from tcsim.ptx.check.flags import order_of
 from tcsim.ptx.check.lanes import READS, SEVERAL, WRITES
 from tcsim.ptx.check.operations import Operation
 from tcsim.ptx.check.rules.mbarriers import Mbarriers
-from tcsim.ptx.check.rules.unused import Answers
+from tcsim.ptx.check.rules.unused import is_needed
 from tcsim.ptx.check.state import State
 from tcsim.ptx.check.words import LANES, Conflict, Lack, Prior, Words
 from tcsim.ptx.machine.arrays import Array
@@ -120,7 +120,7 @@ class Conflicts:
     """The conflicts of one cluster."""
 
     def __init__(self, state: State, mbarriers: Mbarriers) -> None:
-        self.state, self.mbarriers, self.answers = state, mbarriers, Answers()
+        self.state, self.mbarriers = state, mbarriers
 
     # --- accesses
 
@@ -163,7 +163,7 @@ class Conflicts:
         """Whether something depends on what an access that is not weak has read."""
         item = self.state.findings.instruction(use.line)
         reads = item is not None and use.kind != "write" and order_of(item.opcode)[1]
-        return reads and item is not None and self.answers.needed(use.block, item)
+        return reads and item is not None and is_needed(use.block, item)
 
     def at_once(self, use: Use, where: int, thread: int, who: str = "warps") -> None:
         """Warps, or lanes, store other numbers to one place with one instruction."""

@@ -27,7 +27,7 @@ from tcsim.ptx.check.flags import order_of, scope_of
 from tcsim.ptx.check.operations import Operation
 from tcsim.ptx.check.order import FENCES
 from tcsim.ptx.check.places import by_segment, contested
-from tcsim.ptx.check.rules.unused import Answers, Unused
+from tcsim.ptx.check.rules.unused import Unused, is_needed
 from tcsim.ptx.check.state import State, Touch
 from tcsim.ptx.machine.arrays import LANES, Array
 from tcsim.ptx.machine.block import Block
@@ -127,7 +127,7 @@ class Party:
         self.releasing: set[int] = set()  # warps that release to other clusters
         self.near: dict[int, tuple[int, Instruction]] = {}
         """By warp: its clock at its last fence, release or acquire for the block or cluster alone."""
-        self.unused, self.answers = Unused(state), Answers()
+        self.unused = Unused(state)
         races.parties.append(self)
 
     # --- what orders
@@ -230,7 +230,7 @@ class Party:
             self.acquire(some, addresses, acquires)
         elif not far and (acquires or releases):
             self.narrow(some, touch.item)
-        sees = strong and reads and (touch.item is None or self.answers.needed(touch.block, touch.item))
+        sees = strong and reads and (touch.item is None or is_needed(touch.block, touch.item))
         self.used(touch, reach, sees)
         if kind == "write" and not strong and touch.written is not None:
             self._at_once(touch, touch.written)

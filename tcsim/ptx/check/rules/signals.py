@@ -15,6 +15,7 @@ from tcsim.ptx.check.places import shares
 from tcsim.ptx.check.rules.cluster import Reaches
 from tcsim.ptx.check.rules.conflicts import CANCEL, Conflicts, Use
 from tcsim.ptx.check.rules.mbarriers import Mbarriers
+from tcsim.ptx.check.rules.unused import is_needed
 from tcsim.ptx.check.state import Issue, Site, State
 from tcsim.ptx.compile.families import Bound
 from tcsim.ptx.machine.arrays import LANES, Array, each_once
@@ -141,7 +142,7 @@ class Signals:
                 done = asking[complete[own]]
                 if found is None or not len(done):
                     continue
-                if not self.conflicts.answers.needed(block, bound.item):
+                if not is_needed(block, bound.item):
                     found.observed = max(found.observed, found.ended)
                     continue
                 relaxed = seen.at.sem == "relaxed"

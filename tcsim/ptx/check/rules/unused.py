@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from tcsim.isa.ordinary.table import space_in
 from tcsim.isa.scalar.catalog import scalar
 from tcsim.model.statement import Address, Instruction, Register, leaves
 from tcsim.ptx.check.state import Findings, Key, State
+from tcsim.ptx.compile.compiled import Compiled
 from tcsim.ptx.compile.ordinary import ordinary, row_of
 from tcsim.ptx.machine.block import Block
 
@@ -73,20 +75,17 @@ def needed_in(body: Sequence[Instruction]) -> frozenset[Register]:
     return frozenset(own for own in found if isinstance(own, Register))
 
 
-class Answers:
-    """Whether anything depends on what waits, and accesses that are not weak, answer."""
+@lru_cache(32)
+def _unneeded(program: Compiled) -> frozenset[int]:
+    """The instructions, by `id`, on whose first operand nothing depends."""
+    body = program.function.body
+    needed = needed_in(body) | {own.predicate for own in body}
+    return frozenset(id(own) for own in body if needed.isdisjoint(leaves(own.operands[:1])))
 
-    def __init__(self) -> None:
-        self._needed: dict[int, bool] = {}
 
-    def needed(self, block: Block, item: Instruction) -> bool:
-        """If not, a wait may as well have found the phase under way, and an access another value."""
-        found, body = self._needed.get(id(item)), block.program.function.body
-        if found is None:
-            answer = leaves(item.operands[:1])
-            found = any(own.predicate in answer for own in body) or all(own is not item for own in body)
-            found = self._needed[id(item)] = found or not needed_in(body).isdisjoint(answer)
-        return found
+def is_needed(block: Block, item: Instruction) -> bool:
+    """Whether anything depends on what a wait, or an access that is not weak, answers: if not, it may as well have been another answer."""
+    return id(item) not in _unneeded(block.program)
 
 
 @dataclass
