@@ -120,6 +120,18 @@ def order_of(opcode: str) -> tuple[bool, bool, bool, bool]:
 
 
 @cache
+def orders(opcode: str) -> bool:
+    """Whether an instruction makes flags of what is accessed: it releases or acquires, or is a fence that does.
+
+    >>> [orders(own) for own in ("membar.gl", "fence.gpu", "ld.acquire.gpu.global.u32", "fence.proxy.async", "red.global.add.u32")]
+    [True, True, True, False, False]
+    """
+    stem, *words = opcode.split(".")
+    fence = stem in ("membar", "fence") and words[0] not in ("proxy", "mbarrier_init")
+    return fence or any(order_of(opcode)[2:])
+
+
+@cache
 def scope_of(opcode: str) -> Scope:
     """The scope of a strong access, or of a membar: the whole GPU if it names none (PTX ISA, Scope, atom, membar).
 
