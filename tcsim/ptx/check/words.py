@@ -291,7 +291,7 @@ class Words:
         number = self._accesses + 1 + np.arange(len(at), dtype=np.int32)
         self._accesses += len(at)
         if sees:
-            new = self.strongly[2][:, at].max(0) > self.seen[1, warps, at]
+            new = (self.strongly[2][:, at].max(0) > self.seen[1, warps, at]) | (kind != "read")
             self.seen[:, warps[new], at[new]] = self.clocks.now[warps[new]], number[new]
         if kind == "read":
             return
