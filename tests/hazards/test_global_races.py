@@ -197,7 +197,7 @@ CASES = (
         @!%p4 ld.global.u32 %r3, [%rd1];
         END: add.u32 %r1, %r0, 1;
         """,
-        (("red.release", "@%p1 red.relaxed.gpu.global.add.u32 [%rd2], 1; @!%p1 red.release", RACE),),
+        (("red.release", "@%p1 red.relaxed.gpu.global.add.u32 [%rd2], 1; @!%p1 red.release", RELEASE),),
         blocks=3,
     ),
     Shared(
@@ -208,12 +208,12 @@ CASES = (
         BETWEEN: ld.relaxed.gpu.global.u32 %r2, [%rd2]; setp.ne.u32 %p2, %r2, 1; @%p2 bra BETWEEN;
         {_HANDED} bra END;
         LOADS: ld.relaxed.gpu.global.u32 %r2, [%rd2]; setp.ne.u32 %p2, %r2, 2; @%p2 bra LOADS;
-        ld.acquire.gpu.global.u32 %r2, [%rd2]; ld.global.u32 %r1, [%rd1]; st.global.u32 [%rd2], 0;
+        ld.acquire.gpu.global.u32 %r2, [%rd2]; ld.global.u32 %r1, [%rd1];
         END: add.u32 %r1, %r0, 1;
         """,
         (
             (_HANDED, "st.relaxed.gpu.global.u32 [%rd2], 2;", RACE),
-            (_RELEASED, f"{_RELEASED.replace('release', 'relaxed')}", RACE),
+            (_RELEASED, _RELEASED.replace("release", "relaxed"), RELEASE),
             ("ld.acquire.gpu.global.u32 %r2, [%rd2]; ld", "ld", ACQUIRE),
         ),
         blocks=3,
