@@ -6,8 +6,8 @@ import re
 from dataclasses import replace
 
 from tests.hazards.bugs.pieces import until
-from tests.hazards.kernels import FIRST, IDESC, OWN, PARAMS, Kernel
-from tests.hazards.kernels_lanes import NEIGHBOUR
+from tests.hazards.kernels import CLUSTER, FIRST, IDESC, OWN, PARAMS, Kernel
+from tests.hazards.kernels_lanes import HALVES, NEIGHBOUR
 from tests.hazards.kernels_mbarriers import FLAG
 from tests.hazards.kernels_tensor import ACCUMULATED
 
@@ -181,6 +181,15 @@ PRODUCTS = _with(
     ACCUMULATED, "products", _PRODUCT, f"//+ TCGEN05_NOT_PIPELINED: {_PRODUCT.replace('[%r8]', '[%r8+4]')}"
 )
 """Columns of two accumulators overlap."""
+_MET = "bar.warp.sync %r7;"
+MASKS = _with(
+    HALVES, "masks", _MET,
+    f"//~ WARP_SYNC_MASK: bar.warp.sync 0xffff;   //~ WARP_SYNC_MASK.2: {_MET} shfl.sync.bfly.b32 %r9, %r0, 1, 31, 0xffff;",
+)  # fmt: skip
+FENCED = _with(
+    CLUSTER, "fenced", "[%r3], %r0;\n    barrier.cluster.arrive;",
+    "//~ CLUSTER_BARRIER_RELAXED: fence.acq_rel.cta; barrier.cluster.arrive.relaxed;",
+)  # fmt: skip
 ADDING = Kernel(
     "adding",
     f"""
@@ -245,4 +254,20 @@ LAST = Kernel(
     threads=96,
 )
 """The last of several atomics does not hide the others from what only it is ordered with, but for who saw what they left; atomics hand on a release, stores do not."""
-KERNELS = (IN_PLACE, ENDING, PROXIES, ROWS, PEER, GUARDED, VOLATILE, TOGETHER, FLAGS, PRODUCTS, ADDING, COUNTED, LAST)
+KERNELS = (
+    IN_PLACE,
+    ENDING,
+    PROXIES,
+    ROWS,
+    PEER,
+    GUARDED,
+    VOLATILE,
+    TOGETHER,
+    FLAGS,
+    PRODUCTS,
+    MASKS,
+    FENCED,
+    ADDING,
+    COUNTED,
+    LAST,
+)

@@ -369,6 +369,7 @@ def test_each_event_changes_the_digest_of_its_block(monkeypatch: pytest.MonkeyPa
     resources = [Resource("tmem", 0, columns) for columns in (32, 64)]
     rows: dict[str, list[tuple[Any, ...]]] = {
         "incomplete": [(block, 1, threads), (block, 1, threads[1:]), (block, 2, threads)],
+        "outside": [(block, mask), (block, fewer)],
         "fetching": [(own,) for own in flights],
         "grouped": [(block, GroupOp("bulk", "wait", left), threads) for left in (0, 1)] + [(block, GroupOp("bulk", "commit"), threads)],
         "tracking": [(own, "bulk") for own in trackers] + [(trackers[0], "wgmma")],
@@ -397,4 +398,4 @@ def test_each_event_changes_the_digest_of_its_block(monkeypatch: pytest.MonkeyPa
                 traces.digest.kept(np.arange(traces.digest.count))
             assert np.flatnonzero(traces.digest.sums).tolist() == [1], name
             sums.append(int(traces.digest.sums[1]))
-    assert len(set(sums)) == len(sums) == 42
+    assert len(set(sums)) == len(sums) == 44

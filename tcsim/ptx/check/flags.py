@@ -13,11 +13,12 @@ from functools import cache, reduce
 import numpy as np
 
 from tcsim.model.operand import Scope
-from tcsim.ptx.check.clocks import RELAXED, Clocks
+from tcsim.ptx.check.clocks import GLOBALLY, ORDERED, PROXIED, RELAXED, Clocks
 from tcsim.ptx.machine.arrays import Array
 
 Flag = tuple[int, int]
 """Four bytes: the rank of the block whose memory they are in, or -1, and their number."""
+_MEMORY = [ORDERED, PROXIED, GLOBALLY]
 _EVERYONE, _RELAXED = -1, slice(RELAXED[0], RELAXED[-1] + 1)
 
 
@@ -91,6 +92,13 @@ class Flags:
                 self._own[whose, flag, warp] = what
             kept = self._own.get((whose, flag, warp)), self._left.get((whose, flag)) if adds else None
             self._left[whose, flag] = reduce(np.maximum, (own for own in kept if own is not None), what)
+
+    def beyond(self, what: Array, warps: Array) -> Array:
+        """Of what relaxed arrivals of some warps publish, what other blocks learn: a fence for their own does not count there."""
+        far = what.copy() if self.several else what
+        if self.several:
+            far[_MEMORY] = self.fenced[warps].max(0)[_MEMORY]
+        return far
 
     def fence(self, warps: Array, scope: str) -> None:
         """A fence, before the clocks count it."""

@@ -97,6 +97,10 @@ class Traces(Observer):
         """Some lanes do not take part."""
         self.digest.who(self._here(block, "incomplete", id(bound)), block, missing)
 
+    def outside(self, block: Block, mask: Array) -> None:
+        """Lanes are not in their member mask."""
+        self.digest.mask(self._here(block, "outside"), block, mask)
+
     def issued(self, flight: Flight) -> None:
         """Work begins."""
         block, pending, threads = flight.block, flight.pending, flight.asked
