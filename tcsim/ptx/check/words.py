@@ -17,6 +17,7 @@ import numpy as np
 from tcsim.ptx.check.clocks import GLOBALLY, HANDED, NEVER, ORDERED, PROXIED, Clocks
 from tcsim.ptx.check.lanes import LEARNS, READS, SEVERAL, WRITES, frozen
 from tcsim.ptx.check.operations import READ, WRITTEN, Operation, Operations
+from tcsim.ptx.check.strong import Strong
 from tcsim.ptx.machine.arrays import Array, each_once
 
 EMPTY: Array = np.zeros(0, np.int64)
@@ -51,11 +52,7 @@ class Words:
             (3, 0), np.int32
         )  # the same of the last weak write, where one that is not came behind it
         self.weakly = np.zeros((2, clocks.warps, 0), np.int32)  # by warp: when, and what, for reads
-        self.strongly = np.zeros((3, clocks.warps, 0), np.int32)
-        """By warp, of its last write that is not weak: when, the instruction with the lane, and its number among all such accesses."""
-        self.seen = self.strongly  # by warp: when it saw what such writes had left, and the number of the last
-        self.strong_writes: set[int] = set()  # instructions
-        self._accesses = 0  # that are not weak
+        self.strong = Strong(clocks, count)
         self.lanes = operations.lanes
         self.read = self.reader = np.zeros((clocks.warps, 0), np.int32)
         """By warp, if any has read: when, and the instruction with the lane."""
@@ -83,8 +80,8 @@ class Words:
 
     def time(self, at: int, warp: int, prior: Prior) -> int:
         """When a warp wrote a word, or read it."""
-        if prior is Prior.WRITTEN and self.strong_writes and self.who[at] != 1 + warp:
-            return int(self.strongly[0, warp, at])
+        if prior is Prior.WRITTEN and self.strong.writes and self.who[at] != 1 + warp:
+            return int(self.strong.wrote[0, warp, at])
         return int(self.when[at] if prior is Prior.WRITTEN else self.read[warp, at])
 
     def conflicts(
@@ -279,46 +276,6 @@ class Words:
                     self.weakly = np.zeros((2, *self.read.shape), np.int32)
                 self.weakly.reshape(2, -1)[:, flat] = read[flat], reader[flat]
 
-    def note_strong(self, at: Array, warps: Array, line: int, kind: str, sees: bool) -> None:
-        """An access that is not weak; sees: something depends on the value that was there.
-
-        It comes after the writes that it has seen, through atomics too, and after those alone (PTX ISA, Observation Order, Causality Order).
-        """
-        if not self.strong_writes:
-            if kind == "read":
-                return
-            self.strongly, self.seen = (np.zeros((own, self.clocks.warps, self.count), np.int32) for own in (3, 2))
-        number = self._accesses + 1 + np.arange(len(at), dtype=np.int32)
-        self._accesses += len(at)
-        if sees:
-            new = (self.strongly[2][:, at].max(0) > self.seen[1, warps, at]) | (kind != "read")
-            self.seen[:, warps[new], at[new]] = self.clocks.now[warps[new]], number[new]
-        if kind == "read":
-            return
-        self.strong_writes.add(line)
-        if kind == "write":
-            before = self.strongly[2][:, at]
-            self.strongly[2][:, at] = np.where(before > self.seen[1][:, at].max(0), NEVER, before)
-        self.strongly[:, warps, at] = self.clocks.now[warps], np.full(len(at), line << LANE_BITS), number
-
-    def behind_strong(self, found: list[Conflict], at: Array, by: Array | Operation) -> list[Conflict]:
-        """The same conflicts of a weak access, but that of writes that are not weak all count, and none that it has seen."""
-        if not self.strong_writes:
-            return found
-        kept = [
-            own.without(self.strong_writes) if own.lack is Lack.ORDER and not own.prior.work else own for own in found
-        ]
-        work = isinstance(by, Operation)
-        known = self.clocks.known[by.warps[:1] if isinstance(by, Operation) else by, ORDERED, 1:-1].T
-        when, what, number = self.strongly[:, :, at]
-        late = when > known
-        if np.count_nonzero(late) and not work:
-            last, seen = self.seen[:, :, at]
-            late &= number > np.where(last <= known, seen, 0).max(0)
-        places, who = np.nonzero(late.T)
-        kept.append(Conflict(Prior.WRITTEN, Lack.ORDER, places, what[who, places] >> LANE_BITS, who))
-        return [own for own in kept if len(own.places)]
-
     def _note(self, at: Array, who: Array | int, when: Array | int, line: int, lanes: Array | int) -> None:
         self.who[at], self.when[at], self.what[at] = who, when, line << LANE_BITS | lanes
 
@@ -333,8 +290,8 @@ class Words:
             self.weakly[..., at] = 0
         if self.other.size:
             self.other[:, at] = 0
-        if self.strong_writes:
-            self.strongly[..., at] = 0
+        if self.strong.writes:
+            self.strong.wrote[..., at] = 0
         for fetched in self.fetched.values():
             fetched[at] = 0
 

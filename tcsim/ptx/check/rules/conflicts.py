@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from tcsim.ptx.check.clocks import EXECUTED
+from tcsim.ptx.check.clocks import EXECUTED, ORDERED
 from tcsim.ptx.check.flags import order_of
 from tcsim.ptx.check.lanes import READS, SEVERAL, WRITES
 from tcsim.ptx.check.operations import Operation
@@ -133,12 +133,23 @@ class Conflicts:
         """What is wrong with accesses; of: only these kinds of conflict."""
         by = use.warps if use.by is None else use.by
         found = use.words.conflicts(use.at, by, use.kind != "read", use.kind != "write", use.lanes)
-        if use.line not in self.state.strong:
-            found = use.words.behind_strong(found, use.at, by)
+        if use.words.strong.writes and use.line not in self.state.strong:
+            found = [*self._behind_strong(use, found)]
         if of is not None:
             found = [own for own in found if (own.prior, own.lack) in of]
         if found:
             self.report(use, found)
+
+    def _behind_strong(self, use: Use, found: list[Conflict]) -> Iterator[Conflict]:
+        """The conflicts of a weak access: of writes that are not weak all count, not only the last, but none that was seen."""
+        strong = use.words.strong
+        known = self.state.clocks.known[use.warps[:1] if use.by is not None else use.warps, ORDERED, 1:-1]
+        behind = Conflict(Prior.WRITTEN, Lack.ORDER, *strong.before(use.at, known, use.by is None))
+        for own in (*found, behind):
+            ordered = own is not behind and own.lack is Lack.ORDER and not own.prior.work
+            kept = own.without(strong.writes) if ordered else own
+            if len(kept.places):
+                yield kept
 
     def note(self, use: Use) -> None:
         """That words were accessed, or are from now on by an operation."""
@@ -151,7 +162,7 @@ class Conflicts:
             assert use.lanes is not None
             if use.line in self.state.strong:
                 words.hide(use.at, use.warps, use.line, use.kind, self.state.strong)
-                words.note_strong(use.at, use.warps, use.line, use.kind, self._sees(use))
+                words.strong.note(use.at, use.warps, use.line, use.kind, self._sees(use))
             if use.kind != "write":
                 lanes.touched(use.warps, use.lanes, READS)
                 words.note_read(use.at, use.warps, use.line, use.lanes)
