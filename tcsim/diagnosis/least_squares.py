@@ -14,7 +14,7 @@ MOST = 1700  # unknowns that are solved for at once
 _TIMES = 2  # samples for each unknown
 _BLOCK = 64  # unknowns
 _OFF = 0.2  # how far from a whole number a weight may come out
-_CHANCE = 2  # standard deviations
+_CHANCE = 3  # standard deviations: what two terms add to each other, both lack
 _FEW, _EACH = 64, 16  # samples that are looked at first, and more for each term that a sum has
 _TELLS = 0.01  # of a usual sum: how far rounding may take one, whatever the weights; of a term: what is left when the others are taken off
 

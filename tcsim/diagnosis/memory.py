@@ -123,7 +123,7 @@ def _read(
     """The problem with the codes that a wrong descriptor reads from the right image."""
     image = right()
     if other.get("unswizzled"):  # as the layout lies without its swizzle
-        image = image[:, tile.swizzle(np.arange(tile.bytes))]
+        image = np.take(image, tile.swizzle(np.arange(tile.bytes)), axis=1)  # contiguous, which an index is not
     advances = other.get("advances", tile.advances)
     major: Major = other.get("major", tile.major)
     wide = (problem.kept if name == "a" else problem.step) // tile.step  # a sparse instruction takes two of B's steps

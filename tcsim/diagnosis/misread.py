@@ -1,4 +1,4 @@
-"""Memory taken for another's: operands read from other buffers, behind the end of K or of a row, from other matrices of a batch; outputs that are an operand's bytes."""
+"""Memory taken for another's: operands read from other buffers, behind the end of K or of a row; outputs that are an operand's bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tcsim.diagnosis.hypothesis import Array, Operands, WrongKernel
 from tcsim.diagnosis.maps import PARTS, STEPS, TILES
 from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
-from tcsim.diagnosis.where import listing, where_text
+from tcsim.diagnosis.where import where_text
 from tcsim.numbers.codec import decode, encode
 from tcsim.numbers.formats import FORMATS, Format
 
@@ -229,69 +229,3 @@ def over_next_row(empty: Mask, size: tuple[int, int] | None) -> tuple[str, bool]
     tiled = m > 2 and any(np.array_equal(kept, np.arange(0, m, tile)) for tile in (*TILES, m))
     said = f"what a tile holds past N = {n} was stored over them, from the row before"
     return said if tiled or size else "", tiled
-
-
-_SIDE = 6  # rows and columns of each matrix that are tried first
-_MOST = 64  # matrices of a batch of which every pair is tried
-_LISTED = 6
-
-
-def batched(problem: Problem, reals: Reals, wrong: Mask) -> Iterator[WrongKernel]:
-    """Other matrices of the batch in the place of one operand's, of both operands', or of the output's."""
-    if 1 < len(wrong) <= _MOST and _dense(problem) and (wrong & reals.finite).any():
-        yield from (_of_matrices(names, at) for names, at in _matched(reals, *problem.sizes))
-
-
-def _of_matrices(names: str, at: Ints) -> WrongKernel:
-    """The matrix that each of the batch is of some operands, or of the output d."""
-
-    def read(given: Operands) -> Operands:
-        a, b, c = (x[at] if name in names else x for name, x in zip("abc", given[:3], strict=True))
-        return Operands(a, b, c)
-
-    def store(computed: Array, right: Array) -> Array:
-        return computed[at] if names == "d" else computed
-
-    said = tuple(_said_of_matrices(name, at) for name in names.split())
-    return WrongKernel(said, read, store, 1 + len(said))
-
-
-def _matched(reals: Reals, rows: int, columns: int) -> Iterator[tuple[str, Ints]]:
-    """Which matrix of an operand, or of several alike, every output matrix comes from, if it is one."""
-    count = len(reals.a)
-    some = [np.unique(np.linspace(0, size - 1, _SIDE).astype(np.int64)) for size in (rows, columns)]
-    place = np.ix_(np.arange(count), *some)
-    seen, c = reals.observed[place], reals.c[place]
-    reach = np.maximum(reals.reach[place], float(np.median(reals.reach)))
-    products = np.einsum("tik,ujk->tuij", reals.a[:, some[0]], reals.b[:, some[1]], optimize=True)
-    own = np.arange(count)
-    same = products[own, own]
-    options = {
-        "d": (same + c)[None].repeat(count, axis=0),  # [output, source]
-        "a": products.swapaxes(0, 1) + c[:, None],
-        "b": products + c[:, None],
-        "a b": same[None] + c[:, None],
-        "c": same[:, None] + c[None],
-    }
-    for names, values in options.items():
-        fits = (np.abs(values - seen[:, None]) <= reach[:, None]).all(axis=(2, 3))
-        if fits.any(axis=1).all() and (names != "c" or c.any()):
-            at = np.where(fits[own, own], own, fits.argmax(axis=1))
-            if (at != own).any():
-                yield names, at
-
-
-def _said_of_matrices(name: str, at: Ints) -> tuple[str, str, str]:
-    """(mistake, detail, advice)."""
-    own = np.arange(len(at))
-    moved = [f"matrix {source} for {place}" for place, source in enumerate(at.tolist()) if place != source]
-    detail = listing(moved, _LISTED, ", ")
-    for group in range(2, len(at)):
-        if np.array_equal(at, own // group) or np.array_equal(at, own // group * group):
-            detail = f"{group} neighbours share one: {detail}"
-            break
-    mistake = "another matrix of the batch" if name != "d" else "stored at another place: another matrix of the batch"
-    if (at == at[0]).all():
-        mistake, detail = "batch index ignored", f"the stride of the batch is 0: matrix {at[0]} for every one"
-    advice = f"look at the stride of the batch of {name} and at the index of the batch (blockIdx.z), where {name}'s pointer is made"
-    return f"{name}: {mistake}", detail, advice

@@ -10,12 +10,13 @@ import numpy as np
 
 from tcsim.core.samples import repeatable
 from tcsim.diagnosis.addresses import addresses, bounds
+from tcsim.diagnosis.batches import batched
 from tcsim.diagnosis.candidate import Candidate
 from tcsim.diagnosis.functions import functions
 from tcsim.diagnosis.hypothesis import Hypothesis, WrongKernel
 from tcsim.diagnosis.k_steps import k_steps
 from tcsim.diagnosis.maps import SAME
-from tcsim.diagnosis.misread import batched, bytes_of_operands, other_buffers, past_end, tails
+from tcsim.diagnosis.misread import bytes_of_operands, other_buffers, past_end, tails
 from tcsim.diagnosis.mixed import k_maps, part_maps, stage_phases
 from tcsim.diagnosis.moved import Moved, gives_of, line_maps, moved
 from tcsim.diagnosis.predicted import Way, way_of

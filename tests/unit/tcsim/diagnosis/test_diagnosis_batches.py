@@ -1,4 +1,4 @@
-"""Other matrices of the batch in the place of an operand's."""
+"""Matrices of another place of the batch, of all of K or of a part; strides and axes of the batch; no batch of any family is too much."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tcsim
+from tests.evaluation.reported_kernels.case import FORMS, draw
 
 MMA = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
 BATCH, M, N, K = 3, 24, 20, 32
@@ -51,3 +52,55 @@ def test_both_operands() -> None:
     """With a helper that they share; C is right."""
     text = said(a=lambda x: x[[0, 0, 0]], b=lambda x: x[[0, 0, 0]])
     assert "a: batch index ignored" in text and "b: batch index ignored" in text and "c:" not in text
+
+
+@pytest.mark.parametrize("names", ["a", "b", "ab"])
+def test_another_matrix_in_a_part_of_k(names: str) -> None:
+    """The last 16 of K are the next matrix's."""
+    given = operands()
+    next_ = [1, 2, 0]
+    changed = {
+        "a": lambda x: np.concatenate([x[:, :, :16], x[next_, :, 16:]], axis=2),
+        "b": lambda x: np.concatenate([x[:, :16], x[next_, 16:]], axis=1),
+    }
+    observed = computed(given | {name: changed[name](given[name]) for name in names})
+    found = str(tcsim.diagnose(MMA, **given, observed=observed).explanations[0])
+    for name in "ab":
+        assert (f"{name}: another matrix of the batch in a part of K" in found) == (name in names), found
+    assert "in K 16-31 matrix 1 for 0, matrix 2 for 1, matrix 0 for 2" in found
+
+
+def test_heads_and_tokens() -> None:
+    """The memory of [heads][tokens] is read as [tokens][heads]."""
+    text = said(a=lambda x: x.reshape(M, BATCH, K).swapaxes(0, 1))
+    assert "a: axes of the batch exchanged (memory of [batch][rows][K] is taken for [rows][batch][K]" in text
+    text = said(b=lambda x: np.ascontiguousarray(x.transpose(1, 2, 0)).reshape(x.shape))
+    assert "b: axes of the batch exchanged (memory of [K][columns][batch] is taken for [batch][K][columns]" in text
+
+
+@pytest.mark.parametrize(("rows", "words"), [(M // 2, ""), (1, ", the stride of its rows")])
+def test_a_stride_of_the_batch(rows: int, words: str) -> None:
+    """Half of what it should be, or that of a row."""
+    text = said(a=lambda x: np.stack([x.reshape(-1, K)[t * rows :][:M] for t in range(BATCH)]))
+    assert f"a: batch stride wrong ({rows * K} elements from matrix to matrix instead of {M * K}{words})" in text
+
+
+def test_results_stored_with_their_axes_exchanged() -> None:
+    """[tokens][heads] instead of [heads][tokens]."""
+    given = operands()
+    observed = np.ascontiguousarray(computed(given).swapaxes(0, 1)).reshape(BATCH, M, N)
+    found = tcsim.diagnose(MMA, **given, observed=observed)
+    assert found.verdict == "explained" and "d: axes of the batch exchanged" in str(found), str(found)
+
+
+@pytest.mark.parametrize("form", [form for form, how in FORMS.items() if not how.sparse])
+def test_the_batch_index_of_b_is_ignored_in_every_family(form: str) -> None:
+    """Of block-scaled operands the factors' index alone, which leaves the elements right."""
+    how, random = FORMS[form], np.random.default_rng(7)
+    single = [draw(random, form, 32, 16, 64) for _ in range(3)]
+    given = {name: np.stack([getattr(each, name) for each in single]) for name in "ab"}
+    given |= {name: np.stack([each.extras[name] for each in single]) for name in single[0].extras}
+    name = "scale_b" if how.scale else "b"
+    observed = how(**given | {name: given[name][[0, 0, 0]]})
+    found = tcsim.diagnose(how.mnemonic, arch=how.arch, observed=observed, **given, **how.extras)
+    assert (found.verdict, found.mistake) == ("explained", f"{name}: batch index ignored"), str(found)
