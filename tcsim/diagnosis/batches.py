@@ -223,7 +223,9 @@ def _laid_so(name: str, mistake: str, detail: str, where: Place, shape: tuple[in
     def read(given: Operands) -> Operands:
         if name == "b":
             return given._replace(b=again(given.b.swapaxes(1, 2)).swapaxes(1, 2))
-        return given._replace(**{name[0]: again(getattr(given, name[0]))}) if name != "d" else given
+        if name == "c":
+            return given._replace(c=again(given.c))
+        return given if name == "d" else given.reading(name[0], again(given.a if name == "a" else given.b))
 
     def store(computed: Array, right: Array) -> Array:
         return again(computed) if name == "d" else computed

@@ -11,6 +11,7 @@ import numpy as np
 from tcsim.diagnosis.arithmetic import narrowed
 from tcsim.diagnosis.candidate import of_operand
 from tcsim.diagnosis.functions import functions, in_slices
+from tcsim.diagnosis.groups import constants
 from tcsim.diagnosis.kept import kept_sums
 from tcsim.diagnosis.moved import zero_lines
 from tcsim.diagnosis.passes import as_whole, by_first, explained, in_every_bit, recovered
@@ -90,7 +91,10 @@ def solved(problem: Problem, model: Codes, inside: Mask, known: bool) -> Solved 
         line is not None and not known
     ):  # C that is another's is off by a vector where C is one; so are factors of one block of K
         solver = Solver(problem, reals, ends=ends)
-        plainer = solver.of_c(wrong) if line.adds else recovered(solver, wrong, scale_tables)
+        if line.adds:
+            plainer = solver.of_c(wrong) or recovered(solver, wrong, constants)
+        else:
+            plainer = recovered(solver, wrong, scale_tables)
         line = None if plainer else line
     if kept is not None:
         found = as_whole(found, kept)
