@@ -89,6 +89,8 @@ def index_rules(count: int, along_k: bool = False) -> Iterator[Rule]:
         large = f"as if each were {'twice' if size == 2 else f'{size} times'} as large" + " along K" * along_k
         yield rule(f"always the first of every {size}, {large}", own // size * size)
         yield rule(f"always the last of every {size}", own // size * size + size - 1)
+        said = f"groups of {size} begin 1 after another, not {size}: number {size} m + j is taken from m + j"
+        yield rule(said, own // size + own % size)
     yield rule("always the first, as of a stride of 0", own * 0)
 
 

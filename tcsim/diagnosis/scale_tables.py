@@ -15,16 +15,21 @@ import numpy as np
 
 from tcsim.core.samples import some_of
 from tcsim.diagnosis.candidate import taken
+from tcsim.diagnosis.crossed_scales import crossing
 from tcsim.diagnosis.hypothesis import Operands, WrongKernel
+from tcsim.diagnosis.least_squares import in_parts
 from tcsim.diagnosis.maps import Rule
 from tcsim.diagnosis.problem import Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
 from tcsim.diagnosis.rules import part_rules
+from tcsim.diagnosis.some_tiles import holding
+from tcsim.diagnosis.where import ranges
 from tcsim.numbers.codec import decode, encode
 from tcsim.numbers.formats import FORMATS, Format
 
 _FEW = 4  # outputs that every pair of tables is tried on
 _SAMPLES = 64  # outputs that those are tried on which give the few
+_WORD = 4  # blocks of K whose factors lie in one word
 _FIRST = 24  # pairs that are reckoned out in full
 _LAYOUT = (
     "look at the layout of the scale factors of {x} in memory, and at the one that the instruction or the copy expects"
@@ -112,7 +117,7 @@ def scale_tables(problem: Problem, reals: Reals, open_: Mask) -> Iterator[WrongK
     format = problem.machine.formats["scale"]
     if not len(places):
         if open_.any():  # infinities alone: nothing to try tables on
-            shifted = next((own for own in _values(format) if own.mistake.endswith(SHIFTED)), OWN)
+            shifted = next((own for own in _values(format, 0) if own.mistake.endswith(SHIFTED)), OWN)
             yield from (with_tables(a, b, lines, blocks) for a, b in ((shifted, OWN), (OWN, shifted)))
         return
     t, i, j = places[places[:, 0] == places[0, 0]].T
@@ -140,7 +145,28 @@ def scale_tables(problem: Problem, reals: Reals, open_: Mask) -> Iterator[WrongK
         found, size = ((x * tables[0][a] * tables[1][b]).sum(axis=1) for x in sums)
         if (a or b) and reals.near(found + reals.c[place], place, size).all():  # else as they should be
             items.append(with_tables(readings[0][a], readings[1][b], lines, blocks))
+    if not items and len(t) > blocks:
+        wanted = (reals.observed - reals.c)[place] - (sums[0] * tables[0][0] * tables[1][0]).sum(axis=1)
+        for side in (0, 1):
+            changes = sums[0] * (tables[side] - tables[side][0]) * tables[1 - side][0]
+            far = reals.stretched(np.inf, place)
+            for number, holds in holding(in_parts(changes, _WORD).sum(axis=3), wanted, far):
+                own = [OWN, OWN]
+                own[side] = _in_words(readings[side][number], np.repeat(holds, _WORD)[:blocks], problem.machine.block)
+                items.append(with_tables(own[0], own[1], lines, blocks))
+        items += crossing(reals, matrix, lines, blocks)
     yield from sorted(items, key=lambda item: item.rank)[:_FIRST]
+
+
+def _in_words(reading: Reading, holds: Mask, block: int) -> Reading:
+    """A reading that holds for some blocks of K alone."""
+
+    def table(own: Numbers, other: Numbers) -> Numbers:
+        return np.where(holds, reading.lines(np.arange(len(own)), own, other), own)
+
+    said = f"{reading.detail}; in K {ranges(np.flatnonzero(np.repeat(holds, block)))} alone, blocks {ranges(np.flatnonzero(holds))}"
+    advice = f"{reading.advice}; and at the strides from one word of {_WORD} blocks to the next"
+    return Reading(reading.mistake, said, advice, table, reading.rank + 1)
 
 
 FOREIGN = "scale_{x} is that of {y}"
@@ -152,7 +178,7 @@ def _readings(problem: Problem, blocks: int, count: int, others: int) -> Iterato
     """Of an operand of `count` lines."""
     format = problem.machine.formats["scale"]
     yield OWN
-    yield from _values(format)
+    yield from _values(format, count)
     for rule in part_rules("scale", count, others, blocks, problem.machine.blocks):
         yield Reading(rule.mistake, rule.detail, rule.advice, _own, rule.rank, rule)
     for said, ours, read in _layouts(blocks):
@@ -248,15 +274,19 @@ def _layouts(blocks: int) -> Iterator[tuple[str, Address, Address]]:
             yield f"they lie in the order: {said}, and are read {plain}, not interleaved", address, other
 
 
-def _values(format: Format) -> Iterator[Reading]:
+def _values(format: Format, count: int) -> Iterator[Reading]:
     def reading(mistake: str, detail: str, change: Callable[[Numbers], Any], rank: int = 2) -> Reading:
         return Reading(f"scale_{{x}} {mistake}", detail, _VALUE, lambda own, other: change(own), rank)
 
     yield reading("ignored", "every factor is 1", np.ones_like)
     yield reading("applied twice", "every factor is squared", np.square)
     yield reading("inverse", "every factor is 1 / its value: divided instead of multiplied", lambda x: 1 / x)
-    cut = "every value is cut to a power of two: its exponent is read, not its mantissa"
-    yield Reading("scale_{x}: fraction dropped", cut, _VALUE, lambda own, other: 2.0 ** np.floor(np.log2(own)), 2)
+    for kind, said, whole in _POWERS if format.zero else ():
+        read = partial(_powers, whole)
+        yield Reading(f"scale_{{x}}: {kind}", f"every value is {said}", _VALUE, read, 2)
+    for wave in (size for size in (16, 32, 64, 128) if size < count):
+        said = f"those of {{line}} {wave} and on also by those of {wave} {{line}}s before, and so on: what they multiply is scaled in place"
+        yield reading("multiplied with earlier ones", said, partial(_products, wave), 3)
     if not format.zero:
         said = "code 0 counts as 0, code 255 as infinity: codes are shifted to where f32 has its exponent"
         yield reading(SHIFTED, said, partial(_as_exponents, format), 1)
@@ -280,6 +310,26 @@ def _values(format: Format) -> Iterator[Reading]:
         said = f"every factor of scale_{{x}} counts {by:g} times, a bias of the exponent; or the product is scaled or added {by:g} times"
         advice = f"{_VALUE}; and at alpha, and at whether several blocks, slices or runs add to the same output"
         yield Reading("result scaled", said, advice, partial(_more, by), 3)
+
+
+_POWERS = (
+    ("fraction dropped", "cut to a power of two: its exponent is read, not its mantissa", np.floor),
+    ("rounded up", "rounded up to a power of two", np.ceil),
+    ("rounded to a power of two", "rounded to the nearest one", np.rint),
+)
+
+
+def _powers(whole: Callable[[Numbers], Numbers], own: Numbers, other: Numbers) -> Numbers:
+    found: Numbers = 2.0 ** whole(np.log2(own))
+    return found
+
+
+def _products(wave: int, own: Numbers) -> Numbers:
+    """The products of lines that are `wave` apart, up to each."""
+    found = own.copy()
+    for first in range(wave, len(own), wave):
+        found[first : first + wave] *= found[first - wave : first][: len(own) - first]
+    return found
 
 
 def _more(by: float, own: Numbers, other: Numbers) -> Numbers:

@@ -112,7 +112,7 @@ def holding(changes: Numbers, wanted: Numbers, reach: Numbers) -> Iterator[tuple
         np.isfinite(changes).all(axis=(1, 2), keepdims=True), changes, 0.0
     )  # what overflows holds nowhere
     size = np.linalg.norm(changes, axis=1)
-    moves = size > 1e-9 * float(size.max(initial=1e-300))
+    moves = size > 1e-9 * size.max(axis=1, keepdims=True, initial=1e-300)
     scaled = changes / np.where(moves, size, np.inf)[:, None]
     products = scaled.swapaxes(1, 2) @ scaled + 1e-9 * np.eye(scaled.shape[2])
     found = np.linalg.solve(products, (wanted @ scaled)[:, :, None])[:, :, 0] / np.where(moves, size, 1.0)

@@ -117,6 +117,34 @@ def test_scale_factors_of_other_blocks() -> None:
     assert "K 112-127 counts as 1" in said
     said = asked(given, own, other, own & 0x78, other & 0x78)
     assert "scale_a and scale_b: fraction dropped" in said
+    assert "scale_a and scale_b: rounded up" in asked(given, own, other, (own + 7) & 0x78, (other + 7) & 0x78)
+
+
+def test_scale_factors_of_other_rows() -> None:
+    """In one word of four blocks alone; with the number of the column in their address; with the index of a group that is not multiplied."""
+    given, own, other = scaled()
+    rows = np.arange(len(own))
+    wrong = own.copy()
+    wrong[:, 4:] = own[rows ^ 8, 4:]
+    said = asked(given, own, other, wrong, other)
+    assert "scale_a of another row" in said and "in K 64-127 alone, blocks 4-7" in said
+    assert "number 2 m + j is taken from m + j" in asked(given, own, other, own[rows // 2 + rows % 2], other)
+    each = [
+        tcsim.gemm(**given, scale_a=np.roll(own, -i, axis=0), scale_b=other, instruction=SCALED, arch="sm_120")
+        for i in range(2)
+    ]
+    observed = np.where(np.arange(each[0].shape[1]) % 2, each[1], each[0])
+    said = named(tcsim.diagnose(SCALED, arch="sm_120", **given, scale_a=own, scale_b=other, observed=observed))
+    assert "for column 0, 1, ... of each 2 the factors of the row that is 0, 1 further on" in said
+
+
+def test_scale_factors_that_are_multiplied_in_place() -> None:
+    """The second wave of 32 rows has those of the first as well."""
+    given, own, other = scaled()
+    own &= 0x78
+    first, second = tcsim.decode(own, "ue4m3").astype(float).reshape(2, 32, -1)
+    wrong = tcsim.encode(np.concatenate([first, first * second]), "ue4m3", saturate=True)
+    assert "scale_a multiplied with earlier ones" in asked(given, own, other, wrong, other)
 
 
 def test_memory_of_the_other_operand() -> None:
