@@ -117,7 +117,8 @@ class Candidate(Hypothesis):
         """Which outputs of a matrix it gives, up to rounding: that of larger terms reaches further."""
         size: Any = 0.0
         other = (self.a, self.b) != (SAME, SAME)
-        if other and (not (self.a.crosses or self.b.crosses) or "scale" in (self.a.part, self.b.part)):
+        crosses = (self.a.crosses or self.b.crosses) and "scale" not in (self.a.part, self.b.part)
+        if (other or abs(self.alpha) > 1) and not crosses:
             size = replace(self, alpha=abs(self.alpha), beta=abs(self.beta)).values(reals.absolute(), matrix)
         return reals.near(self.values(reals, matrix), matrix, size)
 

@@ -51,7 +51,7 @@ def _crossed(name: str, further: Ints, count: int) -> WrongKernel:
     def read(given: Operands) -> Operands:  # all lines again for every step
         if given.scales is None:
             raise ValueError("no factors")
-        lines, by = given[axis - 1], list(given.scales)
+        lines, by = given.a if name == "a" else given.b, list(given.scales)
         own = np.arange(lines.shape[1])
         there = [np.where(own < count, (own + step) % count, own) for step in steps]
         by[axis - 1] = np.concatenate([by[axis - 1][:, at] for at in there], axis=1)

@@ -1,4 +1,4 @@
-"""Operands whose codes a kernel changes on the way: bytes in the other order, signs lost, a narrower type in between."""
+"""Operands whose codes a kernel changes on the way: bytes in the other order, signs lost, a narrower type in between, bits of neighbours."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NARROWER = ("f16", "bf16", "e4m3", "e5m2")
 
 @dataclass(frozen=True)
 class Recoding:
-    """One function of codes; `mistake` without the operand's name."""
+    """One function of codes (..., K); `mistake` without the operand's name."""
 
     mistake: str
     detail: str
@@ -56,6 +56,24 @@ def _twice(place: int, codes: Codes, format: Format, kept: int) -> Codes | None:
     return pairs.reshape(codes.shape)
 
 
+def _borrowed(codes: Codes, format: Format, kept: int) -> Codes | None:
+    """Signed elements as one word's sum has them: a negative one takes 1 from the next."""
+    each = 32 // format.bits
+    if format.kind == "float" or not format.signed or format.bits > 8 or codes.shape[-1] % each or kept != 1:
+        return None
+    shifts = format.bits * np.arange(each)
+    words = (decode(codes, format).astype(np.int64).reshape(*codes.shape[:-1], -1, each) << shifts).sum(axis=-1)
+    return (words[..., None] >> shifts & format.code_mask).astype(codes.dtype).reshape(codes.shape)
+
+
+def _ored(many: int, codes: Codes, format: Format, kept: int) -> Codes | None:
+    """Each byte of two 4-bit elements with the bits of those before it, of `many`."""
+    if format.bits != 4 or codes.shape[-1] % (2 * many) or kept != 1:
+        return None
+    found = np.bitwise_or.accumulate(codes.reshape(*codes.shape[:-1], -1, many, 2), axis=-2)
+    return found.reshape(codes.shape)
+
+
 _PAIRS = ("first", "second")
 RECODINGS = {
     recoding.mistake + recoding.detail: recoding
@@ -66,6 +84,13 @@ RECODINGS = {
             Recoding("{x}: the only nonzero of a group counted twice", f"where the {own} of the two elements that are kept is zero it is a copy of the {other}",
                      "look at how the compression of {x} fills the other place of a group with one nonzero: it must hold a zero", partial(_twice, place))
             for place, (own, other) in enumerate((_PAIRS, _PAIRS[::-1]))
+        ),
+        Recoding("{x}: a borrow from the next element", "elements lie in one word and are added or subtracted as one number: where one is negative the next along K is 1 too small",
+                 "unpack {x} element by element, or with operations that keep bytes apart", _borrowed),
+        *(
+            Recoding("{x}: bytes not cleared", f"each byte of two elements along K is ORed with those before it, of {many} bytes that one variable collects",
+                     "look at what packs two elements of {x} into a byte: clear it before the next |=", partial(_ored, many))
+            for many in (2, 4)
         ),
         *(
             Recoding(f"{{x}} passed through {name}", "each element is rounded", f"{{x}} was stored or converted as {name} on the way", partial(_through, name))
@@ -79,10 +104,13 @@ RECODINGS = {
 def recoded(problem: Problem, name: str, which: str, always: bool = False) -> Problem | None:
     """The problem with an operand's codes changed; None if nothing changes (unless `always`), or the change is not one of this format."""
     codes = operand(problem, name)
+    lines = codes.swapaxes(1, 2) if name == "b" else codes
     sparsity = problem.machine.sparsity if name == "a" else None
     kept = 1 if sparsity is None else sparsity.kept // sparsity.groups
-    found = RECODINGS[which].change(codes, format_of(problem, name), kept)
-    return None if found is None or (np.array_equal(found, codes) and not always) else changed(problem, name, found)
+    found = RECODINGS[which].change(lines, format_of(problem, name), kept)
+    if found is None or (np.array_equal(found, lines) and not always):
+        return None
+    return changed(problem, name, np.ascontiguousarray(found.swapaxes(1, 2)) if name == "b" else found)
 
 
 def recoding_rules() -> Iterator[Rule]:

@@ -151,9 +151,9 @@ def scale_tables(problem: Problem, reals: Reals, open_: Mask) -> Iterator[WrongK
             changes = sums[0] * (tables[side] - tables[side][0]) * tables[1 - side][0]
             far = reals.stretched(np.inf, place)
             for number, holds in holding(in_parts(changes, _WORD).sum(axis=3), wanted, far):
-                own = [OWN, OWN]
-                own[side] = _in_words(readings[side][number], np.repeat(holds, _WORD)[:blocks], problem.machine.block)
-                items.append(with_tables(own[0], own[1], lines, blocks))
+                held = np.repeat(holds, _WORD)[:blocks]
+                part = _in_words(readings[side][number], held, problem.machine.block)
+                items.append(with_tables(OWN if side else part, part if side else OWN, lines, blocks))
         items += crossing(reals, matrix, lines, blocks)
     yield from sorted(items, key=lambda item: item.rank)[:_FIRST]
 
