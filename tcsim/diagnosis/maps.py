@@ -204,10 +204,15 @@ def depth_rules(depth: int, step: int, chunk: int = 0) -> Iterator[Rule]:
                 yield rule(_NOT_LOADED, f"K {where_zero} of every {step} are zero", _FEW_REGISTERS, source)
     said = f"K 1-{step - 1} of every {step} are zero: the first element of each step alone counts"
     yield rule(_NOT_LOADED, said, _ONE_ROW, np.where(own % step, -1, own))
-    for parts in (parts for parts in range(2, min(depth // 2, _MOST_PARTS) + 1) if depth % parts == 0):
-        for outer in {parts, depth // parts}:
-            said = f"K transposed as an array of {outer} x {depth // outer}: the operands' layouts of K differ"
-            yield rule(_ORDER, said, _ARRAY, own % outer * (depth // outer) + own // outer, 3)
+    for size in (*(size for size in _PACKED if size < depth), depth):
+        listed = _WORDS if size < depth else range(2, min(size // 2, _MOST_PARTS) + 1)
+        for parts in (parts for parts in listed if size % parts == 0):
+            for outer in {parts, size // parts}:
+                inner, at = size // outer, own % size
+                said, why = f"K transposed as an array of {outer} x {inner}: the operands' layouts of K differ", _ARRAY
+                if size < depth:
+                    said, why = f"each {size} of K transposed as an array of {outer} x {inner}", _UNPACKED
+                yield rule(_ORDER, said, why, own - at + at % outer * inner + at // outer, 3 + (size < depth))
     for size in [*sizes, depth]:
         for part in (step // 2, step, 2 * step, *((4 * step, 8 * step, 16 * step) if size == depth else ())):
             for moved in (part // 2, part // 4, 2 * part, 4 * part):
@@ -218,6 +223,9 @@ def depth_rules(depth: int, step: int, chunk: int = 0) -> Iterator[Rule]:
 
 _ORDER = "K of {x} in another order"
 _ARRAY = "channels and taps, or groups and elements: K goes through one first in A, through the other in B"
+_UNPACKED = "look at which elements of {x} share a word, and at the order in which they are unpacked"
+_PACKED, _WORDS = (32, 64, 128, 256), (2, 4, 8)
+"""Elements that are packed together, and how many of them lie in one word."""
 _NOT_LOADED = "{x}: part of each step not loaded"
 _FEW_REGISTERS = "registers of {x}'s fragment that are never loaded: ldmatrix.x2 for .x4, or too few lanes' addresses"
 _ONE_ROW = "a buffer or a copy of one row of {x} where the fragment has all"

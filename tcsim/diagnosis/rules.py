@@ -38,6 +38,9 @@ def part_rules(part: str, count: int, others: int, depth: int, step: int) -> Ite
     for rule in (*index_rules(count), *line_rules(count, others), *_interleaved(count)):
         if rule.rank < 3:
             yield replace(rule, mistake=f"{name} of another {line}", advice=advice, part=part)
+    if part == "metadata":
+        said = "it is ignored, or never loaded: the kept elements count as the first ones of each group, positions 0 and 1 of four"
+        yield Rule("metadata not read", said, advice, lambda r, k, o: (r * 0 - 1, k), 1, part=part)
     k = np.arange(depth)
     for rule in (
         *index_rules(depth, True),
