@@ -159,6 +159,7 @@ def tile_rules(count: int, depth: int, chunk: int, described: bool) -> Iterator[
                     yield from _order_rules(rows, deep)
                     if described:
                         yield from _core_rules(rows, deep, chunk)
+                        yield from _panel_rules(rows, deep, chunk)
             if described:
                 yield from _group_rules(rows)
 
@@ -253,6 +254,28 @@ def _cores(
     inside = (group < rows // 8) & (block < deep // chunk)
     line = r // rows * rows + group * 8 + r % 8
     return line - (line + 1) * ~inside, k // deep * deep + block * chunk + k % chunk
+
+
+def _panel_rules(rows: int, deep: int, chunk: int) -> Iterator[Rule]:
+    """MN-major tiles with a swizzle, in panels of its span along M or N: LBO goes to the next panel, SBO to the next 8 of K."""
+    for chunks in (2, 4, 8):
+        span = chunks * chunk
+        if span < rows and deep > 8:
+            yield Rule(
+                "{x}: LBO and SBO swapped",
+                f"tiles of {rows} x {deep}, MN-major, {_mode(chunks - 1)}, in panels of {span} along M or N",
+                f"in the descriptor of {{x}} SBO ({128 * chunks} bytes) goes to the next 8 of K, LBO to the next panel",
+                partial(_panels, rows, deep, span, _STEP * chunk),
+                4,
+            )
+
+
+def _panels(rows: int, deep: int, span: int, step: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    """Atoms of `span` lines x 8 k of such a tile with the strides exchanged in each instruction's K."""
+    line, at, groups = r % rows, k % deep, deep // 8
+    place = at // step * (step // 8) + line // span + at % step // 8 * groups
+    there = place // groups * span + line % span
+    return np.where(there < rows, r - line + there, -1), k - at + place % groups * 8 + at % 8
 
 
 def _group_rules(rows: int) -> Iterator[Rule]:

@@ -80,6 +80,34 @@ def test_a_group_with_one_nonzero_that_is_kept_twice() -> None:
     assert recoded._twice(0, codes, FORMATS["f16"], 1) is None
 
 
+def test_elements_of_one_word() -> None:
+    """A negative one borrows from the next of its word, whose borrow goes on; bits of earlier bytes stay."""
+    codes = np.array([[0xFF, 0x00, 0x05, 0x80, 0x01, 0xFE, 0x01, 0xFF]], np.uint8)
+    found = recoded._borrowed(codes, FORMATS["s8"], 1)
+    assert found is not None and found.tolist() == [[0xFF, 0xFF, 0x04, 0x80, 0x01, 0xFE, 0x00, 0xFF]]
+    assert recoded._borrowed(codes, FORMATS["u8"], 1) is None
+    nibbles = np.array([[1, 2, 4, 0, 0, 1, 8, 0]], np.uint8)
+    two, four = (recoded._ored(many, nibbles, FORMATS["e2m1"], 1) for many in (2, 4))
+    assert two is not None and two.tolist() == [[1, 2, 5, 2, 0, 1, 8, 1]]
+    assert four is not None and four.tolist() == [[1, 2, 5, 2, 5, 3, 13, 3]]
+    assert recoded._ored(2, codes, FORMATS["s8"], 1) is None
+
+
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_elements_are_taken_along_k(name: str) -> None:
+    """Of B as well, whose codes lie with K first."""
+    random = np.random.default_rng(8)
+    given = {x: random.integers(-9, 9, shape) for x, shape in (("a", (32, 64)), ("b", (64, 24)))}
+    lines = given[name] if name == "a" else given[name].T
+    words = (lines.reshape(len(lines), -1, 4) << 8 * np.arange(4)).sum(axis=2)
+    read = (words[..., None] >> 8 * np.arange(4) & 0xFF).astype(np.uint8).view(np.int8).reshape(lines.shape)
+    wrong = {**given, name: read if name == "a" else read.T}
+    observed = (wrong["a"].astype(np.int32) @ wrong["b"].astype(np.int32)).astype(np.int32)
+    codes = {x: values.astype(np.int8) for x, values in given.items()}
+    found = tcsim.diagnose("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32", arch="sm_80", **codes, observed=observed)
+    assert (found.verdict, found.mistake) == ("explained", f"{name}: a borrow from the next element"), str(found)
+
+
 def test_functions_of_slices_of_k() -> None:
     """C is in the first slice, or outside of all."""
     a, b, c = np.array([[[1.0, -2.0]]]), np.array([[[3.0, 1.0]]]), np.array([[[0.5]]])

@@ -291,3 +291,17 @@ def test_what_else_takes_each_k_so_often() -> None:
     assert found.tiles == (0, 0, 0, 0) and said == f"in a and b alike, {found.said}"
     assert "cleared" not in pipelines.causes(np.repeat([1, 0, 0, 1], 16), 64, 16)[1]
     assert "cleared" not in pipelines.causes(np.ones(64), 64, 16)[1]
+
+
+@pytest.mark.parametrize("swizzle", ["32B", "64B", "128B"])
+def test_lbo_and_sbo_of_mn_major_tiles_exchanged(swizzle: str) -> None:
+    """The rule reads what the descriptors do, where that is inside the tile."""
+    tile = tcsim.MatrixDescriptor.for_tile(128, 64, "f16", "MN", swizzle, arch="sm_100")
+    place = np.full(1 << 16, -1)
+    place[tile.addresses // 2] = np.arange(128 * 64).reshape(128, 64)
+    exchanged = (replace(own, leading_byte_offset=own.stride_byte_offset, stride_byte_offset=own.leading_byte_offset)
+                 for own in tile.descriptors)  # fmt: skip
+    read = place[np.hstack([own.addresses(128, 16, "f16", "MN") // 2 for own in exchanged])]
+    rule = next(rule for rule in shared_maps._panel_rules(128, 64, 8) if f"swizzle {swizzle}" in rule.detail)
+    line, k = rule.where(*np.indices((128, 64)), np.zeros((1, 1), int))
+    assert np.array_equal(np.where(line < 0, -1, line * 64 + k), read)
