@@ -183,7 +183,15 @@ def recovered(solver: Solver, wrong: Mask, source: Source) -> list[Scored]:
         one = solver.reckoned(item, wrong)
         if one is not None and one.clean > 0 and not (wrong & solver.reals.finite & ~one.gives).any():
             found.append(one)
+    if any(one.way is not None for one in found):  # the others are compared on the same terms
+        found = [one if isinstance(one.item, Candidate) else replace(one, bits=_exact(one.item, solver)) for one in found]
     return foremost(found) if found else []
+
+
+def _exact(item: Hypothesis, solver: Solver) -> bool:
+    """Whether it gives every bit."""
+    codes, seen, inside = item.codes(solver.problem), solver.problem.observed, solver.problem.inside()
+    return codes is not None and any((end(codes) == seen)[inside].all() for end in solver.ends)
 
 
 def _recovered(source: Source, found: Solved, known: bool) -> Solved:
@@ -281,6 +289,12 @@ def _timed(found: Solved, piece: Piece) -> Piece:
     return replace(piece, way=next((way for way in tried if way is not None), piece.way))
 
 
+def in_parts_of_k(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Hypothesis]:
+    """What is wrong in a part of K alone: how operands are read, or where its sums are stored."""
+    yield from in_some_tiles(problem, reals, open_)
+    yield from in_part(problem, reals, open_)
+
+
 def _passes(when: When, *sources: Source) -> tuple[Pass, ...]:
     return tuple((when, partial(_recovered, source)) for source in sources)
 
@@ -292,9 +306,9 @@ PASSES: tuple[Pass, ...] = (
     *_passes(_open, scale_tables),  # factors that are zero write zeros
     (_first, _by_rules),
     (_several, _moved_tiles),
-    *_passes(_in_parts, in_some_tiles),
-    *_passes(_open, other_buffers, k_steps, in_some_tiles, stage_phases, part_maps, tables),
-    *_passes(_open, constants, factors, k_maps, tile_sums, in_part),
+    *_passes(_in_parts, in_parts_of_k),
+    *_passes(_open, other_buffers, k_steps, in_parts_of_k, stage_phases, part_maps, tables),
+    *_passes(_open, constants, factors, k_maps, tile_sums),
     (lambda found, known: True, _again),
 )
 """When a pass runs, and what it does: what is true of all outputs, of memory, of the epilogue; rules; what is solved for, the fewest numbers first."""

@@ -45,11 +45,13 @@ class Scored:
     given: int  # of the outputs that are to be explained
     way: Way | None  # in which it gives every bit of a sample of them
     everywhere: bool  # it gives all outputs
+    bits: bool = False  # it gives every bit of all outputs
 
     @property
     def key(self) -> tuple[bool, int, bool, bool, int, int]:
         """The order of all hypotheses, larger first: of whole blocks or lines before scattered ones; those that give more outputs, every bit, all outputs; then the simpler."""
-        return self.clean > 0, self.given, self.way is not None, self.everywhere, self.clean, -self.item.rank
+        bits = self.bits or self.way is not None
+        return self.clean > 0, self.given, bits, self.everywhere, self.clean, -self.item.rank
 
 
 def foremost(found: list[Scored]) -> list[Scored]:
