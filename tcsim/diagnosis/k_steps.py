@@ -168,7 +168,8 @@ def k_steps(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Candidate]:
         if len(left) > _LEFT:
             return
     for place in chosen[1:]:
-        left = [found for found in left if _fits(solver, sides, place, found[:2], np.array(found[2:])).all()]
+        asked = ((found, [[walk] if walk else [] for walk in found[:2]], np.array(found[2:])) for found in left)
+        left = [found for found, ways, by in asked if found in _fitting(solver, sides, place, ways, by)]
     made = [Candidate(sides[0].rule(one, step), sides[1].rule(two, step)) for one, two, step in left]
     yield from sorted(made, key=lambda item: item.rank)[:_TRIED]
 
@@ -229,21 +230,16 @@ def _asked(a: _Side, b: _Side) -> Iterator[tuple[tuple[list[Walk], list[Walk]], 
 
 
 def _fitting(
-    solver: Solver, sides: tuple[_Side, _Side], place: Ints, walks: tuple[list[Walk], list[Walk]], by: Ints
+    solver: Solver, sides: tuple[_Side, _Side], place: Ints, walks: Sequence[list[Walk]], by: Ints
 ) -> Iterator[_Found]:
     """The steps that give an output: of A, of B, of both."""
-    for one, two in (*product(walks[0], [None]), *product([None], walks[1]), *product(*walks)):
-        other = np.all([by != walk.right for walk in (one, two) if walk is not None], axis=0)
-        for step in by[_fits(solver, sides, place, (one, two), by) & other]:
-            yield one, two, int(step)
-
-
-def _fits(solver: Solver, sides: tuple[_Side, _Side], place: Ints, walks: Sequence[Walk | None], by: Ints) -> Mask:
-    """Which steps give an output, up to rounding."""
     many, reals, at = np.repeat(place, len(by), axis=0), solver.reals, tuple(place[0])
-    a, b = (
-        solver.reals.read(name, place if walk is None else many, [side.rule(walk, by[:, None], said=False)])[0]
-        for name, side, walk in zip("ab", sides, walks, strict=True)
-    )
-    found: Mask = np.abs((a * b).sum(axis=1) - (reals.observed - reals.c)[at]) <= reals.reach[at]
-    return found
+    read = [
+        [(walk, reals.read(name, many, (side.rule(walk, by[:, None], said=False),))[0]) for walk in (*own, None)]
+        for name, side, own in zip("ab", sides, walks, strict=True)
+    ]
+    for (one, a), (two, b) in product(*read):
+        fits = np.abs((a * b).sum(axis=1) - (reals.observed - reals.c)[at]) <= reals.reach[at]
+        for walk in (one, two):
+            fits &= walk is None or by != walk.right
+        yield from ((one, two, int(step)) for step in by[fits])

@@ -332,8 +332,9 @@ def pitched(
     """Tiles of height x width that are written with one pitch and read with another, `off` elements late; along: the elements of a line lie beside each other."""
     row, at = r % height, k % width
     place = (row * read + at if along else at * read + row) + off
-    line, to = (place // written, place % written) if along else (place % written, place // written)
-    inside = (line >= 0) & (line < height) & (to >= 0) & (to < width)
+    outer, inner = np.divmod(place, written)
+    line, to = (outer, inner) if along else (inner, outer)
+    inside = (place >= 0) & (line < height) & (to < width)
     return np.where(inside, r - row + line, -1), k - at + to
 
 

@@ -30,7 +30,7 @@ _VERIFIED = 24  # candidates that are reckoned out in full
 _OF_A_NAME = 4  # of them of one name
 _REPEATS = 4  # tiles that a place must be given in
 WHOLE = 2  # what a candidate explains are whole blocks or lines
-_RANKED = 1000  # pairs of rules that are tried on more outputs
+_RANKED = 400  # pairs of rules that are tried on more outputs
 _BATCH = 64  # rules of A that are paired at once
 _FIRST = 60  # candidates that are tried on right outputs too
 

@@ -87,6 +87,21 @@ def test_planted_mistakes_are_named(family: str) -> None:
     assert named >= 0.95 * count, verdicts
 
 
+@pytest.mark.parametrize(
+    ("plant", "mnemonic", "arch", "detail"),
+    [
+        (planted_memory.SPARSE[0], "mma.sp.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", "sm_90", "in each 4 along K the two halves are exchanged"),
+        (planted_scales.TENSOR[4], "tcgen05.mma.cta_group::2.kind::mxf8f6f4.block_scale.block32", "sm_100", "blocks of 4 exchanged in pairs"),
+    ],
+)  # fmt: skip
+def test_the_plainest_of_several_names_is_said(plant: Any, mnemonic: str, arch: str, detail: str) -> None:
+    """The halves of the metadata, and the table of factors before columns that are scaled."""
+    case = plant(np.random.default_rng(0), tcsim.instruction(mnemonic, arch=arch))
+    found = tcsim.diagnose(case.instruction, **case.arguments)
+    assert (found.verdict, found.mistake) == ("explained", case.mistake), str(found)
+    assert detail in found.explanations[0].detail and found.explanations[0].bits
+
+
 def test_there_are_five_hundred_cases() -> None:
     """Over all families that execute."""
     assert sum(count for _, count in FAMILIES.values()) >= 500
