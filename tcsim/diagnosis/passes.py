@@ -184,7 +184,9 @@ def recovered(solver: Solver, wrong: Mask, source: Source) -> list[Scored]:
         if one is not None and one.clean > 0 and not (wrong & solver.reals.finite & ~one.gives).any():
             found.append(one)
     if any(one.way is not None for one in found):  # the others are compared on the same terms
-        found = [one if isinstance(one.item, Candidate) else replace(one, bits=_exact(one.item, solver)) for one in found]
+        found = [
+            one if isinstance(one.item, Candidate) else replace(one, bits=_exact(one.item, solver)) for one in found
+        ]
     return foremost(found) if found else []
 
 

@@ -13,6 +13,7 @@ import pytest
 import tcsim
 from tcsim.diagnosis import (
     arithmetic,
+    groups,
     maps,
     misread,
     moved,
@@ -43,6 +44,9 @@ def test_usual_sizes_double() -> None:
         maps.TILES,
         maps.STEPS,
         maps.PARTS,
+        maps._PACKED,
+        maps._WORDS,
+        groups._GROUPS[::-1],
         rules._SIZES,
         where._GROUPS,
         BLOCKS[::-1],
@@ -53,7 +57,7 @@ def test_usual_sizes_double() -> None:
         -own for own in rules._SHIFTS
     )
     assert tuple(range(1, 7)) == misread._STAGES and some_tiles._STAGES == pipelines._STAGES == tuple(range(2, 7))
-    factors = [own.table.args for own in scale_tables._values(FORMATS["ue4m3"]) if own.mistake == "result scaled"]  # type: ignore[attr-defined]
+    factors = [own.table.args for own in scale_tables._values(FORMATS["ue4m3"], 0) if own.mistake == "result scaled"]  # type: ignore[attr-defined]
     assert sorted(by for (by,) in factors) == sorted(1 / by for (by,) in factors) and len(factors) == 10
 
 
