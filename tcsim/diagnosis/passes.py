@@ -292,9 +292,9 @@ def _timed(found: Solved, piece: Piece) -> Piece:
 
 
 def in_parts_of_k(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Hypothesis]:
-    """What is wrong in a part of K alone: how operands are read, or where its sums are stored."""
-    yield from in_some_tiles(problem, reals, open_)
-    yield from in_part(problem, reals, open_)
+    """How operands are read in a part of K alone, and the same said of where its sums are stored."""
+    found = [*in_some_tiles(problem, reals, open_)]
+    yield from (*found, *(in_part(problem, reals, open_) if found else ()))
 
 
 def _passes(when: When, *sources: Source) -> tuple[Pass, ...]:
@@ -310,7 +310,7 @@ PASSES: tuple[Pass, ...] = (
     (_several, _moved_tiles),
     *_passes(_in_parts, in_parts_of_k),
     *_passes(_open, other_buffers, k_steps, in_parts_of_k, stage_phases, part_maps, tables),
-    *_passes(_open, constants, factors, k_maps, tile_sums),
+    *_passes(_open, constants, factors, k_maps, tile_sums, in_part),
     (lambda found, known: True, _again),
 )
 """When a pass runs, and what it does: what is true of all outputs, of memory, of the epilogue; rules; what is solved for, the fewest numbers first."""
