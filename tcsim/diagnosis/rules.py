@@ -116,6 +116,8 @@ def _halves(depth: int, step: int) -> Iterator[Rule]:
         said = f"in each {2 * size} along K the two halves are exchanged: look at the selector"
         yield Rule("", said, "", partial(k_from, own ^ size), 2)
         size //= 2
+    said = "in each four along K they are in reverse order: the bytes of a word"
+    yield Rule("", said, "", lambda r, k, o: (r, k ^ 3), 2)
 
 
 _PACKED = "{x}: elements packed in another order"
