@@ -6,8 +6,8 @@ import re
 from dataclasses import replace
 
 from tests.hazards.bugs.pieces import until
-from tests.hazards.kernels import FIRST, IDESC, OWN, PARAMS, Kernel
-from tests.hazards.kernels_lanes import NEIGHBOUR
+from tests.hazards.kernels import CLUSTER, FIRST, IDESC, OWN, PARAMS, Kernel
+from tests.hazards.kernels_lanes import HALVES, NEIGHBOUR
 from tests.hazards.kernels_mbarriers import FLAG
 from tests.hazards.kernels_tensor import ACCUMULATED
 
@@ -181,6 +181,15 @@ PRODUCTS = _with(
     ACCUMULATED, "products", _PRODUCT, f"//+ TCGEN05_NOT_PIPELINED: {_PRODUCT.replace('[%r8]', '[%r8+4]')}"
 )
 """Columns of two accumulators overlap."""
+_MET = "bar.warp.sync %r7;"
+MASKS = _with(
+    HALVES, "masks", _MET,
+    f"//~ WARP_SYNC_MASK: bar.warp.sync 0xffff;   //~ WARP_SYNC_MASK.2: {_MET} shfl.sync.bfly.b32 %r9, %r0, 1, 31, 0xffff;",
+)  # fmt: skip
+FENCED = _with(
+    CLUSTER, "fenced", "[%r3], %r0;\n    barrier.cluster.arrive;",
+    "//~ CLUSTER_BARRIER_RELAXED: fence.acq_rel.cta; barrier.cluster.arrive.relaxed;",
+)  # fmt: skip
 ADDING = Kernel(
     "adding",
     f"""
@@ -217,4 +226,48 @@ COUNTED = Kernel(
     """,
 )
 """What a warp stores or reads does not order the atomics of another, and its own atomics do not hide that."""
-KERNELS = (IN_PLACE, ENDING, PROXIES, ROWS, PEER, GUARDED, VOLATILE, TOGETHER, FLAGS, PRODUCTS, ADDING, COUNTED)
+LAST = Kernel(
+    "last",
+    f"""
+    {OWN} {FIRST} setp.ge.u32 %p3, %r0, 32; setp.eq.u32 %p4, %r0, 64; and.b32 %r5, %r0, 31; setp.eq.u32 %p5, %r5, 0; setp.eq.u32 %p6, %r0, 32; add.u32 %r6, %r1, 8;
+    @%p1 st.shared.v2.u32 [%r1], {{0, 0}}; @%p1 st.shared.u32 [%r6], 0;
+    bar.sync 0;
+    @%p5 red.shared.add.u32 [%r1], 1;
+    bar.sync 0;                                                     //~ SMEM_RACE_RAW: @%p3 bar.sync 1, 64;
+    @%p4 ld.shared.u32 %r7, [%r1];
+    mov.u32 %r8, 0; @%p5 atom.relaxed.cta.shared.add.u32 %r8, [%r1+4], 1;
+    setp.eq.u32 %p2, %r8, 2;                                        //~ SMEM_RACE_WAW: mov.pred %p2, %p4;
+    @%p2 st.shared.u32 [%r1+4], 0;
+    @%p4 bra READS;
+    @%p1 st.shared.u32 [%r1+12], 7;
+    @%p1 st.release.cta.shared.u32 [%r6], 1;                        //~ SMEM_RACE_RAW.2: @%p1 st.relaxed.cta.shared.u32 [%r6], 1;
+    @%p1 st.relaxed.cta.shared.u32 [%r6], 2;
+    @!%p6 bra END;
+    ONE: ld.relaxed.cta.shared.u32 %r7, [%r6]; setp.ne.u32 %p7, %r7, 2; @%p7 bra ONE;
+    red.relaxed.cta.shared.add.u32 [%r6], 1;                        //~ SMEM_RACE_RAW.3: st.relaxed.cta.shared.u32 [%r6], 3;
+    READS: @!%p4 bra END;
+    TWO: ld.relaxed.cta.shared.u32 %r7, [%r6]; setp.ne.u32 %p7, %r7, 3; @%p7 bra TWO;
+    ld.acquire.cta.shared.u32 %r7, [%r6];
+    ld.shared.u32 %r7, [%r1+12];
+    END:
+    """,
+    threads=96,
+)
+"""The last of several atomics does not hide the others from what only it is ordered with, but for who saw what they left; atomics hand on a release, stores do not."""
+KERNELS = (
+    IN_PLACE,
+    ENDING,
+    PROXIES,
+    ROWS,
+    PEER,
+    GUARDED,
+    VOLATILE,
+    TOGETHER,
+    FLAGS,
+    PRODUCTS,
+    MASKS,
+    FENCED,
+    ADDING,
+    COUNTED,
+    LAST,
+)

@@ -88,6 +88,7 @@ _COPIED = f"""
 """
 _FENCED = "@%p3 membar.gl;  // acquire"
 _BEFORE, _GIVEN = "bar.sync 0;  // before", "@%p3 st.shared.u32 [%r6], %r2; bar.sync 0;"
+_RELEASED, _HANDED = "st.release.gpu.global.u32 [%rd2], 1;", "red.relaxed.gpu.global.add.u32 [%rd2], 1;"
 _SUM = "red.global.add.u32 [%rd1], 1;"
 _HALF = "ld.global.u16 %h1, [%rd4]"
 CASES = (
@@ -185,6 +186,37 @@ CASES = (
             (_SUM, "ld.global.u32 %r3, [%rd1]; add.u32 %r3, %r3, 1; st.global.u32 [%rd1], %r3;", RACE),
             ("[%rd4]", "[%rd2]", RACE),
         ),
+    ),
+    Shared(
+        "sum of two blocks",
+        """
+        setp.lt.u32 %p4, %r9, 2; @!%p3 bra END;
+        @%p4 red.global.add.u32 [%rd1], 1;
+        red.release.gpu.global.add.u32 [%rd2], 1;
+        AGAIN: ld.acquire.gpu.global.u32 %r2, [%rd2]; setp.lt.u32 %p2, %r2, 3; @%p2 bra AGAIN;
+        @!%p4 ld.global.u32 %r3, [%rd1];
+        END: add.u32 %r1, %r0, 1;
+        """,
+        (("red.release", "@%p1 red.relaxed.gpu.global.add.u32 [%rd2], 1; @!%p1 red.release", RELEASE),),
+        blocks=3,
+    ),
+    Shared(
+        "release that atomics hand on",
+        f"""
+        setp.eq.u32 %p4, %r9, 2; @!%p3 bra END; @%p4 bra LOADS; @!%p1 bra BETWEEN;
+        st.global.u32 [%rd1], %r0; {_RELEASED} bra END;
+        BETWEEN: ld.relaxed.gpu.global.u32 %r2, [%rd2]; setp.ne.u32 %p2, %r2, 1; @%p2 bra BETWEEN;
+        {_HANDED} bra END;
+        LOADS: ld.relaxed.gpu.global.u32 %r2, [%rd2]; setp.ne.u32 %p2, %r2, 2; @%p2 bra LOADS;
+        ld.acquire.gpu.global.u32 %r2, [%rd2]; ld.global.u32 %r1, [%rd1];
+        END: add.u32 %r1, %r0, 1;
+        """,
+        (
+            (_HANDED, "st.relaxed.gpu.global.u32 [%rd2], 2;", RACE),
+            (_RELEASED, _RELEASED.replace("release", "relaxed"), RELEASE),
+            ("ld.acquire.gpu.global.u32 %r2, [%rd2]; ld", "ld", ACQUIRE),
+        ),
+        blocks=3,
     ),
     Shared(
         "in place",

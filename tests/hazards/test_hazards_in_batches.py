@@ -200,6 +200,7 @@ CASES: dict[str, tuple[str, int]] = {
     "the count of an mbarrier": ("mov.u32 %r5, 1; @%p9 mov.u32 %r5, 2; @%p1 mbarrier.init.shared::cta.b64 [%r1], %r5; bar.sync 0; @%p1 st.shared.u32 [%r1+64], 1; @%p1 mbarrier.arrive.shared::cta.b64 _, [%r1]; setp.ge.u32 %p4, %r0, 32; @%p4 mbarrier.test_wait.parity.shared::cta.b64 %p5, [%r1], 0; @%p4 ld.shared.u32 %r6, [%r1+64];", 1),
     "the order of two": ("@%p9 bra A; st.shared.u32 [%r3], %r0; bar.sync 0; ld.shared.u32 %r5, [%r4]; bra E; A: st.shared.u32 [%r3], %r0; ld.shared.u32 %r5, [%r4]; bar.sync 0; E:", 1),
     "an address": ("mov.u32 %r5, %r3; @%p9 add.u32 %r5, %r5, 128; st.shared.u32 [%r3], %r0; ld.shared.u32 %r6, [%r5];", 1),
+    "a flag in global memory": ("setp.eq.u32 %p3, %r0, 32; mov.u64 %rd5, %rd2; add.s64 %rd6, %rd2, 16; @%p9 mov.u64 %rd5, %rd6; @%p9 mov.u64 %rd6, %rd2; @%p1 st.shared.u32 [%r1], 1; @%p1 st.release.cta.global.u32 [%rd5], -1; @%p1 st.relaxed.cta.global.u32 [%rd6], -1; @!%p3 bra E; P: ld.acquire.cta.global.u32 %r5, [%rd2]; setp.ne.s32 %p4, %r5, -1; @%p4 bra P; ld.shared.u32 %r6, [%r1]; E:", 1),
     "a byte of a word": ("st.shared.u8 [%r3], %r0; mov.u32 %r5, %r3; @%p9 add.u32 %r5, %r5, 1; ld.shared.u8 %r6, [%r5];", 1),
     "rows of a matrix": ("shl.b32 %r7, %r0, 4; add.u32 %r7, %r7, %r1; st.shared.v4.u32 [%r7], {%r0,%r0,%r0,%r0}; bar.warp.sync -1; @%p9 xor.b32 %r7, %r7, 512; ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r5,%r6,%r8,%r9}, [%r7];", 1),
     "a lane": ("@%p9 setp.eq.u32 %p1, %r0, 9; @%p1 st.shared.u32 [%r1], 1; bar.warp.sync -1; setp.eq.u32 %p4, %r0, 0; @%p4 st.shared.u32 [%r1], 2; @%p1 st.shared.u32 [%r1], 2;", 1),
@@ -368,6 +369,7 @@ def test_each_event_changes_the_digest_of_its_block(monkeypatch: pytest.MonkeyPa
     resources = [Resource("tmem", 0, columns) for columns in (32, 64)]
     rows: dict[str, list[tuple[Any, ...]]] = {
         "incomplete": [(block, 1, threads), (block, 1, threads[1:]), (block, 2, threads)],
+        "outside": [(block, mask), (block, fewer)],
         "fetching": [(own,) for own in flights],
         "grouped": [(block, GroupOp("bulk", "wait", left), threads) for left in (0, 1)] + [(block, GroupOp("bulk", "commit"), threads)],
         "tracking": [(own, "bulk") for own in trackers] + [(trackers[0], "wgmma")],
@@ -396,4 +398,4 @@ def test_each_event_changes_the_digest_of_its_block(monkeypatch: pytest.MonkeyPa
                 traces.digest.kept(np.arange(traces.digest.count))
             assert np.flatnonzero(traces.digest.sums).tolist() == [1], name
             sums.append(int(traces.digest.sums[1]))
-    assert len(set(sums)) == len(sums) == 42
+    assert len(set(sums)) == len(sums) == 44

@@ -8,16 +8,17 @@ flags together. What an access orders, and for whom, is said by the words of its
 from __future__ import annotations
 
 from collections.abc import Collection
-from functools import cache
+from functools import cache, reduce
 
 import numpy as np
 
 from tcsim.model.operand import Scope
-from tcsim.ptx.check.clocks import RELAXED, Clocks
+from tcsim.ptx.check.clocks import GLOBALLY, ORDERED, PROXIED, RELAXED, Clocks
 from tcsim.ptx.machine.arrays import Array
 
 Flag = tuple[int, int]
 """Four bytes: the rank of the block whose memory they are in, or -1, and their number."""
+_MEMORY = [ORDERED, PROXIED, GLOBALLY]
 _EVERYONE, _RELAXED = -1, slice(RELAXED[0], RELAXED[-1] + 1)
 
 
@@ -45,6 +46,8 @@ class Flags:
         self._executed = {own: np.zeros_like(clocks.known[0]) for own in range(_EVERYONE, blocks)}
         # By the rank of a block, or for everyone: what was released there.
         self._left: dict[tuple[int, Flag], Array] = {}
+        # The same by the warp that released: its later strong writes there hand that on (PTX ISA, Release and Acquire Patterns, 2).
+        self._own: dict[tuple[int, Flag, int], Array] = {}
         if self.several:  # by warp, as Clocks has them for the block
             self.heard, self.fenced = np.zeros_like(clocks.known), np.zeros_like(clocks.known)
 
@@ -78,15 +81,24 @@ class Flags:
         if self._beyond(scope_of(opcode)):
             what = (self.clocks.known if now else self.fenced)[warps].max(0)
             what[_RELAXED] = self.clocks.known[warps, _RELAXED].max(0)
-            self._leave(_EVERYONE, what, flags, adds)
-        self._leave(rank, self.clocks.published(warps, not now), flags, adds)
+            self._leave(_EVERYONE, what, flags, adds, int(warps[0]), now)
+        self._leave(rank, self.clocks.published(warps, not now), flags, adds, int(warps[0]), now)
 
-    def _leave(self, whose: int, what: Array, flags: Collection[Flag], adds: bool) -> None:
+    def _leave(self, whose: int, what: Array, flags: Collection[Flag], adds: bool, warp: int, now: bool) -> None:
         executed = self._executed[whose][_RELAXED]
         np.maximum(executed, what[_RELAXED], out=executed)
         for flag in flags:
-            before = self._left.get((whose, flag)) if adds else None
-            self._left[whose, flag] = what if before is None else np.maximum(before, what)
+            if now:
+                self._own[whose, flag, warp] = what
+            kept = self._own.get((whose, flag, warp)), self._left.get((whose, flag)) if adds else None
+            self._left[whose, flag] = reduce(np.maximum, (own for own in kept if own is not None), what)
+
+    def beyond(self, what: Array, warps: Array) -> Array:
+        """Of what relaxed arrivals of some warps publish, what other blocks learn: a fence for their own does not count there."""
+        far = what.copy() if self.several else what
+        if self.several:
+            far[_MEMORY] = self.fenced[warps].max(0)[_MEMORY]
+        return far
 
     def fence(self, warps: Array, scope: str) -> None:
         """A fence, before the clocks count it."""
@@ -113,6 +125,18 @@ def order_of(opcode: str) -> tuple[bool, bool, bool, bool]:
     strong = stem in ("atom", "red") or not _STRONG.isdisjoint(words)
     both = "acq_rel" in words
     return strong, stem != "red", both or "acquire" in words, both or "release" in words
+
+
+@cache
+def orders(opcode: str) -> bool:
+    """Whether an instruction makes flags of what is accessed: it releases or acquires, or is a fence that does.
+
+    >>> [orders(own) for own in ("membar.gl", "fence.gpu", "ld.acquire.gpu.global.u32", "fence.proxy.async", "red.global.add.u32")]
+    [True, True, True, False, False]
+    """
+    stem, *words = opcode.split(".")
+    fence = stem in ("membar", "fence") and words[0] not in ("proxy", "mbarrier_init")
+    return fence or any(order_of(opcode)[2:])
 
 
 @cache

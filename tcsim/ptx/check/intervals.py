@@ -307,6 +307,10 @@ class Intervals(Observer):
         """Some lanes do not take part."""
         self._clean = False
 
+    def outside(self, block: Block, mask: Array) -> None:
+        """Lanes are not in their member mask."""
+        self._clean = False
+
     def granted(self, block: Block, resource: Resource, outcome: Outcome | None, threads: Array) -> None:
         """Something is taken, or given back."""
         raise Doubtful

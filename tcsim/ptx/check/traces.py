@@ -17,7 +17,7 @@ import numpy as np
 
 from tcsim.model.effects import Effects, GroupOp, Outcome, Resource, Signal
 from tcsim.ptx.check.digest import READS, WRITES, Digest, code_of, halves, mixed
-from tcsim.ptx.check.flags import order_of
+from tcsim.ptx.check.flags import order_of, orders
 from tcsim.ptx.check.places import contested
 from tcsim.ptx.compile.families import Bound
 from tcsim.ptx.machine.arrays import Array
@@ -45,6 +45,7 @@ class Traces(Observer):
         self._ranks = {id(block.spaces.shared): block.rank for block in cluster.blocks}
         # Of each rank the threads with products that are in no group, and with groups that they have not waited for.
         self._flying = [np.zeros((2, block.threads.count), bool) for block in cluster.blocks]
+        self._flags = any(map(orders, cluster.blocks[0].program.opcodes))
         self._loads = any(opcode.startswith("tcgen05.ld") for opcode in cluster.blocks[0].program.opcodes)
 
     @staticmethod
@@ -74,9 +75,9 @@ class Traces(Observer):
             self.digest.touched[of] |= np.uint64(1 << block.rank)
             return
         elif self.digest.reaches_global or order_of(block.here.opcode if block.here is not None else "")[0]:
-            # Which flag it is does not matter to the check (`tcsim.ptx.check.flags`).
+            # Which flag it is matters where flags order anything (`tcsim.ptx.check.flags`).
             values = np.zeros(len(own), np.int64)
-            if self.digest.reaches_global and len(own):
+            if (self.digest.reaches_global or self._flags) and len(own):
                 values = self.digest.in_global(block, offsets, of, use=READS | WRITES)
         else:  # of which the check sees only that there was one since the last barrier
             self.digest.touched[of] |= np.uint64(1 << block.rank)
@@ -95,6 +96,10 @@ class Traces(Observer):
     def incomplete(self, block: Block, bound: Bound, missing: Array) -> None:
         """Some lanes do not take part."""
         self.digest.who(self._here(block, "incomplete", id(bound)), block, missing)
+
+    def outside(self, block: Block, mask: Array) -> None:
+        """Lanes are not in their member mask."""
+        self.digest.mask(self._here(block, "outside"), block, mask)
 
     def issued(self, flight: Flight) -> None:
         """Work begins."""

@@ -8,7 +8,7 @@ lane: `LANE_BITS` of `what` and `reader`, the instruction above them. Conflicts 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache, partial
 
@@ -17,6 +17,7 @@ import numpy as np
 from tcsim.ptx.check.clocks import GLOBALLY, HANDED, NEVER, ORDERED, PROXIED, Clocks
 from tcsim.ptx.check.lanes import LEARNS, READS, SEVERAL, WRITES, frozen
 from tcsim.ptx.check.operations import READ, WRITTEN, Operation, Operations
+from tcsim.ptx.check.strong import Strong
 from tcsim.ptx.machine.arrays import Array, each_once
 
 EMPTY: Array = np.zeros(0, np.int64)
@@ -51,6 +52,7 @@ class Words:
             (3, 0), np.int32
         )  # the same of the last weak write, where one that is not came behind it
         self.weakly = np.zeros((2, clocks.warps, 0), np.int32)  # by warp: when, and what, for reads
+        self.strong = Strong(clocks, count)
         self.lanes = operations.lanes
         self.read = self.reader = np.zeros((clocks.warps, 0), np.int32)
         """By warp, if any has read: when, and the instruction with the lane."""
@@ -78,6 +80,8 @@ class Words:
 
     def time(self, at: int, warp: int, prior: Prior) -> int:
         """When a warp wrote a word, or read it."""
+        if prior is Prior.WRITTEN and self.strong.writes and self.who[at] != 1 + warp:
+            return int(self.strong.wrote[0, warp, at])
         return int(self.when[at] if prior is Prior.WRITTEN else self.read[warp, at])
 
     def conflicts(
@@ -286,6 +290,8 @@ class Words:
             self.weakly[..., at] = 0
         if self.other.size:
             self.other[:, at] = 0
+        if self.strong.writes:
+            self.strong.wrote[..., at] = 0
         for fetched in self.fetched.values():
             fetched[at] = 0
 
@@ -454,3 +460,8 @@ class Conflict:
     earlier: Array  # numbers of instructions, or of operations
     warps: Array  # the warp of the earlier access; of operations 0
     joined: bool = False  # of lanes: whether they have executed an instruction together since then
+
+    def without(self, instructions: Collection[int]) -> Conflict:
+        """But for those with some earlier instructions."""
+        kept = ~np.isin(self.earlier, list(instructions))
+        return replace(self, places=self.places[kept], earlier=self.earlier[kept], warps=self.warps[kept])

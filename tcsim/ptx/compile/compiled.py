@@ -90,7 +90,7 @@ class Took:
             self.launches, self.alone = self.launches + 1, min(self.alone, seconds)
 
 
-@dataclass
+@dataclass(eq=False)
 class Compiled:
     """A kernel and the functions that it may call, as the machine runs them."""
 

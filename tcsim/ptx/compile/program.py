@@ -117,7 +117,7 @@ class Compiler:
         if meeting(item, self.numbers) != MEMBERS:
             return ""
         mask, guard = self.writer.value(item.operands[-1], "b32"), self.writer.guard
-        return f"np.where({guard}, {mask}, 0)" if guard else mask
+        return f"np.where({guard}, {mask}, warp.alone)" if guard else mask
 
     # --- instructions
 

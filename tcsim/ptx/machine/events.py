@@ -35,6 +35,7 @@ EVENTS: Mapping[str, Event] = MappingProxyType({
     "accessed": Event("block, kind, segment, offsets, size, threads, written", 'Ordinary loads ("read"), stores ("write") and atomics ("atomic"): `size` bytes at `offsets`, one for each of `threads`. segment: the memory that it is: None for global memory (offsets are addresses), `shared` of some block of the cluster, else local memory or parameters. Told before it is done. written: what is stored, where that is known.'),
     "performed": Event("block, bound, effects, threads, mask", "An instruction of the catalog that does not wait (any more): reads, writes, fences, phases that it saw; before it is done."),
     "incomplete": Event("block, bound, missing", "An instruction that lanes execute together is executed without some threads of its warps: these have ended, do not exist, or do not take part."),
+    "outside": Event("block, mask", "Lanes execute an instruction with a member mask that does not have them."),
     # --- work in flight
     "issued": Event("flight", "Asynchronous work begins: what it reads and writes, its groups, the registers that it holds."),
     "fetching": Event("flight", "It is about to read what it reads."),

@@ -21,6 +21,7 @@ class Warps:
 
     def __init__(self, block: object, threads: Threads, fibers: Fibers, inexact: Inexact, events: Events) -> None:
         self.block, self.threads, self.fibers, self.inexact, self.events = block, threads, fibers, inexact, events
+        self.alone = np.uint32(1) << (threads.numbers % LANES).astype(np.uint32)  # of each thread its lane, as a bit
 
     # --- exchanges
 
@@ -112,7 +113,9 @@ class Warps:
         mask = self.threads.mask(w)
         now = self.ballot(mask)
         live = self.ballot(self.threads.alive)
-        asked = self.threads.each(np.asarray(members, np.uint32)) & live
+        asked = self.threads.each(np.asarray(members, np.uint32))
+        self._members(asked, mask)
+        asked = asked & live
         complete = (asked & ~now) == 0
         rest = mask & ~complete
         if not rest.any():
@@ -123,10 +126,17 @@ class Warps:
         )  # behind the rest, which lanes that wait there join: else they join these, and the rest waits in turn
         return [*moves, (go, here)] if go.any() else moves
 
+    def _members(self, asked: Array, mask: Array) -> None:
+        """Tell of lanes that are not in their member masks."""
+        outside = mask & (asked & self.alone == 0) if self.events.outside else mask
+        for hear in self.events.outside if outside.any() else ():
+            hear(self.block, outside)
+
     def sync(self, members: Array, w: Mask, after: int, item: Instruction) -> Any:
         """bar.warp.sync: wait until all members have executed one with the same mask, here or elsewhere."""
         mask = self.threads.mask(w)
         asked = self.threads.each(np.asarray(members, np.uint32))
+        self._members(asked, mask)
         if not (asked & self.ballot(self.threads.alive) & ~self._alike(asked, mask))[mask].any():
             for hear in self.events.met:
                 hear(self.block, mask, asked)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import product
 
 import numpy as np
 
@@ -54,7 +55,8 @@ class Barriers:
     def __init__(self, state: State) -> None:
         self.state = state
         self._named: dict[tuple[int, int], Named] = {}  # by rank and number
-        self._published: dict[int, Array] = {}  # by phase of the cluster's
+        # By phase of the cluster's, and the rank of the block that learns it; -1: all.
+        self._published: dict[tuple[int, int], Array] = {}
         self._before: dict[int, int] = {}  # by rank: activity up to the last barrier of the whole block
         self._useful: set[int] = set()  # instructions that were such a barrier and ordered something
         self._idle: dict[int, tuple[Block, int]] = {}  # those that did not: where first, how often
@@ -80,7 +82,9 @@ class Barriers:
         if scope == _NAMED and own is not None:
             own.published = found if own.published is None else np.maximum(own.published, found)
         else:
-            self._published[phase] = np.maximum(self._published.get(phase, found), found)
+            far = state.flags.beyond(found, some) if relaxed else found
+            for whose, what in ((block.rank, found), (-1, far)) if relaxed else ((-1, far),):
+                self._published[phase, whose] = np.maximum(self._published.get((phase, whose), what), what)
 
     def _counted(self, own: Named, block: Block, number: int, mask: Array, aligned: bool) -> None:
         state, thread = self.state, int(np.argmax(mask))
@@ -136,11 +140,12 @@ class Barriers:
             self._together(block, number, mask, own.lines)
             own.close(some - block.rank * state.per_block, state.clocks.now[some])
             return
-        for phase in (block.cluster.phase - 1, block.cluster.phase - 2):
-            if phase in self._published:
-                state.lanes.learning(*state.bits(block, mask), self._published[phase])
-                state.clocks.acquire(some, self._published[phase])
-        self._published.pop(block.cluster.phase - 3, None)
+        now = block.cluster.phase
+        for key in product((now - 1, now - 2), (-1, block.rank)):
+            if key in self._published:
+                state.lanes.learning(*state.bits(block, mask), self._published[key])
+                state.clocks.acquire(some, self._published[key])
+            self._published.pop((now - 3, key[1]), None)
         self._released_by((known for phases, known in self._over.values() if phases < block.cluster.phase), some)
 
     def exited(self, block: Block, mask: Array) -> None:

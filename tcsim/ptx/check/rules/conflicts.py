@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from tcsim.ptx.check.clocks import EXECUTED
+from tcsim.ptx.check.clocks import EXECUTED, ORDERED
+from tcsim.ptx.check.flags import order_of
 from tcsim.ptx.check.lanes import READS, SEVERAL, WRITES
 from tcsim.ptx.check.operations import Operation
 from tcsim.ptx.check.rules.mbarriers import Mbarriers
+from tcsim.ptx.check.rules.unused import is_needed
 from tcsim.ptx.check.state import State
 from tcsim.ptx.check.words import LANES, Conflict, Lack, Prior, Words
 from tcsim.ptx.machine.arrays import Array
@@ -131,10 +133,23 @@ class Conflicts:
         """What is wrong with accesses; of: only these kinds of conflict."""
         by = use.warps if use.by is None else use.by
         found = use.words.conflicts(use.at, by, use.kind != "read", use.kind != "write", use.lanes)
+        if use.words.strong.writes and use.line not in self.state.strong:
+            found = [*self._behind_strong(use, found)]
         if of is not None:
             found = [own for own in found if (own.prior, own.lack) in of]
         if found:
             self.report(use, found)
+
+    def _behind_strong(self, use: Use, found: list[Conflict]) -> Iterator[Conflict]:
+        """The conflicts of a weak access: of writes that are not weak all count, not only the last, but none that was seen."""
+        strong = use.words.strong
+        known = self.state.clocks.known[use.warps[:1] if use.by is not None else use.warps, ORDERED, 1:-1]
+        behind = Conflict(Prior.WRITTEN, Lack.ORDER, *strong.before(use.at, known, use.by is None))
+        for own in (*found, behind):
+            ordered = own is not behind and own.lack is Lack.ORDER and not own.prior.work
+            kept = own.without(strong.writes) if ordered else own
+            if len(kept.places):
+                yield kept
 
     def note(self, use: Use) -> None:
         """That words were accessed, or are from now on by an operation."""
@@ -147,12 +162,19 @@ class Conflicts:
             assert use.lanes is not None
             if use.line in self.state.strong:
                 words.hide(use.at, use.warps, use.line, use.kind, self.state.strong)
+                words.strong.note(use.at, use.warps, use.line, use.kind, self._sees(use))
             if use.kind != "write":
                 lanes.touched(use.warps, use.lanes, READS)
                 words.note_read(use.at, use.warps, use.line, use.lanes)
             if use.kind != "read":
                 lanes.touched(use.warps, use.lanes, WRITES)
                 words.note_write(use.at, use.warps, use.line, use.lanes)
+
+    def _sees(self, use: Use) -> bool:
+        """Whether something depends on what an access that is not weak has read."""
+        item = self.state.findings.instruction(use.line)
+        reads = item is not None and use.kind != "write" and order_of(item.opcode)[1]
+        return reads and item is not None and is_needed(use.block, item)
 
     def at_once(self, use: Use, where: int, thread: int, who: str = "warps") -> None:
         """Warps, or lanes, store other numbers to one place with one instruction."""

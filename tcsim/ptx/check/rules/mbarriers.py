@@ -128,7 +128,9 @@ class Mbarriers:
         """Warps arrive themselves, in a phase before which one has been seen complete."""
         closing = found.closing.setdefault(found.ended, {})
         closing.update(zip(warps.tolist(), self.clocks.now[warps].tolist(), strict=True))
-        found.gathering = np.maximum(found.gathering, self.clocks.published(warps, relaxed))
+        what = self.clocks.published(warps, relaxed)
+        far = relaxed and found.key >> 24 & 0xFF != site.block.rank
+        found.gathering = np.maximum(found.gathering, self.state.flags.beyond(what, warps) if far else what)
         found.arriving.update(warps.tolist())
         if found.observed < found.ended:
             said = f"{self.opcode(line)} arrives in phase {found.ended} of {found}, and no wait has found phase {found.ended - 1} complete"

@@ -27,7 +27,7 @@ from tcsim.ptx.check.flags import order_of, scope_of
 from tcsim.ptx.check.operations import Operation
 from tcsim.ptx.check.order import FENCES
 from tcsim.ptx.check.places import by_segment, contested
-from tcsim.ptx.check.rules.unused import Unused
+from tcsim.ptx.check.rules.unused import Unused, is_needed
 from tcsim.ptx.check.state import State, Touch
 from tcsim.ptx.machine.arrays import LANES, Array
 from tcsim.ptx.machine.block import Block
@@ -59,6 +59,7 @@ class Accesses:
     """Of each word of a segment the events, by number; 0: none."""
 
     written: Array
+    written_before: Array  # by another warp than the last, where both are strong
     read: Array
     read_before: Array  # by another warp than the last
 
@@ -96,7 +97,7 @@ class Races:
     def accesses(self, segment: Segment) -> Accesses:
         """What was done in a segment."""
         if segment.address not in self.segments:
-            self.segments[segment.address] = Accesses(*np.zeros((3, -(-segment.size // self.unit)), np.int32))
+            self.segments[segment.address] = Accesses(*np.zeros((4, -(-segment.size // self.unit)), np.int32))
         return self.segments[segment.address]
 
 
@@ -109,6 +110,9 @@ class Party:
         self.first = self.number * self.warps
         self.outside = 1 + self.warps  # the column of the clocks that counts releases
         self.released: list[tuple[int, Array]] = []  # each release: its number, and what it publishes, of _KINDS
+        self._left: dict[
+            int, int
+        ] = {}  # by address: its last release there, which its later strong writes there hand on
         # By warp when it has fenced for the GPU; of each release up to which of these fences of each warp the one that wrote the flag knew.
         self._fences: dict[int, list[int]] = {}
         self._behind: list[Array] = []
@@ -141,8 +145,8 @@ class Party:
             if not heard or heard[-1][1] < last:
                 heard.append((int(self.clocks.now[warp]), last))
 
-    def release(self, warps: Array, addresses: Array, now: bool) -> None:
-        """Write flags for the GPU; now: it releases all that is known, and not only what a fence before it did."""
+    def release(self, warps: Array, addresses: Array, now: bool, adds: bool = True) -> None:
+        """Write flags for the GPU; now: it releases all that is known, and not only what a fence before it did; adds: what others released there stays."""
         what = (self.clocks.known[:, _KINDS] if now else self._at_fence)[warps].max(0)
         last = self.released[-1][1] if self.released else np.zeros_like(what)
         self.releasing.update(warps.tolist())
@@ -152,9 +156,18 @@ class Party:
             self.released.append((self.races.releases, np.maximum(what, last)))
             self._behind.append(np.maximum(behind, before))
             self.races.bridged.append(max(self.races.bridged[-1], int(what[1, self.outside])))
-        if self.released:
-            for address in np.unique(addresses).tolist():
-                self.races.flags[address] = max(self.races.flags.get(address, 0), self.released[-1][0])
+        last, flags = 0, self.races.flags
+        if self.released and (what.any() or behind.any()):
+            last = self.released[
+                bisect_left(range(len(self.released)), True, key=lambda place: self._covers(place, what, behind))
+            ][0]
+        for address in np.unique(addresses).tolist() if self.released or not adds else ():
+            own = self._left[address] = max(last, 0 if now else self._left.get(address, 0))
+            flags[address] = max(flags.get(address, 0), own) if adds else own
+
+    def _covers(self, place: int, what: Array, behind: Array) -> bool:
+        """Whether a release publishes so much."""
+        return bool((self.released[place][1] >= what).all() and (self._behind[place] >= behind).all())
 
     def ordered(self, block: Block, order: Order, threads: Array) -> None:
         """Fences, before the clocks count them."""
@@ -217,11 +230,12 @@ class Party:
             self.acquire(some, addresses, acquires)
         elif not far and (acquires or releases):
             self.narrow(some, touch.item)
-        self.used(touch, reach, strong and reads)
+        sees = strong and reads and (touch.item is None or is_needed(touch.block, touch.item))
+        self.used(touch, reach, sees)
         if kind == "write" and not strong and touch.written is not None:
             self._at_once(touch, touch.written)
         if far and kind != "read":
-            self.release(some, addresses, releases)
+            self.release(some, addresses, releases, kind != "write")
 
     def _at_once(self, touch: Touch, written: Array) -> None:
         """Warps store different values to one place with one instruction."""
@@ -249,7 +263,8 @@ class Party:
                 when = int(self.clocks.now[warp])
                 events[warp] = races.number(Event(self, warp, when, touch.item, reach, touch.block.index, store))
             if observes and kind != "write":
-                for number, warp in np.unique(np.stack((accesses.written[at], who)), axis=1).T.tolist():
+                earlier = np.concatenate((accesses.written[at], accesses.written_before[at]))
+                for number, warp in np.unique(np.stack((earlier, np.tile(who, 2))), axis=1).T.tolist():
                     event, own = races.events[number], races.events[events[warp]]
                     if event is not None and own is not None and self._strong(event, warp, reach):
                         races.observed.setdefault(number, {}).setdefault(self.first + warp, own)
@@ -259,13 +274,21 @@ class Party:
                 accesses.read_before[at[other]] = before[other]
                 accesses.read[at] = events[who]
             if kind != "read":
+                before = accesses.written[at]
+                other = (races.owners[before] != self.first + who) if reach else np.full(len(at), True)
+                accesses.written_before[at[other]] = before[other] if reach else 0
                 accesses.written[at] = events[who]
 
     def _judge(
         self, touch: Touch, accesses: Accesses, at: Array, warps: Array, start: int, reach: int, copied: bool
     ) -> None:
         """copied: read by a bulk copy."""
-        for does, earlier in (("written", accesses.written), ("read", accesses.read), ("read", accesses.read_before)):
+        written = (accesses.written, accesses.written_before)
+        for does, earlier in (
+            *(("written", own) for own in written),
+            ("read", accesses.read),
+            ("read", accesses.read_before),
+        ):
             if does == touch.kind == "read":
                 return
             numbers = earlier[at]

@@ -134,6 +134,7 @@ class Shared:
                 and flight.bound.lanes == 1
                 and space == "shared"
                 and all(by.proxy == "generic" for by in made.values())
+                and not words.strong.writes
                 and not words.conflicts(own.at, own.units + base, writes, kind != "write", own.lanes)
             ):
                 words.note_all(own.at, made, own.units + base, writes, own.lanes)

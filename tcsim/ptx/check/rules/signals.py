@@ -9,14 +9,13 @@ import numpy as np
 
 from tcsim.isa.clusterlaunchcontrol import encode_response
 from tcsim.model.effects import Access, Effects, Outcome, Pending, Resource, Signal
-from tcsim.model.statement import leaves
 from tcsim.ptx.check.lanes import EVERY
 from tcsim.ptx.check.operations import WRITTEN, Operation, Work, flipped
 from tcsim.ptx.check.places import shares
 from tcsim.ptx.check.rules.cluster import Reaches
 from tcsim.ptx.check.rules.conflicts import CANCEL, Conflicts, Use
 from tcsim.ptx.check.rules.mbarriers import Mbarriers
-from tcsim.ptx.check.rules.unused import needed_in
+from tcsim.ptx.check.rules.unused import is_needed
 from tcsim.ptx.check.state import Issue, Site, State
 from tcsim.ptx.compile.families import Bound
 from tcsim.ptx.machine.arrays import LANES, Array, each_once
@@ -35,7 +34,6 @@ class Signals:
         self.state, self.mbarriers, self.conflicts, self.reaches = state, mbarriers, conflicts, reaches
         self._flights: dict[int, list[Work]] = {}  # by flight: what an mbarrier is told of
         self._trackers: dict[int, list[Work]] = {}
-        self._answered: dict[int, bool] = {}  # by wait: whether anything depends on its answer
         self._issuers: dict[
             tuple[str, int], set[bytes]
         ] = {}  # by kind and warp: the threads that issued work, as bytes of arrays
@@ -144,7 +142,7 @@ class Signals:
                 done = asking[complete[own]]
                 if found is None or not len(done):
                     continue
-                if not self._heeded(block, bound):
+                if not is_needed(block, bound.item):
                     found.observed = max(found.observed, found.ended)
                     continue
                 relaxed = seen.at.sem == "relaxed"
@@ -155,17 +153,6 @@ class Signals:
                     state.lanes.learning(warps, lanes, alive, found.published)
                 whole = np.where(lanes == alive, EVERY, lanes)
                 self.mbarriers.seen(found, warps, whole, relaxed, line, block)
-
-    def _heeded(self, block: Block, bound: Bound) -> bool:
-        """Whether anything depends on what a wait answers: if not, it may as well have found the phase under way."""
-        item, body = bound.item, block.program.function.body
-        found = self._answered.get(id(item))
-        if found is None:
-            answer = leaves(item.operands[:1])
-            found = any(own.predicate in answer for own in body) or all(own is not item for own in body)
-            found = found or not needed_in(body).isdisjoint(answer)
-            self._answered[id(item)] = found
-        return found
 
     def signalled(
         self, block: Block, signal: Signal, key: int, count: int, before: int, after: int, threads: Array

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from tcsim.isa.ordinary.table import space_in
 from tcsim.isa.scalar.catalog import scalar
-from tcsim.model.statement import Instruction, Register, leaves
+from tcsim.model.statement import Address, Instruction, Register, leaves
 from tcsim.ptx.check.state import Findings, Key, State
+from tcsim.ptx.compile.compiled import Compiled
 from tcsim.ptx.compile.ordinary import ordinary, row_of
+from tcsim.ptx.machine.block import Block
 
 _STORED = ("global", "shared", "shared::cta")
 """Where a store may put it: a thread may store it for others."""
@@ -59,9 +62,9 @@ def needed_in(body: Sequence[Instruction]) -> frozenset[Register]:
     parts: list[tuple[bool, list[Any], list[Any]]] = []  # whether it only computes, what it gives, what it reads
     for own in reversed(body):
         first, row, computes = leaves(own.operands[:1]), row_of(own.opcode), _computes(own.opcode)
-        gives = computes or (
-            row is not None and row.forms[0].operands[:1] and row.forms[0].operands[0].role == "destination"
-        )
+        destination = row is not None and row.forms[0].operands[:1] and row.forms[0].operands[0].role == "destination"
+        result = ordinary(own.opcode).writes and not any(isinstance(each, Address) for each in own.operands[:1])
+        gives = computes or result or destination
         parts.append((computes, first, [own.predicate, *leaves(own.operands[1:]), *(() if gives else first)]))
     found, before = set[Any](), -1
     while before != len(found):
@@ -70,6 +73,19 @@ def needed_in(body: Sequence[Instruction]) -> frozenset[Register]:
             if not computes or not found.isdisjoint(first):
                 found.update(read)
     return frozenset(own for own in found if isinstance(own, Register))
+
+
+@lru_cache(32)
+def _unneeded(program: Compiled) -> frozenset[int]:
+    """The instructions, by `id`, on whose first operand nothing depends."""
+    body = program.function.body
+    needed = needed_in(body) | {own.predicate for own in body}
+    return frozenset(id(own) for own in body if needed.isdisjoint(leaves(own.operands[:1])))
+
+
+def is_needed(block: Block, item: Instruction) -> bool:
+    """Whether anything depends on what a wait, or an access that is not weak, answers: if not, it may as well have been another answer."""
+    return id(item) not in _unneeded(block.program)
 
 
 @dataclass

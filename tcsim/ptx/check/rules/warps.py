@@ -65,6 +65,12 @@ class Warps:
         said = f"{state.opcode(line)} is executed without thread {thread}, and all threads of the {bound.form.together} have to execute it: {why}"
         state.report("WARP_INCOMPLETE", block, said, line, 0, thread)
 
+    def outside(self, block: Block, mask: Array) -> None:
+        """Lanes are not in the member mask of what they execute."""
+        line, thread = self.state.number(block.here), int(np.argmax(mask))
+        said = f"{self.state.opcode(line)} is executed by thread {thread}, which is not in its member mask"
+        self.state.report("WARP_SYNC_MASK", block, said, line, 0, thread)
+
     # --- setmaxnreg
 
     def granted(self, block: Block, resource: Resource, outcome: Outcome | None, threads: Array) -> None:
