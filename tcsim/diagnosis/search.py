@@ -214,11 +214,12 @@ def _catalogued(problem: Problem, wrong: Mask, outputs: int) -> tuple[int, list[
     nearest = []
     if not exact:
         for _, _, attempt in sorted(near, key=lambda item: item[:2], reverse=True)[:_NEAREST]:
-            changed, left = attempt.change(), np.zeros_like(wrong)
+            changed, given = attempt.change(), np.zeros_like(wrong)
             assert changed is not None
-            whole = _score(changed, list(changed.parts()), wrong, left)
-            if changed.observed is problem.observed and not shows(problem, wrong, ~left):
+            whole = _score(changed, list(changed.parts()), wrong, given)
+            if changed.observed is problem.observed and not shows(problem, wrong, given):
                 continue
+            left = problem.inside() & ~given & (True if changed.known is None else changed.known)
             where = where_text(left) if changed.observed is problem.observed and left.any() else ""  # else: moved
             nearest.append(Explanation(attempt.mistake, attempt.detail, attempt.advice, whole.matched, left=where))
     if any(item.known for item in exact):
@@ -322,8 +323,8 @@ def _explains(score: _Score, outputs: int, wrong: int) -> bool:
     return score.matched == score.known and score.known * 4 >= outputs and telling
 
 
-def _score(changed: Problem, parts: list[Part], wrong: Mask, left: Mask | None = None, far: float = np.inf) -> _Score:
-    """left: is set where an output that can be predicted is not reproduced; far: parts without an output so near are not predicted."""
+def _score(changed: Problem, parts: list[Part], wrong: Mask, given: Mask | None = None, far: float = np.inf) -> _Score:
+    """given: is set where an output is reproduced; far: parts without an output so near are not predicted."""
     matched = known = telling = 0
     for part in parts:
         knows = changed.knows(part)
@@ -335,8 +336,8 @@ def _score(changed: Problem, parts: list[Part], wrong: Mask, left: Mask | None =
         matched, known = matched + int(same.sum()), known + int(knows.sum())
         place = np.ix_(part.rows, part.columns)
         telling += int((same & wrong[part.matrix][place]).sum())
-        if left is not None:
-            left[part.matrix][place] = knows & ~same
+        if given is not None:
+            given[part.matrix][place] = same
     return _Score(matched, known, telling)
 
 

@@ -21,6 +21,7 @@ from tcsim.diagnosis import (
     predicted,
     resemblance,
     rounded,
+    search,
     solution,
     some_tiles,
     tables,
@@ -58,6 +59,15 @@ def test_which_names_are_simpler() -> None:
     """One more where C is added outside of the function."""
     ranks = [Applied.rank.fget(SimpleNamespace(named=SimpleNamespace(rank=2), outside=own)) for own in (False, True)]  # type: ignore[attr-defined]
     assert ranks == [2, 3]
+
+
+def test_outputs_that_cannot_be_predicted_are_not_given() -> None:
+    """They show nothing, of what is explained in part either."""
+    own = problem(m=16, n=8)
+    known, given = np.indices((1, 16, 8))[1] < 8, np.zeros((1, 16, 8), bool)
+    changed = replace(own, observed=own.outputs, known=known)
+    score = search._score(changed, list(changed.parts()), ~given, given)
+    assert np.array_equal(given, known) and (score.matched, score.known, score.telling) == (64, 64, 64)
 
 
 @pytest.mark.parametrize(("zero", "found"), [([], None), ([3, 4], "rows 3-4 of a are zero"), (range(16), None)])
