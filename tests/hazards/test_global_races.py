@@ -188,6 +188,17 @@ CASES = (
         ),
     ),
     Shared(
+        "multicast objects",
+        """
+        @!%p1 bra LOADS; @!%p3 bra END;
+        st.global.u32 [%rd1], %r0; multimem.red.release.gpu.global.add.u32 [%rd2], 1; bra END;
+        LOADS: multimem.ld_reduce.acquire.gpu.global.add.u32 %r2, [%rd2]; setp.ne.u32 %p2, %r2, 1; @%p2 bra LOADS;
+        ld.global.u32 %r1, [%rd1];
+        END: add.u32 %r1, %r0, 1;
+        """,
+        ((".release", ".relaxed", RELEASE), (".acquire.gpu", ".weak", RACE)),
+    ),
+    Shared(
         "sum of two blocks",
         """
         setp.lt.u32 %p4, %r9, 2; @!%p3 bra END;
