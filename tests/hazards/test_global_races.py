@@ -188,6 +188,18 @@ CASES = (
         ),
     ),
     Shared(
+        "flag that the block has changed itself",
+        """
+        @!%p3 bra END; @!%p1 bra LOADS;
+        red.release.gpu.global.add.u32 [%rd2], 1; st.global.u32 [%rd1], %r0; red.release.gpu.global.add.u32 [%rd2+64], 1; bra END;
+        LOADS: atom.acq_rel.gpu.global.add.u32 %r2, [%rd2], 1;
+        AGAIN: atom.acq_rel.gpu.global.or.b32 %r2, [%rd2+64], 0; setp.eq.u32 %p2, %r2, 0; @%p2 bra AGAIN;
+        ld.global.u32 %r1, [%rd1];
+        END: add.u32 %r1, %r0, 1;
+        """,
+        (("%r2, [%rd2+64], 0", "%r2, [%rd2], 0", RACE),),
+    ),
+    Shared(
         "multicast objects",
         """
         @!%p1 bra LOADS; @!%p3 bra END;
