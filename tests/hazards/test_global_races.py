@@ -184,6 +184,7 @@ CASES = (
         (
             ("red.global", "red.relaxed.cta.global", SCOPE),
             (_SUM, "ld.global.u32 %r3, [%rd1]; add.u32 %r3, %r3, 1; st.global.u32 [%rd1], %r3;", RACE),
+            (_SUM, f"@%p1 st.global.u32 [%rd1], 0; {_SUM}", RACE),
             ("[%rd4]", "[%rd2]", RACE),
         ),
     ),

@@ -60,9 +60,9 @@ class Accesses:
     """Of each word of a segment the events, by number; 0: none."""
 
     written: Array
-    written_before: Array  # by another warp than the last, where both are strong
+    written_before: Array  # by another warp than the last, or weak, where the last is strong
     read: Array
-    read_before: Array  # by another warp than the last
+    read_before: Array  # the same
 
 
 class Flag(NamedTuple):
@@ -297,14 +297,21 @@ class Party:
                         races.observed.setdefault(number, {}).setdefault(self.first + warp, own)
             if kind != "write":
                 before = accesses.read[at]
-                other = races.owners[before] != self.first + who
+                other = self._hides(before, who, reach)
                 accesses.read_before[at[other]] = before[other]
                 accesses.read[at] = events[who]
             if kind != "read":
                 before = accesses.written[at]
-                other = (races.owners[before] != self.first + who) if reach else np.full(len(at), True)
+                other = self._hides(before, who, reach) if reach else np.full(len(at), True)
                 accesses.written_before[at[other]] = before[other] if reach else 0
                 accesses.written[at] = events[who]
+
+    def _hides(self, before: Array, warps: Array, reach: int) -> Array:
+        """Of events that accesses now hide, which are another warp's, or weak where these are not: others may conflict with those."""
+        found: Array = self.races.owners[before] != self.first + warps
+        events = {number: self.races.events[number] for number in np.unique(before).tolist()} if reach else {}
+        weak = [number for number, event in events.items() if event is not None and event.reach == WEAK]
+        return found | np.isin(before, weak) if weak else found
 
     def _judge(
         self, touch: Touch, accesses: Accesses, at: Array, warps: Array, start: int, reach: int, copied: bool
