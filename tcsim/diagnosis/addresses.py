@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tcsim.core.samples import repeatable
-from tcsim.diagnosis.maps import ACROSS, ALONG, Ints, Rule, flat_place, within
+from tcsim.diagnosis.maps import ACROSS, ALONG, Ints, Rule, k_from, pitched, within
 from tcsim.diagnosis.problem import Problem
 from tcsim.diagnosis.reals import Mask, Numbers, Reals
 from tcsim.diagnosis.where import ranges
@@ -84,14 +84,14 @@ class _View:
         if not len(enough):
             return
         lines = enough[np.unique(np.linspace(0, len(enough) - 1, _LINES).astype(int))]
-        along = {int(line): self._begins(int(line)) for line in lines}
+        shape = self.count, self.depth
+        along = {int(line): self._begins(int(line), False) for line in lines}
         for pitch, off in _affine(along, self.depth):
-            yield _rule(pitch, off, self.depth, self.own.size, self.what)
-        across = {int(line): self._begins_across(int(line)) - line for line in lines}
-        for off in _common(list(across.values())):
-            yield _rule(self.count, off, self.count, self.own.size, "k")
+            yield _rule(pitch, off, shape, self.what)
+        for off in _common([self._begins(int(line), True) - line for line in lines]):
+            yield _rule(self.count, off, shape, "k")
         for pitch in self._pitches_across(lines):
-            yield _rule(pitch, 0, self.count, self.own.size, "k")
+            yield _rule(pitch, 0, shape, "k")
 
     def _met(self, line: int, others: Any) -> Numbers:
         """What a line is multiplied with."""
@@ -114,35 +114,26 @@ class _View:
         return begins if len(begins) <= _MOST else begins[:0]
 
     @cached_property
-    def _turned(self) -> tuple[int, Any]:
-        """The length of a transform in which no line meets itself, and that of memory."""
-        size = 1 << int(self.own.size + self.depth - 1).bit_length()
-        return size, np.fft.rfft(self.own.reshape(-1), size)
+    def _memory(self) -> list[tuple[int, int, Any]]:
+        """Line after line as it lies, and with zeros behind each, so that no line goes on in the next one: how long that is, and its transform."""
+        found = []
+        for lines in (self.own, np.pad(self.own, ((0, 0), (0, self.depth)))):
+            size = 1 << int(lines.size + self.depth - 1).bit_length()
+            found.append((lines.size, size, np.fft.rfft(lines.reshape(-1), size)))
+        return found
 
-    @cached_property
-    def _turned_across(self) -> tuple[int, Any]:
-        """The same along K, of each line."""
-        size = 1 << int(2 * self.depth - 1).bit_length()
-        return size, np.fft.rfft(self.own.T, size, axis=0)
-
-    def _begins(self, line: int) -> Ints:
-        """Where a line may begin whose K lies in a row."""
-        flat, other = self.own.reshape(-1), int(self._asked(line)[0])
-        size, turned = self._turned
+    def _begins(self, line: int, across: bool) -> Ints:
+        """Where a line may begin whose K lies in a row; across: at the right distance."""
+        other, (length, size, turned) = int(self._asked(line)[0]), self._memory[across]
         values = np.fft.irfft(turned * np.conj(np.fft.rfft(self._met(line, other), size)), size)
-        hits = np.flatnonzero(np.abs(values - self.seen[line, other]) <= 1.01 * self.reach[line, other])
-        hits = np.where(hits >= flat.size, hits - size, hits)
-        return self._confirmed(line, hits[hits > -self.depth], 1, flat)
-
-    def _begins_across(self, line: int) -> Ints:
-        """Where a line may begin whose K lies at the right distance."""
-        other, (size, turned) = int(self._asked(line)[0]), self._turned_across
-        by = np.conj(np.fft.rfft(self._met(line, other), size))[:, None]
-        values = np.fft.irfft(turned * by, size, axis=0)
-        row, column = np.nonzero(np.abs(values - self.seen[line, other]) <= 1.01 * self.reach[line, other])
-        row = np.where(row >= self.depth, row - size, row)
-        begins = (row * self.count + column)[row > -self.depth]
-        return self._confirmed(line, begins, self.count, np.ascontiguousarray(self.own.T).reshape(-1))
+        begins = np.flatnonzero(np.abs(values - self.seen[line, other]) <= 1.01 * self.reach[line, other])
+        begins = np.where(begins >= length, begins - size, begins)
+        begins = begins[begins > -self.depth]
+        if across:
+            row, k = np.divmod(begins + self.depth, 2 * self.depth)
+            begins = (k - self.depth) * self.count + row
+        lines = np.ascontiguousarray(self.own.T) if across else self.own
+        return self._confirmed(line, begins, self.count if across else 1, lines.reshape(-1))
 
     def _pitches_across(self, lines: Ints) -> list[int]:
         """Other distances of K that give the outputs of most lines, the first element being right."""
@@ -185,10 +176,11 @@ def _common(offs: list[Ints]) -> list[int]:
     return [int(values[one]) for one in most if values[one] and counts[one] >= _SHARE * len(offs)]
 
 
-def _rule(pitch: int, off: int, length: int, size: int, what: str) -> Rule:
-    """The rule of a pitch and a pointer; length: the right pitch; size: elements in memory; what: the lines, "k" where their neighbours lie side by side."""
+def _rule(pitch: int, off: int, shape: tuple[int, int], what: str) -> Rule:
+    """The rule of a pitch and a pointer; shape: lines and K; what: the lines, "k" where their neighbours lie side by side."""
     order = ACROSS if what == "k" else ALONG
-    where = partial(flat_place, pitch, off, length, size, order == ALONG)
+    length = shape[order == ALONG]
+    where = partial(pitched, order == ALONG, *shape, length, pitch, off)
     if pitch != length:
         first = f", and the first element {abs(off)} too {'late' if off > 0 else 'early'}" if off else ""
         advice = f"{_LEADING}; {_FIRST}" if off else _LEADING
@@ -199,7 +191,7 @@ def _rule(pitch: int, off: int, length: int, size: int, what: str) -> Rule:
     lines = abs(off) // length
     said += f": {lines} {what}, as an offset that is added twice, or a block that begins {lines} too {'late' if off > 0 else 'early'} with zeros behind the end"
     tile = lines % _BLOCK == 0  # then its index is likelier to be off
-    most = 2 * abs(off) > size  # next to nothing is left
+    most = 2 * abs(off) > shape[0] * shape[1]  # next to nothing is left
     return Rule(
         _POINTER, said, _FIRST, where, 1 + 2 * tile + (order == ACROSS) + 3 * (off < 0) + 3 * most
     )  # late ones are commoner, also of stores
@@ -233,10 +225,6 @@ def bounds(problem: Problem, reals: Reals, open_: Mask) -> tuple[Rule, ...]:
         if share[bound - 1] >= _ENOUGH and bound % step and bound < depth:
             lost = np.arange(bound, depth) if early else np.arange(bound)
             said = f"K {ranges(lost)} of a, of b or of both are zeros"
-            where = partial(_inside, 0 if early else bound, bound if early else depth)
-            found.append(Rule("K block missing", said, _ADVICE, where, 2))
+            k = np.arange(reals.a.shape[2])
+            found.append(Rule("K block missing", said, _ADVICE, partial(k_from, np.where(np.isin(k, lost), -1, k)), 2))
     return tuple(found)
-
-
-def _inside(first: int, last: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
-    return np.where((k >= first) & (k < last), r, -1), k

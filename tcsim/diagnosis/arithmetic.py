@@ -156,6 +156,4 @@ def _other_arch(problem: Problem, arch: str) -> Problem | None:
 
 def narrowed(codes: Codes, name: str) -> Codes:
     """f32 codes after a round trip through a narrower format."""
-    if name == "tf32":
-        return encode(decode(encode(decode(codes, "f32"), "tf32"), "tf32"), "f32")
     return encode(decode(encode(decode(codes, "f32"), name), name), "f32")

@@ -134,20 +134,10 @@ def _read(reals: Reals, name: str, matrix: int, rule: Rule, own: Ints, other: in
         changed = reals.recoded(name, rule.recode) if rule.recode and reals.recoded else None
         lines = lines if changed is None else changed[matrix]
         return lines if len(own) == len(lines) else lines[own]
-    at = np.full(len(own), other)
-    if rule.part:
-        return reals.other_part(name, rule.part, at * 0 + matrix, own, *asked(reals, name, rule, own, at))
-    return taken(lines, *rule.where(own[:, None], np.arange(lines.shape[1])[None], at[:1, None]))
-
-
-def asked(reals: Reals, name: str, rule: Rule, own: Ints, other: Ints) -> tuple[Ints, Ints]:
-    """Whose metadata or factors a rule reads for some lines."""
-    if reals.kept is not None and rule.part in ("metadata", "data"):
-        width = reals.kept.shape[2]
-    else:
-        sources = reals.bare if rule.part == "data" else reals.factors
-        width = 0 if sources is None else sources["ab".index(name)].shape[2]
-    return rule.where(own[:, None], np.arange(width)[None], other[:, None])
+    if not rule.part:
+        return taken(lines, *rule.where(own[:, None], np.arange(lines.shape[1])[None], np.full((1, 1), other)))
+    t, at = np.full(len(own), matrix), np.full(len(own), other)
+    return reals.read(name, np.stack([t, own, at] if name == "a" else [t, at, own], axis=1), (rule,))[0]
 
 
 def taken(lines: npt.NDArray[Any], row: Ints, k: Ints, outside: Any = 0) -> npt.NDArray[Any]:

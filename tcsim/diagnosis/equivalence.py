@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.diagnosis.problem import Attempt, Codes, Problem
-from tcsim.diagnosis.reals import Numbers, Reals, lines_of, reals_of
+from tcsim.diagnosis.reals import Numbers, Reals, reals_of
 from tcsim.diagnosis.relations import precision
 from tcsim.numbers.codec import decode, encode
 from tcsim.numbers.formats import Format
@@ -72,12 +72,8 @@ class Fresh:
         changed = attempt.change()
         if changed is None:
             return None
-        d, c = changed.machine.formats["d"], changed.machine.formats["c"]
-        if d.kind == "float" and (changed.machine, changed.order) == (self.problem.machine, self.problem.order):
-            a, b = lines_of(changed)
-            values = a @ b.swapaxes(1, 2) + decode(changed.c, c).astype(np.float64)
-        else:
-            values = decode(changed.outputs, d).astype(np.float64)
+        d = changed.machine.formats["d"]
+        values = decode(changed.outputs, d).astype(np.float64)
         if changed.known is not None:
             values = np.where(changed.known, values, np.nan)
         moved = np.empty_like(values).reshape(-1)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tcsim.diagnosis.problem import Codes, Problem
-from tcsim.diagnosis.reals import Mask, Numbers, Reals
+from tcsim.diagnosis.reals import Mask, Numbers, Reals, scaled
 from tcsim.numbers.codec import decode, encode
 
 Array = npt.NDArray[Any]
@@ -65,22 +65,13 @@ class Operands(NamedTuple):
     def result(self) -> Numbers:
         """a b + c."""
         if self.scales is None or all(np.isfinite(by).all() for by in self.scales):
-            a, b = self.scaled()
+            a, b = scaled((self.a, self.b), self.scales)
             return a @ b.swapaxes(1, 2) + self.c
         one, other = (x.reshape(*by.shape, -1) for x, by in zip(self[:2], self.scales, strict=True))
         with np.errstate(invalid="ignore"):  # what is infinite is the factor of a block's sum, not of its terms
             sums = np.einsum("tibk,tjbk->tijb", one, other) * self.scales[0][:, :, None] * self.scales[1][:, None]
             found: Numbers = sums.sum(axis=3) + self.c
         return found
-
-    def scaled(self) -> tuple[Numbers, Numbers]:
-        """Lines of A and of B with their factors."""
-        if self.scales is None:
-            return self.a, self.b
-        a, b = (
-            x * np.repeat(by, x.shape[2] // by.shape[2], axis=2) for x, by in zip(self[:2], self.scales, strict=True)
-        )
-        return a, b
 
     def reading(self, name: str, lines: Numbers) -> Operands:
         """With other lines of A or of B."""

@@ -6,20 +6,20 @@ outputs leave hardly any, and what is left is checked on all of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tcsim.core.samples import repeatable
-from tcsim.diagnosis.candidate import Candidate, taken
+from tcsim.diagnosis.candidate import Candidate
 from tcsim.diagnosis.maps import ADVANCE, SAME, TILES, Ints, Rule, pitched, within
 from tcsim.diagnosis.problem import Problem
-from tcsim.diagnosis.reals import Mask, Numbers, Reals
+from tcsim.diagnosis.reals import Mask, Reals
+from tcsim.diagnosis.solve import Solver
 
 _TIMES = (1, 2, 3, 4, 6, 8, 12, 16, 32)  # instructions in a tile's K
 _DEEP = (2, 4, 8, 16)  # instructions in a row of it
@@ -56,7 +56,7 @@ class Walk:
             return np.where((to < self.deep) | (self.order == AROUND), r, -1), k - at + to % self.deep
         if self.order in _PITCHES:
             written, read = self._pitches(by)
-            return pitched(self.along, self.lines, self.deep, written, read, r, k, r)
+            return pitched(self.along, self.lines, self.deep, written, read, 0, r, k, r)
         place = turn * by + (row * self.deep + inner if self.along else inner * self.lines + row)
         line, to = (place // self.deep, place % self.deep) if self.along else (place % self.lines, place // self.lines)
         inside = (place >= 0) & ((line < self.lines) if self.along else (to < self.deep))
@@ -129,12 +129,12 @@ def _unit(by: int, right: int, bits: int) -> str:
 class _Side:
     """One operand, as it lies in memory."""
 
-    lines: Numbers  # (lines, K): the kept elements of a sparse one
     count: int  # lines that were given
-    depth: int
+    depth: int  # K that was given, of a sparse operand what is kept of it
     step: int  # of an instruction
     bits: int
     part: str  # of a rule: its scale factors or metadata do not move along
+    padded: int  # K, with what pads it
 
     def whole(self, times: int, order: str) -> Walk:
         """The operand in memory, its address moving on once for each K tile of `times` instructions."""
@@ -144,34 +144,13 @@ class _Side:
         """Tiles of each usual number of rows in shared memory, `deep` instructions long, the address moving on for each instruction."""
         return [Walk(order, self.step, deep * self.step, rows) for rows in TILES if rows < 2 * self.count]
 
-    def read(self, walk: Walk, by: Any, line: int, k: Ints) -> Numbers:
-        """What is read for some k of a line."""
-        row, at = walk.where(by, np.asarray(line), k)
-        found: Numbers = taken(self.lines[: self.count, : self.depth], *np.broadcast_arrays(row, at))
-        return found
-
-    def rule(self, walk: Walk, by: int) -> Rule:
-        """The rule of a step."""
-        found = walk.rule(by, self.bits, self.part)
-        return found if walk.tiled else within(found, self.depth, self.lines.shape[1])
-
-
-@dataclass(frozen=True)
-class _Sample:
-    """An output: the k of A and of B that meet in it, and what their products are multiplied by."""
-
-    i: int
-    j: int
-    k_a: Ints
-    k_b: Ints
-    factors: Numbers
-    wanted: float
-    reach: float
-
-    def fits(self, sums: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-        """Whether sums are the output up to rounding."""
-        found: npt.NDArray[np.bool_] = np.abs(sums - self.wanted) <= self.reach
-        return found
+    def rule(self, walk: Walk | None, by: Any, said: bool = True) -> Rule:
+        """The rule of a step; without words that of several, (steps, 1). None: as it should be."""
+        if walk is None:
+            return SAME
+        plain = Rule("", "", "", partial(walk.where, by), 0, part=self.part)
+        found = walk.rule(by, self.bits, self.part) if said else plain
+        return found if walk.tiled else within(found, self.depth, self.padded)
 
 
 _Found = tuple[Walk | None, Walk | None, int]  # the steps of A and of B, by so much
@@ -179,22 +158,18 @@ _Found = tuple[Walk | None, Walk | None, int]  # the steps of A and of B, by so 
 
 def k_steps(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Candidate]:
     """Steps of one operand or of both alike."""
-    chosen = _chosen(reals, open_)
+    chosen = _chosen(reals, open_)[:, None]
     if not len(chosen):
         return
-    sides = _sides(problem, reals, int(chosen[0][0]))
-    first, *others = (_sample(reals, *map(int, place)) for place in chosen)
+    solver, sides = Solver(problem, reals), _sides(problem, reals)
     left: list[_Found] = []
     for walks, by in _asked(*sides):
-        left += _fitting(first, sides, walks, by)
+        left += _fitting(solver, sides, chosen[0], walks, by)
         if len(left) > _LEFT:
             return
-    for sample in others:
-        left = [found for found in left if sample.fits(_sum(sample, sides, found))]
-    made: list[Candidate] = []
-    for one, two, step in left:
-        a, b = (SAME if walk is None else side.rule(walk, step) for side, walk in zip(sides, (one, two), strict=True))
-        made.append(Candidate(a, b))
+    for place in chosen[1:]:
+        left = [found for found in left if _fits(solver, sides, place, found[:2], np.array(found[2:])).all()]
+    made = [Candidate(sides[0].rule(one, step), sides[1].rule(two, step)) for one, two, step in left]
     yield from sorted(made, key=lambda item: item.rank)[:_TRIED]
 
 
@@ -215,34 +190,16 @@ def _chosen(reals: Reals, open_: Mask) -> Ints:
     return found
 
 
-def _sides(problem: Problem, reals: Reals, t: int) -> tuple[_Side, _Side]:
-    size, formats = problem.sizes, problem.machine.formats
+def _sides(problem: Problem, reals: Reals) -> tuple[_Side, _Side]:
     found = []
-    for number, name in enumerate("ab"):
-        lines, step, part = reals.lines(name)[t], problem.step, ""
-        depth = problem.length
-        if reals.bare is not None and reals.factors is not None:
-            lines, part = reals.bare[number][t], "data"
-        if name == "a" and reals.kept is not None:
-            lines, step, part = reals.kept[t], problem.kept, "data"
-            depth = problem.machine.width(depth)
-        found.append(_Side(lines, size[number], depth, step, formats[name].bits, part))
+    for name, count in zip("ab", problem.sizes, strict=True):
+        depth, step, lines = problem.length, problem.step, reals.lines(name)
+        sparse = name == "a" and reals.kept is not None
+        if sparse and reals.kept is not None:
+            depth, step, lines = problem.machine.width(depth), problem.kept, reals.kept
+        part = "data" if sparse or reals.factors is not None else ""
+        found.append(_Side(count, depth, step, problem.machine.formats[name].bits, part, lines.shape[2]))
     return found[0], found[1]
-
-
-def _sample(reals: Reals, t: int, i: int, j: int) -> _Sample:
-    k = np.arange(reals.a.shape[2])
-    k_a, k_b, factors = k, k, np.ones(len(k))
-    if reals.kept is not None and reals.positions is not None and reals.sparsity is not None:
-        k_a = np.arange(reals.kept.shape[2])
-        shape = replace(reals.sparsity, rows=1, k=2 * len(k_a))
-        k_b = shape.columns(reals.positions[t, i : i + 1].astype(np.int64))[0]
-        factors = np.ones(len(k_a))
-    elif reals.factors is not None:
-        own, other = reals.factors
-        factors = np.repeat(own[t, i] * other[t, j], len(k) // own.shape[2])
-    wanted = float(reals.observed[t, i, j] - reals.c[t, i, j])
-    return _Sample(i, j, k_a, k_b, factors, wanted, float(reals.reach[t, i, j]))
 
 
 def _asked(a: _Side, b: _Side) -> Iterator[tuple[tuple[list[Walk], list[Walk]], Ints]]:
@@ -272,37 +229,21 @@ def _asked(a: _Side, b: _Side) -> Iterator[tuple[tuple[list[Walk], list[Walk]], 
 
 
 def _fitting(
-    sample: _Sample, sides: tuple[_Side, _Side], walks: tuple[list[Walk], list[Walk]], by: Ints
+    solver: Solver, sides: tuple[_Side, _Side], place: Ints, walks: tuple[list[Walk], list[Walk]], by: Ints
 ) -> Iterator[_Found]:
     """The steps that give an output: of A, of B, of both."""
-    own = _read(sides[0], sample.i, sample.k_a)
-    other = _read(sides[1], sample.j, sample.k_b)
-    moved = []
-    for side, line, k, ways in zip(sides, (sample.i, sample.j), (sample.k_a, sample.k_b), walks, strict=True):
-        moved.append([side.read(walk, by[:, None], line, k) for walk in ways])
-    for one, values in zip(walks[0], moved[0], strict=True):
-        for place in np.flatnonzero(sample.fits(values @ (other * sample.factors)) & (by != one.right)):
-            yield one, None, int(by[place])
-    for two, values in zip(walks[1], moved[1], strict=True):
-        for place in np.flatnonzero(sample.fits(values @ (own * sample.factors)) & (by != two.right)):
-            yield None, two, int(by[place])
-    for (one, left), (two, right) in product(
-        zip(walks[0], moved[0], strict=True), zip(walks[1], moved[1], strict=True)
-    ):
-        sums = np.einsum("nk,nk,k->n", left, right, sample.factors)
-        for place in np.flatnonzero(sample.fits(sums) & (by != one.right) & (by != two.right)):
-            yield one, two, int(by[place])
+    for one, two in (*product(walks[0], [None]), *product([None], walks[1]), *product(*walks)):
+        other = np.all([by != walk.right for walk in (one, two) if walk is not None], axis=0)
+        for step in by[_fits(solver, sides, place, (one, two), by) & other]:
+            yield one, two, int(step)
 
 
-def _read(side: _Side, line: int, k: Ints) -> Numbers:
-    """A line as it should be read."""
-    found: Numbers = taken(side.lines, np.full(k.shape, line), k)
+def _fits(solver: Solver, sides: tuple[_Side, _Side], place: Ints, walks: Sequence[Walk | None], by: Ints) -> Mask:
+    """Which steps give an output, up to rounding."""
+    many, reals, at = np.repeat(place, len(by), axis=0), solver.reals, tuple(place[0])
+    a, b = (
+        solver.reals.read(name, place if walk is None else many, [side.rule(walk, by[:, None], said=False)])[0]
+        for name, side, walk in zip("ab", sides, walks, strict=True)
+    )
+    found: Mask = np.abs((a * b).sum(axis=1) - (reals.observed - reals.c)[at]) <= reals.reach[at]
     return found
-
-
-def _sum(sample: _Sample, sides: tuple[_Side, _Side], found: _Found) -> Any:
-    """What a step gives for an output."""
-    read = []
-    for side, walk, line, k in zip(sides, found[:2], (sample.i, sample.j), (sample.k_a, sample.k_b), strict=True):
-        read.append(_read(side, line, k) if walk is None else side.read(walk, found[2], line, k))
-    return (read[0] * read[1] * sample.factors).sum()

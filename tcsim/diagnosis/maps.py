@@ -56,66 +56,82 @@ ADVANCE = "{x}: K advance wrong"
 LATE = "K blocks of {x} mismatched"
 LINES = "{x}: {lines} of another block"
 ALONG, ACROSS = "a line of K after another", "a line along M or N after another"
+_WHOLE = 1 << 30  # lines, or k: all of them in one block
 _LOOK = "look at how the block and warp indices go into the address"
 _GRID = "look for blockIdx.x and blockIdx.y that are exchanged in the address"
 _WARPS = "look for a warp's indices along M and along N that are exchanged in the address"
 
 
+def in_units(units: Ints, size: int) -> Ints:
+    """The elements of units of some size; -1 for each of a unit that is none.
+
+    >>> in_units(np.array([2, -1]), 3).tolist()
+    [6, 7, 8, -1, -1, -1]
+    """
+    found: Ints = np.where(units[:, None] < 0, -1, units[:, None] * size + np.arange(size)).reshape(-1)
+    return found
+
+
+def lines_from(source: Ints, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    """The line of a list that stands in for each."""
+    return source[np.minimum(r, len(source) - 1)], k
+
+
+def k_from(source: Ints, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    """The k of a list that stands in for each; -1 for none."""
+    return r, source[np.minimum(k, len(source) - 1)]
+
+
+def of_blocks(source: Ints, size: int, depth: int) -> Where:
+    """Blocks of `size` along K that stand in for each; -1: nothing, as behind K = depth."""
+    k = in_units(source, size)
+    return partial(k_from, np.where(k < depth, k, -1))
+
+
 def line_rules(count: int, others: int) -> Iterator[Rule]:
     """Whole lines read in the place of others: block and warp indices. count: lines; others: those of the other operand."""
+    own = np.arange(count)
 
-    def rule(detail: str, where: Callable[..., Ints], rank: int = 1, advice: str = _LOOK) -> Rule:
-        def inside(r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
-            return where(r, o), k
-
-        return Rule(LINES, detail, advice, inside, rank, crosses=advice != _LOOK, lines_only=True)
-
-    def known(line: Ints) -> Ints:
-        return np.where(line < count, line, -1)
+    def rule(said: str, source: Ints, rank: int = 1) -> Rule:
+        return Rule(
+            LINES, said, _LOOK, partial(lines_from, np.where(source < count, source, -1)), rank, lines_only=True
+        )
 
     sizes = [size for size in PARTS if size < count]
     for size in sizes:
         last = min(2 * size, count) - 1
-        said = f"the block of {size} is always the first, repeated: {size}-{last} are 0-{last - size}"
-        yield rule(said, lambda r, o, size=size: r % size)
+        yield rule(f"the block of {size} is always the first, repeated: {size}-{last} are 0-{last - size}", own % size)
     for bit in (1 << power for power in range(max(count - 1, 0).bit_length())):
         said = f"blocks of {bit} exchanged in pairs: the halves 0-{bit - 1} and {bit}-{2 * bit - 1} of every {2 * bit}"
-        yield rule(said if bit > 1 else "neighbours exchanged", lambda r, o, bit=bit: known(r ^ bit))
-    yield rule("in reverse", lambda r, o: count - 1 - r)
+        yield rule(said if bit > 1 else "neighbours exchanged", own ^ bit)
+    yield rule("in reverse", own[::-1])
     for size in sizes:
-        said = f"the next block of {size}, and zeros for the last one"
-        yield rule(said, lambda r, o, size=size: known(r + size), 2)
-        for by, source, far in (
-            (size, "i + 1, and the last is the first", "far"),
-            (-size, "i - 1, and the first is the last", "early"),
-        ):
-            said = f"block i of {size} is block {source}: one too {far}, round the end"
-            yield rule(said, lambda r, o, by=by: (r + by) % count, 2)
+        yield rule(f"the next block of {size}, and zeros for the last one", own + size, 2)
+        said = f"block i of {size} is block"
+        yield rule(f"{said} i + 1, and the last is the first: one too far, round the end", (own + size) % count, 2)
+        yield rule(f"{said} i - 1, and the first is the last: one too early, round the end", (own - size) % count, 2)
         for start in (size // 2, 2 * size):
             said = f"block i of {size} starts at {start} i: another tile's size where its own was meant"
-            rank = 2 + (start >= count)  # zeros alone have simpler names
-            yield rule(said, lambda r, o, size=size, start=start: r // size * start + r % size, rank)
+            yield rule(said, _inner(own, size, start), 2 + (start >= count))  # zeros alone have simpler names
     for size, part in product(PARTS, PARTS):
         if part < size < count or part < size == count:
             both = ", both halves are the first" * (size == 2 * part)
             said = f"in every block of {size} the part of {part} is always the first, repeated: {part}-{2 * part - 1} are 0-{part - 1}{both}"
             if size < count:
-                yield rule(said, lambda r, o, size=size, part=part: r // size * size + r % part, 2)
+                yield rule(said, _inner(own, part, 0, size), 2)
             for step in (step for step in (8, 16, 32) if step < part):
                 said = f"in every block of {size} parts of {part} that start every {step}"
-                yield rule(
-                    said,
-                    lambda r, o, size=size, part=part, step=step: r // size * size + r % size // part * step + r % part,
-                    3,
-                )
+                yield rule(said, _inner(own, part, step, size), 3)
     for size, other in product(PARTS, PARTS):
         if size < count and other < others:
             said = f"the block of {size} is numbered by the other index, of blocks of {other}"
-            yield rule(said, lambda r, o, size=size, other=other: known(o // other * size + r % size), 3, _GRID)
-        for own, theirs in product((size // 2, size // 4), (other // 2, other // 4)):
-            if own >= 8 and theirs >= 8 and size <= count and other <= others:
-                said = f"in every block of {size} the part of {own} is numbered by the other index, of parts of {theirs} in {other}"
-                yield rule(said, partial(_other_part, size, own, other, theirs), 4, _WARPS)
+            where = partial(_other_part, _WHOLE, size, _WHOLE, other)
+            yield Rule(LINES, said, _GRID, where, 3, crosses=True, lines_only=True)
+        for part, theirs in product((size // 2, size // 4), (other // 2, other // 4)):
+            if part >= 8 and theirs >= 8 and size <= count and other <= others:
+                said = f"in every block of {size} the part of {part} is numbered by the other index, of parts of {theirs} in {other}"
+                where = partial(_other_part, size, part, other, theirs)
+                yield Rule(LINES, said, _WARPS, where, 4, crosses=True, lines_only=True)
 
 
 def within(rule: Rule, depth: int, padded: int) -> Rule:
@@ -130,9 +146,14 @@ def _within(where: Where, depth: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, 
     return np.where(k < depth, row, -1), at
 
 
-def _other_part(size: int, own: int, other: int, theirs: int, r: Ints, o: Ints) -> Ints:
+def _other_part(size: int, part: int, other: int, theirs: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
     number = o % other // theirs
-    return np.where(number < size // own, r // size * size + number * own + r % own, -1)
+    return np.where(number < size // part, r // size * size + number * part + r % part, -1), k
+
+
+def _inner(own: Ints, part: int, moved: int, size: int = _WHOLE) -> Ints:
+    """Parts that begin `moved` apart, in every block of some size."""
+    return own // size * size + own % size // part * moved + own % part
 
 
 _HALF_OF_A_PATTERN = ", as in a tile that starts 512 bytes off the period of a swizzle of 128 bytes"
@@ -144,98 +165,64 @@ _ADVANCE = "the K advance is in bytes where elements are meant, or the other way
 
 def depth_rules(depth: int, step: int, chunk: int = 0) -> Iterator[Rule]:
     """Other k, the same for every line. depth: K; step: that of an instruction; chunk: elements of 16 bytes in shared memory."""
+    own = np.arange(-(-depth // step) * step)
 
-    def rule(mistake: str, detail: str, advice: str, where: Callable[..., Ints], rank: int) -> Rule:
-        def inside(r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
-            k = where(k)
-            return r, np.where((k >= 0) & (k < depth), k, -1)
-
-        return Rule(mistake, detail, advice, inside, rank)
+    def rule(mistake: str, said: str, advice: str, source: Ints, rank: int = 2) -> Rule:
+        source = np.where((source >= 0) & (source < depth), source, -1)
+        return Rule(mistake, said, advice, partial(k_from, source), rank)
 
     sizes = [size for size in (step, 2 * step, 4 * step, 8 * step, 16 * step) if size < depth]
     for size in sizes:
-        last = (depth - 1) // size
+        block, last = own // size, (depth - 1) // size
         many = size > step and last < _MOST_SLICES
         split = f", as in {last + 1} slices of split-K that all begin at k 0" if many else ""
-        said = f"no advance: K block 0 of {size} every time{split}"
-        yield rule(ADVANCE, said, _ADVANCE, lambda k, size=size: k % size, 2)
+        yield rule(ADVANCE, f"no advance: K block 0 of {size} every time{split}", _ADVANCE, own % size)
         for by in (1, 2, 3):
             when = f"{by} blocks of {size}" if by > 1 else f"one block of {size}"
-            yield rule(
-                LATE,
-                f"{when} late",
-                _STAGE,
-                lambda k, size=size, by=by: np.maximum(k // size - by, 0) * size + k % size,
-                2,
-            )
-            yield rule(
-                LATE,
-                f"{when} early",
-                _EARLY,
-                lambda k, size=size, by=by, last=last: np.minimum(k // size + by, last) * size + k % size,
-                2,
-            )
+            yield rule(LATE, f"{when} late", _STAGE, np.maximum(block - by, 0) * size + own % size)
+            yield rule(LATE, f"{when} early", _EARLY, np.minimum(block + by, last) * size + own % size)
         said = f"blocks of {size} exchanged in pairs" + (_HALF_OF_A_PATTERN if size == 4 * chunk else "")
-        yield rule(LATE, said, _STAGE, lambda k, size=size: (k // size ^ 1) * size + k % size, 2)
-        for by, back in ((size, ""), (-size, "back ")):
-            said = f"blocks of {size} rotated {back}by one"
-            yield rule(LATE, said, _STAGE, lambda k, by=by: (k + by) % depth, 2)
+        yield rule(LATE, said, _STAGE, (block ^ 1) * size + own % size)
+        yield rule(LATE, f"blocks of {size} rotated by one", _STAGE, (own + size) % depth)
+        yield rule(LATE, f"blocks of {size} rotated back by one", _STAGE, (own - size) % depth)
         if last > 1:
             said = f"blocks of {size} in reverse, block 0 being the last one"
-            yield rule(_ORDER, said, _BACK, lambda k, size=size, last=last: (last - k // size) * size + k % size, 2)
+            yield rule(_ORDER, said, _BACK, (last - block) * size + own % size)
         for part in (part for part in sizes if part < size):
             said = f"inside each tile of {size}: no advance, K block 0 of {part} every time"
-            yield rule(ADVANCE, said, _ADVANCE, partial(_inner, size, part, 0), 2)
+            yield rule(ADVANCE, said, _ADVANCE, _inner(own, part, 0, size))
         for number, by in product(range(last + 1), (1, 2, 3, 4)):
             for other in (other for other in {number - by, number + by} if 0 <= other <= last):
-                said = (
-                    f"in block {number} of {size} (K {number * size}-{number * size + size - 1}) that of block {other}"
-                )
-                yield rule(
-                    LATE,
-                    said,
-                    _STAGE,
-                    lambda k, size=size, number=number, other=other: np.where(
-                        k // size == number, k + (other - number) * size, k
-                    ),
-                    3,
-                )
+                k = f"K {number * size}-{number * size + size - 1}"
+                said = f"in block {number} of {size} ({k}) that of block {other}"
+                yield rule(LATE, said, _STAGE, np.where(block == number, own + (other - number) * size, own), 3)
     for part in (step // 2, step // 4):
         for first in range(0, step, part) if part else ():
             for zero in ((first, first + part), (first + part - step, first))[: step // part // 2]:
                 where_zero = f"{zero[0]}-{zero[1] - 1}" if zero[0] >= 0 else f"all but {zero[1]}-{zero[0] + step - 1}"
-                said = f"K {where_zero} of every {step} are zero"
-                advice = "registers of {x}'s fragment that are never loaded: ldmatrix.x2 for .x4, or too few lanes' addresses"
-                yield rule("{x}: part of each step not loaded", said, advice, partial(_without, step, *zero), 2)
+                source = np.where((own - zero[0]) % step < zero[1] - zero[0], -1, own)
+                yield rule(_NOT_LOADED, f"K {where_zero} of every {step} are zero", _FEW_REGISTERS, source)
     said = f"K 1-{step - 1} of every {step} are zero: the first element of each step alone counts"
-    yield rule("{x}: part of each step not loaded", said, _ONE_ROW, partial(_without, step, 1, step), 2)
+    yield rule(_NOT_LOADED, said, _ONE_ROW, np.where(own % step, -1, own))
     for parts in (parts for parts in range(2, min(depth // 2, _MOST_PARTS) + 1) if depth % parts == 0):
         for outer in {parts, depth // parts}:
             said = f"K transposed as an array of {outer} x {depth // outer}: the operands' layouts of K differ"
-            advice = "channels and taps, or groups and elements: K goes through one first in A, through the other in B"
-            yield rule(_ORDER, said, advice, lambda k, outer=outer: k % outer * (depth // outer) + k // outer, 3)
+            yield rule(_ORDER, said, _ARRAY, own % outer * (depth // outer) + own // outer, 3)
     for size in [*sizes, depth]:
         for part in (step // 2, step, 2 * step, *((4 * step, 8 * step, 16 * step) if size == depth else ())):
             for moved in (part // 2, part // 4, 2 * part, 4 * part):
                 if part < size and moved:
                     place = f"inside each tile of {size}: " if size < depth else ""
-                    said = f"{place}{moved} for every {part}"
-                    yield rule(ADVANCE, said, _ADVANCE, partial(_inner, size, part, moved), 3)
+                    yield rule(ADVANCE, f"{place}{moved} for every {part}", _ADVANCE, _inner(own, part, moved, size), 3)
 
 
 _ORDER = "K of {x} in another order"
+_ARRAY = "channels and taps, or groups and elements: K goes through one first in A, through the other in B"
+_NOT_LOADED = "{x}: part of each step not loaded"
+_FEW_REGISTERS = "registers of {x}'s fragment that are never loaded: ldmatrix.x2 for .x4, or too few lanes' addresses"
 _ONE_ROW = "a buffer or a copy of one row of {x} where the fragment has all"
 _MOST_SLICES = 8
 _MOST_PARTS = 32  # of K, as the taps of a filter
-
-
-def _without(step: int, first: int, end: int, k: Ints) -> Ints:
-    """Of every step all but [first, end), which may begin before it."""
-    return np.where((k % step - first) % step < end - first, -1, k)
-
-
-def _inner(size: int, part: int, moved: int, k: Ints) -> Ints:
-    return k // size * size + k % size // part * moved + k % part
 
 
 def memory_rules(count: int, depth: int, others: int, chunk: int, step: int) -> Iterator[Rule]:
@@ -249,10 +236,10 @@ def memory_rules(count: int, depth: int, others: int, chunk: int, step: int) -> 
         for other in sorted(other for other in wrong - {length} if other > 0):
             said = f"{other} elements for {length} ({order})"
             advice = "look at the leading dimension that is passed"
-            yield Rule("{x}: pitch wrong", said, advice, partial(flat_place, other, 0, length, size, k_first), 4)
+            yield Rule("{x}: pitch wrong", said, advice, partial(pitched, k_first, count, depth, length, other, 0), 4)
         for off in sorted({*(1 << power for power in range(10)), chunk, length, 2 * length}):
             for by in (off, -off):
-                where = partial(flat_place, length, by, length, size, k_first)
+                where = partial(pitched, k_first, count, depth, length, length, by)
                 said = f"by {by} elements ({order})"
                 yield Rule("{x}: pointer off", said, "look at the address of the first element", where, 4)
         for written in sorted(
@@ -261,7 +248,7 @@ def memory_rules(count: int, depth: int, others: int, chunk: int, step: int) -> 
             if written > length:
                 said = f"rows of {length} that are padded to {written} are read as packed, {length} from one to the next ({order})"
                 advice = "look at the leading dimension that is passed: it must be that of the padded memory"
-                where = partial(_packed, length, written, k_first)
+                where = partial(pitched, k_first, count, depth, written, length, 0)
                 yield Rule("{x}: pitch wrong", said, advice, where, 4)
         for unit in (unit for unit in (chunk // 2, chunk, 2 * chunk, 8 * chunk) if unit > 1 and length % unit):
             said = (
@@ -285,7 +272,7 @@ def memory_rules(count: int, depth: int, others: int, chunk: int, step: int) -> 
             said += f": {deep // length} along K" if deep % length == 0 else ""
             said += ", as of a coordinate that is given the number of the tile" if deep == length else ""
             advice = "the pointer is advanced by the stride of the other axis"
-            where = partial(_sideways, deep, length, size, k_first)
+            where = partial(_sideways, deep, count, depth, k_first)
             yield Rule("{x}: K advance along the other axis", said, advice, where, 4)
     whole = "the whole matrix, row-major taken for column-major"
     look = "look at the order in memory of {x}, and at .row and .col"
@@ -305,35 +292,17 @@ def memory_rules(count: int, depth: int, others: int, chunk: int, step: int) -> 
             yield Rule("{x}: tile coordinates exchanged", detail, advice, where, 4)
 
 
-def flat_place(
-    pitch: int, off: int, length: int, size: int, k_first: bool, r: Ints, k: Ints, o: Ints
-) -> tuple[Ints, Ints]:
-    """What lies at an address that is counted with a pitch, `off` elements late; nothing outside. length: the right pitch."""
-
-    def place(outer: Ints, inner: Ints) -> Ints:
-        found = outer * pitch + inner + off
-        return np.where((found >= 0) & (found < size), found, -1)
-
-    return _placed(length, k_first, place, r, k, o)
-
-
 def _placed(length: int, k_first: bool, place: Callable[..., Ints], r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
     """The line and the k at the address that an element is looked for at."""
     found = place(r, k) if k_first else place(k, r)
     return (found // length, found % length) if k_first else (found % length, found // length)
 
 
-def _packed(length: int, written: int, k_first: bool, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
-    """What lies in padded rows at an address that is counted without the padding, which is zero."""
-    place = r * length + k if k_first else k * length + r
-    outer, inner = place // written, place % written
-    outer, inner = np.where(inner < length, outer, -1), np.where(inner < length, inner, -1)
-    return (outer, inner) if k_first else (inner, outer)
-
-
-def _sideways(deep: int, length: int, size: int, k_first: bool, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+def _sideways(deep: int, count: int, depth: int, k_first: bool, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
     """The first tile of K, of lines as many further on as the tile is long for each tile."""
-    return flat_place(length, 0, length, size, k_first, r + k // deep * deep, k % deep, o)
+    row, at = r + k // deep * deep, k % deep
+    row, at = (row, at) if k_first else (row % count, at + row // count)
+    return np.where((row < count) & (at < depth), row, -1), at
 
 
 def _diagonal(edge: int, depth: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
@@ -350,21 +319,14 @@ def turned(height: int, width: int, back: bool, r: Ints, k: Ints, o: Ints) -> tu
 
 
 def pitched(
-    along: bool, height: int, width: int, written: int, read: int, r: Ints, k: Ints, o: Ints
+    along: bool, height: int, width: int, written: int, read: int, off: int, r: Ints, k: Ints, o: Ints
 ) -> tuple[Ints, Ints]:
-    """Tiles of height x width that are written with one pitch and read with another; along: the elements of a line lie beside each other."""
+    """Tiles of height x width that are written with one pitch and read with another, `off` elements late; along: the elements of a line lie beside each other."""
     row, at = r % height, k % width
-    place = row * read + at if along else at * read + row
+    place = (row * read + at if along else at * read + row) + off
     line, to = (place // written, place % written) if along else (place % written, place // written)
-    inside = (line < height) & (to < width)
-    return np.where(inside, r - row + line, -1), k - at + np.minimum(to, width - 1)
-
-
-def of_blocks(source: Ints, size: int, depth: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
-    """Blocks of `size` along K that stand in for each; -1: nothing, as behind K = depth."""
-    block = source[np.minimum(k // size, len(source) - 1)]
-    at = block * size + k % size
-    return r, np.where((block >= 0) & (at < depth), at, -1)
+    inside = (line >= 0) & (line < height) & (to >= 0) & (to < width)
+    return np.where(inside, r - row + line, -1), k - at + to
 
 
 def _coordinates(rows: int, deep: int, count: int, depth: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:

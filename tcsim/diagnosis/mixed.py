@@ -7,7 +7,7 @@ or metadata that each block of K used, and of the phases of a swizzle.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -16,14 +16,14 @@ import numpy as np
 from tcsim.core.ranges import runs
 from tcsim.diagnosis.candidate import Candidate, of_operand
 from tcsim.diagnosis.least_squares import in_parts, samples, solved_at, sources
-from tcsim.diagnosis.maps import SAME, START, Rule, of_blocks
+from tcsim.diagnosis.maps import SAME, START, Rule, in_units, k_from, of_blocks
 from tcsim.diagnosis.pipelines import Count
 from tcsim.diagnosis.problem import Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
 from tcsim.diagnosis.rules import stored_bits
 from tcsim.diagnosis.shared_maps import MODES, xored
 from tcsim.diagnosis.solve import Solver
-from tcsim.diagnosis.where import described, in_units, listing, ranges
+from tcsim.diagnosis.where import described, listing, ranges
 
 _UNITS = 32  # of a period, at most
 _PERIODS = (8, 16, 32, 64, 128)
@@ -102,7 +102,7 @@ def _repeated(source: Ints, period: int, unit: int, depth: int) -> Ints:
 def k_rule(source: Ints) -> Rule:
     """A map of k as a rule, the same for every line."""
     depth = len(source)
-    where = partial(of_blocks, source, 1, depth)
+    where = partial(k_from, source)
     moved = source != np.arange(depth)
     for period in _PERIODS[: _PERIODS.index(_LISTED) + 1]:
         if period >= depth:
@@ -142,58 +142,37 @@ def said_of(source: Ints) -> str:
 
 def part_maps(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Candidate]:
     """Factors of A, of B or of both alike; metadata of A."""
-    if reals.factors is not None and reals.bare is not None:
-        count = reals.factors[0].shape[2]
-        for names in ("a", "b", "ab"):
-            source = _part_sources(reals, open_, count, partial(_scaled, reals, names))
-            if source is not None:
-                rule = _part_rule("scale", source, 1, reals.a.shape[2])
-                yield Candidate(rule if "a" in names else SAME, rule if "b" in names else SAME)
-    if reals.kept is not None and reals.positions is not None:
-        own = problem.machine.kept
+    if reals.factors is not None:
+        count, own, part, asked = reals.factors[0].shape[2], 1, "scale", ["a", "b", "ab"]
+    elif reals.kept is not None:
+        own, part, asked = problem.machine.kept, "metadata", ["a"]
         count = reals.kept.shape[2] // own
-        source = _part_sources(reals, open_, count, partial(_with_positions, reals, own))
-        if source is not None:
-            yield Candidate(a=_part_rule("metadata", source, own, reals.a.shape[2]))
+    else:
+        return
+    k, depth = np.arange(count * own), reals.a.shape[2]
+    at = (np.where(source < count, source * own + k % own, -1) for source in range(count + 1))  # none last
+    rules = [Rule("", "", "", partial(k_from, source), 0, part=part) for source in at]
+    for names in asked:
+        source = _choices(Solver(problem, reals), open_, names, rules, depth // count)
+        if source is not None and not np.array_equal(source, np.arange(count)):
+            rule = _part_rule(part, np.where(source == count, -1, source), own, depth)
+            yield Candidate(rule if "a" in names else SAME, rule if "b" in names else SAME)
 
 
-def _part_sources(reals: Reals, open_: Mask, count: int, terms_of: partial[Numbers]) -> Ints | None:
-    """(blocks,): whose part each block used, -1 for none; None if it is not so, or nothing moved."""
-    chosen = samples(reals, open_, count * (count + 1))
-    source = sources(solved_at(reals, chosen, terms_of, count))  # of (samples, blocks, sources), none last
-    if source is None or (source < 0).any() or np.array_equal(source, np.arange(count)):
-        return None
-    return np.where(source == count, -1, source)
+def _choices(solver: Solver, open_: Mask, names: str, rules: Sequence[Rule], unit: int) -> Ints | None:
+    """(tiles,): the one of some rules by which some operands' tile of `unit` along K was read; None if that is not so of all tiles."""
+    reals = solver.reals
+    tiles = -(-reals.a.shape[2] // unit)
 
+    def terms(chosen: Ints) -> Numbers:
+        found = []
+        for rule in rules:
+            a, b = (reals.read(name, chosen, (rule if name in names else SAME,))[0] for name in "ab")
+            found.append(in_parts(a * b, unit).sum(axis=2))
+        return np.stack(found, axis=2)
 
-def _scaled(reals: Reals, names: str, chosen: Ints) -> Numbers:
-    """Products of the blocks of K with every block's factors in turn, and with 1."""
-    if reals.factors is None or reals.bare is None:
-        raise ValueError("no factors")
-    t, i, j = chosen.T
-    lines, factors = {"a": i, "b": j}, dict(zip("ab", reals.factors, strict=True))
-    count = reals.factors[0].shape[2]
-    plain = (reals.bare[0][t, i] * reals.bare[1][t, j]).reshape(len(t), count, -1).sum(axis=2)[:, :, None]
-    for name in "ab":
-        own = factors[name][t, lines[name]]
-        ones = np.ones((len(t), 1))
-        plain = plain * (np.concatenate([own, ones], axis=1)[:, None] if name in names else own[:, :, None])
-    return plain
-
-
-def _with_positions(reals: Reals, own: int, chosen: Ints) -> Numbers:
-    """Products of the blocks of K with every block's metadata in turn, and with the positions that nothing gives."""
-    t, i, j = chosen.T
-    if reals.kept is None:
-        raise ValueError("no metadata")
-    width = reals.kept.shape[2]
-    count = width // own
-    terms = np.empty((len(t), count, count + 1))
-    for source in range(count + 1):
-        at = np.resize(np.arange(own), width) + source * own if source < count else np.full(width, -1)
-        dense = reals.other_part("a", "metadata", t, i, np.repeat(i[:, None], width, axis=1), at[None])
-        terms[:, :, source] = (dense * reals.b[t, j]).reshape(len(t), count, -1).sum(axis=2)
-    return terms
+    found = sources(solved_at(reals, samples(reals, open_, tiles * len(rules)), terms, tiles, tiles))
+    return None if found is None or (found < 0).any() else found
 
 
 def _part_rule(part: str, source: Ints, size: int, depth: int) -> Rule:
@@ -204,7 +183,7 @@ def _part_rule(part: str, source: Ints, size: int, depth: int) -> Rule:
     missing = (source[source != np.arange(len(source))] < 0).all()
     mistake = f"{name} missing in a part of K" if missing else f"{name} of another {block}"
     said = described(in_units(source, depth // len(source)), "K").replace("are zero", none)
-    return Rule(mistake, said, advice, partial(of_blocks, source, size, size * len(source)), 3, part=part)
+    return Rule(mistake, said, advice, of_blocks(source, size, size * len(source)), 3, part=part)
 
 
 _MOST = 24  # units of K
@@ -220,32 +199,15 @@ def stage_phases(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Candid
     for span, modes in MODES.items():
         for low, mask in modes:
             for names in ("a", "b", "ab") if chunk["a"] == chunk["b"] else ("a", "b"):
-                unit = span * chunk[names[0]]
-                phases = (
-                    _phases_of(solver, open_, names, unit, span, low, mask) if unit < depth <= _MOST * unit else None
-                )
-                if phases is not None:
-                    rule = _phase_rule(phases, chunk[names[0]], span, low, mask, depth)
+                own = chunk[names[0]]
+                at = [partial(_phased, own, span, low, mask, np.array([phase])) for phase in range(mask + 1)]
+                rules = [Rule("", "", "", where, 0) for where in at]
+                fits = span * own < depth <= _MOST * span * own
+                phases = _choices(solver, open_, names, rules, span * own) if fits else None
+                if phases is not None and (phases != phases[0]).any():
+                    rule = _phase_rule(phases, own, span, low, mask, depth)
                     yield Candidate(rule if "a" in names else SAME, rule if "b" in names else SAME)
                     return
-
-
-def _phases_of(solver: Solver, open_: Mask, names: str, unit: int, span: int, low: int, mask: int) -> Ints | None:
-    """(tiles,): the phase of each tile of `unit` along K; None if there are none, or all are the same."""
-    reals = solver.reals
-    tiles = -(-reals.a.shape[2] // unit)
-    chosen = samples(reals, open_, tiles * (mask + 1))
-    rules = [
-        Rule("", "", "", partial(_phased, unit // span, span, low, mask, np.array([phase])), 0)
-        for phase in range(mask + 1)
-    ]
-
-    def terms(chosen: Ints) -> Numbers:
-        read = [solver.read(name, chosen, rules if name in names else (SAME,)) for name in "ab"]
-        return in_parts(read[0] * read[1], unit).sum(axis=3).transpose(1, 2, 0)
-
-    phases = sources(solved_at(reals, chosen, terms, tiles, tiles))
-    return None if phases is None or (phases < 0).any() or (phases == phases[0]).all() else phases
 
 
 def _phase_rule(phases: Ints, chunk: int, span: int, low: int, mask: int, depth: int) -> Rule:

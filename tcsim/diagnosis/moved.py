@@ -14,7 +14,7 @@ from tcsim.diagnosis.candidate import CROSSED, STORED, Candidate
 from tcsim.diagnosis.candidate import STORED_ADVICE as _LOOK
 from tcsim.diagnosis.enough import enough, runs
 from tcsim.diagnosis.hypothesis import Hypothesis
-from tcsim.diagnosis.maps import LINES, PARTS, SAME, TILES, Rule, line_rules, memory_rules
+from tcsim.diagnosis.maps import LINES, PARTS, SAME, TILES, Rule, line_rules, lines_from, memory_rules
 from tcsim.diagnosis.moved_rules import (
     MOST_GIVEN,
     OFFSET,
@@ -196,7 +196,7 @@ def zero_lines(reals: Reals, open_: Mask, name: str) -> Rule | None:
     advice = "look at which threads load {x} into shared memory, and at its box"
     core = any(np.array_equal(given, np.arange(len(given)) % tile >= 8) for tile in TILES)
     advice += _STRIDE if core else ""
-    where = partial(_mapped, np.where(lines, -1, np.arange(len(lines))))
+    where = partial(lines_from, np.where(lines, -1, np.arange(len(lines))))
     return Rule("{x}: {lines} not loaded", said, advice, where, 2, lines_only=True)
 
 
@@ -205,11 +205,7 @@ def free_rule(lines: Ints, what: str) -> Rule:
     said, at = described(lines, what), np.arange(len(lines))
     spread = (np.where(at % 32 < 16, at - at % size + at % size // 32 * 16 + at % 32, -1) for size in TILES[1:])
     advice = _EITHER + _LANES * any(np.array_equal(lines, map_) for map_ in spread)
-    return Rule(LINES, said, advice, partial(_mapped, lines), 5 if MORE in said else 3, lines_only=True)
-
-
-def _mapped(lines: Ints, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
-    return lines[np.clip(r, 0, len(lines) - 1)], k
+    return Rule(LINES, said, advice, partial(lines_from, lines), 5 if MORE in said else 3, lines_only=True)
 
 
 def _places(right: Numbers, seen: Numbers, reach: Numbers, open_: Mask) -> tuple[Ints, Ints, Ints, Ints] | None:
@@ -280,18 +276,21 @@ def _line_rules(count: int, others: int, what: str) -> list[Rule]:
 
 def _overwriting(count: int) -> Iterator[Rule]:
     """Parts of every block that are all stored where the first one belongs: a warp's index that is left out."""
+    own = np.arange(count)
     for size, part in product((size for size in PARTS if size < 2 * count), PARTS):
         if part < min(size, count):
             said = (
                 f"in every block of {size} all parts of {part} are stored in the place of the first: each is overwritten by the next, "
                 "and the others' places are never written"
             )
-            where = partial(_last_part, size, part, count)
-            yield Rule(STORED, said, _LOOK, where, 2, lines_only=True)
+            line = own + size - part
+            source = np.where((own % size < part) & (line < count), line, -1)
+            yield Rule(STORED, said, _LOOK, partial(lines_from, source), 2, lines_only=True)
 
 
 def _stepped(count: int) -> Iterator[Rule]:
     """Blocks that are stored at multiples of another tile's size."""
+    own = np.arange(count)
     for size, step in product((size for size in PARTS if size < count), PARTS):
         if step != size and step < 2 * count:
             over = (
@@ -301,18 +300,9 @@ def _stepped(count: int) -> Iterator[Rule]:
             )
             said = f"block i of {size} is stored at {step} i, as if its size were {step}: {over}"
             advice = _LOOK + _LANES * ((size, step) == (16, 32))
-            yield Rule(STORED, said, advice, partial(_of_step, size, step, -(-count // size) - 1), 2, lines_only=True)
-
-
-def _of_step(size: int, step: int, last: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
-    block = np.minimum(r // step, last)
-    inner = r - block * step
-    return np.where(inner < size, block * size + inner, -1), k
-
-
-def _last_part(size: int, part: int, count: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
-    line = r + size - part
-    return np.where((r % size < part) & (line < count), line, -1), k
+            block = np.minimum(own // step, -(-count // size) - 1)
+            source = np.where(own - block * step < size, block * (size - step) + own, -1)
+            yield Rule(STORED, said, advice, partial(lines_from, source), 2, lines_only=True)
 
 
 def _shifted(by: int) -> Rule:
@@ -323,10 +313,10 @@ def _shifted(by: int) -> Rule:
 def _flat_rules(shape: tuple[int, int]) -> list[Rule]:
     """Outputs at other addresses: read as memory is, or stored with another pitch."""
     return [
+        *turned_rules(shape),
         *memory_rules(*shape, shape[0], 8, 16),
         *pitch_rules(shape),
         *staged_rules(shape),
-        *turned_rules(shape),
         *_fragment_rules(),
         *_tile_pitches(shape),
     ]

@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 
 from tcsim.core.samples import repeatable
-from tcsim.diagnosis.maps import PARTS, TILES, Rule, pitched, turned
+from tcsim.diagnosis.maps import PARTS, TILES, Rule, lines_from, pitched, turned
 from tcsim.diagnosis.reals import Ints, Numbers
 
 MOST_GIVEN = 0.9  # of the known places a rule must give
@@ -33,16 +33,13 @@ _OFFSETS = (1, 2, 4, 8, 16, 32)  # of lines
 
 def offset_rules(count: int, what: str) -> Iterator[Rule]:
     """Tiles of the output that are read beside their beginning, with zeros behind their end. what: "rows" or "columns"."""
+    own = np.arange(count)
     for size, by in product((size for size in TILES if size <= count), _OFFSETS):
         for off in (by, -by) if by < size else ():
             line = f"{what.removesuffix('s')} i is that at i {'+' if off > 0 else '-'} {by}"
             said = f"in every {size} {what} {line}, and the {'last' if off > 0 else 'first'} {by} are zero"
-            yield Rule(OFFSET, said, START, partial(_inside_block, size, off), 2, lines_only=True)
-
-
-def _inside_block(size: int, off: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
-    inner = r % size + off
-    return np.where((inner >= 0) & (inner < size), r + off, -1), k
+            source = np.where((own + off) // size == own // size, own + off, -1)
+            yield Rule(OFFSET, said, START, partial(lines_from, source), 2, lines_only=True)
 
 
 def pitch_rules(shape: tuple[int, int]) -> Iterator[Rule]:
@@ -145,9 +142,11 @@ def staged_rules(shape: tuple[int, int]) -> Iterator[Rule]:
 
 
 def turned_rules(shape: tuple[int, int]) -> Iterator[Rule]:
-    """Blocks of the output, of every size, that are written by rows and read by columns, or the other way round."""
+    """Blocks of the output, of every size, that are written by rows and read by columns, or the other way round; but those of .trans, and the whole."""
     sizes = [sorted({extent, *(each for each in PARTS if each < 2 * extent)}) for extent in shape]
     for height, width in product(*sizes):
+        if height == width == PARTS[0] or (height, width) == shape:
+            continue
         for back in (False, True) if height != width else (False,):
             how = "written by columns and read by rows" if back else "written by rows and read by columns"
             said = f"each block of {height} x {width} outputs is {how}"
@@ -156,5 +155,5 @@ def turned_rules(shape: tuple[int, int]) -> Iterator[Rule]:
 
 def _staging(read: int, written: int, tile: tuple[int, int]) -> Rule:
     said = f"tiles of {tile[0]} x {tile[1]} are written with {written} elements from row to row, and read with {read}"
-    where = partial(pitched, True, *tile, written, read)
+    where = partial(pitched, True, *tile, written, read, 0)
     return Rule("{x}: pitch of the staging tile in shared memory wrong", said, _STAGING, where, 3)

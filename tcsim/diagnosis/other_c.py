@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from tcsim.diagnosis.maps import SAME, Ints, Rule, flat_place, line_rules, memory_rules
+from tcsim.diagnosis.maps import SAME, Ints, Rule, line_rules, memory_rules, pitched
 from tcsim.diagnosis.reals import Numbers, at_places
 from tcsim.diagnosis.rules import index_rules
 
@@ -72,7 +72,7 @@ def c_addresses(c: Numbers, size: tuple[int, int], places: Ints, wanted: Numbers
                 pitch, off, known = pitch[good], off[good], known[good]
             for one in np.flatnonzero(known)[:_TRIED]:
                 said = "row by row" if k_first else "column by column"
-                where = partial(flat_place, int(pitch[one]), int(off[one]), right, count, k_first)
+                where = partial(pitched, k_first, *size, right, int(pitch[one]), int(off[one]))
                 name, said = (
                     ("{x}: pointer off", f"by {off[one]} elements ({said})")
                     if off[one]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from itertools import chain, combinations_with_replacement, product
 from typing import Any
 
@@ -187,10 +187,10 @@ def sequence_rules(depth: int, step: int, part: str = "") -> tuple[Rule, ...]:
     alike: dict[bytes, list[Sequence]] = {}
     rules = []
     for found in sequences(depth, step):
-        at = of_blocks(np.array(found.tiles), found.size, depth, k, k, k)[1]
+        at = of_blocks(np.array(found.tiles), found.size, depth)(k, k, k)[1]
         alike.setdefault(at.tobytes(), []).append(found)
     for first, *others in alike.values():
-        where = partial(of_blocks, np.array(first.tiles), first.size, depth)
+        where = of_blocks(np.array(first.tiles), first.size, depth)
         causes = {one.cause: one.said for one in (first, *others)}
         also = [causes[cause] for cause in sorted(causes, key=lambda cause: cause != _SPLIT) if cause != first.cause]
         said = f"{advice}; {CAUSES}{'; '.join(also[:_ALSO])}" if also else advice

@@ -51,8 +51,7 @@ def codes_of(problem: Problem, item: Candidate, way: Way, part: Part) -> Codes |
             if one is None:
                 return None
             out[np.ix_(rows, columns)] = way.order.run(one, one.every)
-    asked = _with_c(problem, item, part)
-    return _ended(asked, way, asked.every, out)
+    return _ended(_with_c(problem, item, part), way, out)
 
 
 def _with_c(problem: Problem, item: Candidate, part: Part) -> Problem:
@@ -86,20 +85,19 @@ def _alike(lines: Ints, rule: Rule, count: int) -> Iterator[Ints]:
     yield from (np.array(places) for places in maps.values())
 
 
-def _ended(problem: Problem, way: Way, part: Part, codes: Codes) -> Codes:
-    return problem.after_clamp(_scaled(problem, way, part, codes), (part.matrix, *np.ix_(part.rows, part.columns)))
-
-
-def _scaled(problem: Problem, way: Way, part: Part, codes: Codes) -> Codes:
-    if way.alpha == 1.0 and way.beta == 0.0:
-        return codes
-    formats = problem.machine.formats
-    c = decode(problem.c[part.matrix][np.ix_(part.rows, part.columns)], formats["c"]).astype(np.float64)
-    with np.errstate(all="ignore"):
-        scaled, more = way.alpha * decode(codes, formats["d"]).astype(np.float64), way.beta * c
-        if way.apart:
-            scaled, more = (decode(encode(x, formats["d"]), formats["d"]).astype(np.float64) for x in (scaled, more))
-        return encode(scaled + more, formats["d"])
+def _ended(problem: Problem, way: Way, codes: Codes) -> Codes:
+    """Codes (M, N) with the factors of the epilogue."""
+    if way.alpha != 1.0 or way.beta != 0.0:
+        formats = problem.machine.formats
+        with np.errstate(all="ignore"):
+            scaled = way.alpha * decode(codes, formats["d"]).astype(np.float64)
+            more = way.beta * decode(problem.c[0], formats["c"]).astype(np.float64)
+            if way.apart:
+                scaled, more = (
+                    decode(encode(x, formats["d"]), formats["d"]).astype(np.float64) for x in (scaled, more)
+                )
+            codes = encode(scaled + more, formats["d"])
+    return problem.after_clamp(codes, 0)
 
 
 def ways(problem: Problem, item: Candidate) -> Iterator[Way]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tcsim.diagnosis.maps import Rule
 from tcsim.diagnosis.problem import Problem
 from tcsim.diagnosis.recoded import recoded
 from tcsim.layouts.sparsity import Sparsity
@@ -23,6 +24,7 @@ _KNOWN = 0.1  # of a usual output: how far rounding may take an output, at most
 Numbers = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
+Lines = tuple[Numbers, Numbers]  # of A and of B
 
 
 @dataclass(frozen=True)
@@ -76,29 +78,55 @@ class Reals:
         """Of A or of B."""
         return self.a if name == "a" else self.b
 
-    def other_part(self, name: str, part: str, t: Any, line: Ints, row: Ints, at: Ints) -> Numbers:
-        """Lines of which a part is that of (row, at): (n, K). t, line: (n,); row, at: (n, kept, blocks or K)."""
-        row, at = np.broadcast_arrays(row, at)
-        t = np.reshape(t, (-1, 1))
-        if self.kept is not None and self.positions is not None and self.sparsity is not None and part != "scale":
-            first = np.arange(self.kept.shape[2]) % (self.sparsity.kept // self.sparsity.groups)
-            other = (
-                at_places(self.positions, t, row, at, first) if part == "metadata" else at_places(self.kept, t, row, at)
-            )  # where there is none: the first positions, or zeros
-            kept, found = (
-                (self.kept[t[:, 0], line], other) if part == "metadata" else (other, self.positions[t[:, 0], line])
-            )
-            shape = replace(self.sparsity, rows=len(line), k=2 * self.kept.shape[2])
-            dense = np.zeros((len(line), self.a.shape[2]))
-            np.put_along_axis(dense, shape.columns(found.astype(np.int64)), kept, axis=1)
-            return dense
-        if self.factors is None or self.bare is None:
-            raise ValueError("no factors")
-        factors, bare = (x["ab".index(name)] for x in (self.factors, self.bare))
-        chosen = at_places(factors, t, row, at, 1.0) if part == "scale" else at_places(bare, t, row, at)
-        by, values = (chosen, bare[t[:, 0], line]) if part == "scale" else (factors[t[:, 0], line], chosen)
-        scaled: Numbers = values * np.repeat(by, bare.shape[2] // factors.shape[2], axis=1)
-        return scaled
+    def read(self, name: str, chosen: Ints, rules: Sequence[Rule]) -> Numbers:
+        """(rules, samples, K): what each rule reads for each sample."""
+        side = "ab".index(name)
+        t, own, other = chosen[:, 0], chosen[:, 1 + side], chosen[:, 2 - side]
+        sources, by = {"": self.lines(name)}, np.ones((1, 1))
+        count, width = sources[""].shape[1:]
+        if (
+            self.factors is not None and self.bare is not None
+        ):  # elements from elsewhere meet the factors of their place
+            each = self.factors[side][t, own]
+            sources["data"], by = self.bare[side], np.repeat(each, width // each.shape[1], axis=1)
+        ends = ((0, 0), (0, 1), (0, 1))  # zeros for what lies outside; what is negative is large
+        flat = {part: np.pad(lines, ends).reshape(-1) for part, lines in sources.items()}
+        out = np.empty((len(rules), len(chosen), width))
+        k, first = np.arange(width)[None], t[:, None] * ((count + 1) * (width + 1))
+        for number, rule in enumerate(rules):
+            if rule.part not in flat:
+                out[number] = self._with_part(side, rule, t, own, other)
+                continue
+            row, at = (x.astype(np.int64, copy=False) for x in rule.where(own[:, None], k, other[:, None]))
+            row, at = (np.minimum(x.view(np.uint64), n).view(np.int64) for x, n in ((row, count), (at, width)))
+            place = first + row * (width + 1) + at
+            flat[rule.part].take(place, out=out[number], mode="clip")  # faster than a check of each place
+            if rule.part:
+                out[number] *= by
+        return out
+
+    def _with_part(self, side: int, rule: Rule, t: Ints, own: Ints, other: Ints) -> Numbers:
+        """Lines (n, K) of which a rule reads one part: elements, or metadata of a sparse A, or scale factors."""
+        parts: tuple[Any, Any]
+        if self.kept is not None and self.positions is not None and self.sparsity is not None:
+            parts, none = (self.kept, self.positions), self.sparsity.kept // self.sparsity.groups
+        elif self.bare is not None and self.factors is not None:
+            parts, none = (self.bare[side], self.factors[side]), 0
+        else:
+            raise ValueError("no parts")
+        place = 0 if rule.part == "data" else 1
+        k = np.arange(parts[place].shape[2])
+        found: list[Any] = [part[t, own] for part in parts]
+        row, at = np.broadcast_arrays(*rule.where(own[:, None], k[None], other[:, None]))
+        nothing = 0.0 if place == 0 else k % none if none else 1.0  # the first positions, or a factor of 1
+        found[place] = at_places(parts[place], t[:, None], row, at, nothing)
+        if self.sparsity is None or self.kept is None:
+            scaled: Numbers = found[0] * np.repeat(found[1], found[0].shape[1] // found[1].shape[1], axis=1)
+            return scaled
+        shape = replace(self.sparsity, rows=len(own), k=2 * self.kept.shape[2])
+        dense = np.zeros((len(own), self.a.shape[2]))
+        np.put_along_axis(dense, shape.columns(found[1].astype(np.int64)), found[0], axis=1)
+        return dense
 
     def far(self, size: Numbers | float, observed: Numbers) -> Numbers | float:
         """How far rounding takes sums of a size; 0 where that is so far that everything would fit."""
@@ -135,13 +163,8 @@ def reals_of(problem: Problem, model: npt.NDArray[Any], steps: tuple[float, floa
     coarse, least = steps
     machine, formats = problem.machine, problem.machine.formats
     with np.errstate(all="ignore"):
-        a = _dense(problem)
-        b = decode(problem.b, formats["b"]).astype(np.float64).swapaxes(1, 2)
-        bare, factors = (a, b), None
-        if problem.scales is not None:
-            own, other = (decode(x, formats["scale"]).astype(np.float64) for x in problem.scales)
-            factors = own, other.swapaxes(1, 2)
-            a, b = (x * np.repeat(by, x.shape[2] // by.shape[2], axis=2) for x, by in zip(bare, factors, strict=True))
+        bare, factors = _held(problem)
+        a, b = scaled(bare, factors)
         c = decode(problem.c, formats["c"]).astype(np.float64)
         observed = decode(problem.observed, formats["d"]).astype(np.float64)
         finite = np.isfinite(observed) & np.isfinite(c)
@@ -199,15 +222,27 @@ def _recoded(problem: Problem, name: str, mistake: str) -> Numbers | None:
     return np.where(np.isfinite(lines), lines, 0.0)
 
 
-def lines_of(problem: Problem) -> tuple[Numbers, Numbers]:
+def lines_of(problem: Problem) -> Lines:
     """Rows of A and columns of B as they multiply, (batch, lines, K): dense and scaled."""
-    a, b = _dense(problem), decode(problem.b, problem.machine.formats["b"]).astype(np.float64).swapaxes(1, 2)
-    if problem.scales is None:
-        return a, b
-    own, other = (decode(x, problem.machine.formats["scale"]).astype(np.float64) for x in problem.scales)
-    factors = own, other.swapaxes(1, 2)
-    a, b = (x * np.repeat(by, x.shape[2] // by.shape[2], axis=2) for x, by in zip((a, b), factors, strict=True))
+    return scaled(*_held(problem))
+
+
+def scaled(bare: Lines, factors: Lines | None) -> Lines:
+    """Lines of A and of B with their factors."""
+    if factors is None:
+        return bare
+    a, b = (x * np.repeat(by, x.shape[2] // by.shape[2], axis=2) for x, by in zip(bare, factors, strict=True))
     return a, b
+
+
+def _held(problem: Problem) -> tuple[Lines, Lines | None]:
+    """The same without their factors, and those."""
+    formats = problem.machine.formats
+    bare = _dense(problem), decode(problem.b, formats["b"]).astype(np.float64).swapaxes(1, 2)
+    if problem.scales is None:
+        return bare, None
+    own, other = (decode(x, formats["scale"]).astype(np.float64) for x in problem.scales)
+    return bare, (own, other.swapaxes(1, 2))
 
 
 def _dense(problem: Problem) -> Numbers:

@@ -17,7 +17,7 @@ _VOTES = 3  # numbers of a line that must be found in the other
 _SHARE = 0.25  # of a line's wrong outputs that the other line must give
 _MOST = 6  # sentences of a kind
 _BLOCK = 8
-_CORNERS = ((0, 0), (3, 5), (6, 2), (7, 7))  # of a block: numbers by which it is found again
+_WHOLE = 0.9  # of a block
 
 
 def resemblances(
@@ -146,32 +146,18 @@ def _where(across: npt.NDArray[np.intp], whole: int, name: str) -> str:
 
 
 def _blocks(o: Numbers, r: Numbers, left: Mask, reach: tuple[float, float]) -> Iterator[str]:
-    """Blocks that hold another block of the model."""
+    """Blocks that hold another block of the model: lines of what they hold that are others' lines."""
     height, width = (size // _BLOCK for size in o.shape)
-    if height * width < 2:
+
+    def as_lines(x: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        blocks = x[: height * _BLOCK, : width * _BLOCK].reshape(height, _BLOCK, width, _BLOCK)
+        return blocks.swapaxes(1, 2).reshape(-1, _BLOCK**2)
+
+    open_ = as_lines(left)
+    if not open_.any():
         return
-    whole = left[: height * _BLOCK, : width * _BLOCK].reshape(height, _BLOCK, width, _BLOCK)
-    asked = np.flatnonzero(whole.mean(axis=(1, 3)).reshape(-1) >= 0.9)
-    if not len(asked):
-        return
-    marks = [
-        [x[i : height * _BLOCK : _BLOCK, j : width * _BLOCK : _BLOCK].reshape(-1) for i, j in _CORNERS] for x in (o, r)
-    ]
-    order = np.argsort(marks[1][0], kind="stable")
-    values = marks[1][0][order]
-    seen = marks[0][0][asked]
-    far = np.maximum(reach[0], (1e-5 + 2 * reach[1]) * np.abs(seen))
-    with np.errstate(invalid="ignore"):  # infinite outputs look like none
-        low, high = np.searchsorted(values, seen - far), np.searchsorted(values, seen + far, side="right")
-    source = np.full(height * width, -1)
-    for offset in range(int(min(64, (high - low).max(initial=0)))):
-        open_ = (low + offset < high) & (source[asked] < 0)
-        place, candidate = asked[open_], order[low[open_] + offset]
-        same = np.ones(len(place), bool)
-        for one, other in zip(marks[0], marks[1], strict=True):
-            same &= _close(one[place], other[candidate], reach)
-        source[place[same]] = candidate[same]
-    moved = np.flatnonzero(source >= 0)
+    source, given = line_map(as_lines(o), as_lines(r), open_, reach)
+    moved = np.flatnonzero(given.mean(axis=1) >= _WHOLE)
     if not len(moved):
         return
     step = np.stack([source[moved] // width - moved // width, source[moved] % width - moved % width], axis=1)

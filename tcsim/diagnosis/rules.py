@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 
-from tcsim.diagnosis.maps import ADVANCE, Ints, Rule, depth_rules, line_rules, memory_rules, within
+from tcsim.diagnosis.maps import (
+    ADVANCE,
+    Ints,
+    Rule,
+    depth_rules,
+    k_from,
+    line_rules,
+    lines_from,
+    memory_rules,
+    within,
+)
 from tcsim.diagnosis.pipelines import Count, counts, sequence_rules
 from tcsim.diagnosis.problem import Problem
 from tcsim.diagnosis.shared_maps import shared_rules, tile_rules
@@ -29,7 +39,12 @@ def part_rules(part: str, count: int, others: int, depth: int, step: int) -> Ite
         if rule.rank < 3:
             yield replace(rule, mistake=f"{name} of another {line}", advice=advice, part=part)
     k = np.arange(depth)
-    for rule in (*index_rules(depth, True), *depth_rules(depth, step), *sequence_rules(depth, step), *_halves(step)):
+    for rule in (
+        *index_rules(depth, True),
+        *depth_rules(depth, step),
+        *sequence_rules(depth, step),
+        *_halves(depth, step),
+    ):
         at = rule.where(k * 0, k, k * 0)[1]
         beyond = (at < 0) & ("none at" not in rule.detail)
         first, kind, detail = int(beyond.argmax()), f"of another {block}", rule.detail
@@ -58,54 +73,43 @@ def data_rules(count: int, depth: int, others: int, chunk: int, step: int) -> It
 
 def index_rules(count: int, along_k: bool = False) -> Iterator[Rule]:
     """Tables of `count` lines, or blocks of K, whose index is off, or counted for blocks of another size."""
+    own = np.arange(count)
 
-    def rule(said: str, at: Callable[..., Ints]) -> Rule:
-        def where(r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
-            own = at(k if along_k else r)
-            own = np.where((own >= 0) & (own < count), own, -1)
-            return (r, own) if along_k else (own, k)
-
-        return Rule("", said, "", where, 2, lines_only=not along_k)
+    def rule(said: str, source: Ints) -> Rule:
+        source = np.where((source >= 0) & (source < count), source, -1)
+        return Rule("", said, "", partial(k_from if along_k else lines_from, source), 2, lines_only=not along_k)
 
     for by in (by for by in _SHIFTS if abs(by) < count):
         way, end = ("early", "end") if by > 0 else ("late", "start")
         said = f"i takes that of i {'+' if by > 0 else '-'} {abs(by)}, off by {abs(by)} ({way}), and none at the {end}"
-        yield rule(said, lambda i, by=by: i + by)
+        yield rule(said, own + by)
     for size in (size for size in _SIZES if size < count):
-        yield rule(f"one is used for {size}: i takes number i / {size}", lambda i, size=size: i // size)
-        yield rule(f"one is taken for 1 / {size}: i takes number {size} i", lambda i, size=size: i * size)
+        yield rule(f"one is used for {size}: i takes number i / {size}", own // size)
+        yield rule(f"one is taken for 1 / {size}: i takes number {size} i", own * size)
         large = f"as if each were {'twice' if size == 2 else f'{size} times'} as large" + " along K" * along_k
-        yield rule(f"always the first of every {size}, {large}", lambda i, size=size: i // size * size)
-        yield rule(f"always the last of every {size}", lambda i, size=size: i // size * size + size - 1)
-    yield rule("always the first, as of a stride of 0", lambda i: i * 0)
-
-
-def _exchanged(size: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
-    return r, k ^ size
+        yield rule(f"always the first of every {size}, {large}", own // size * size)
+        yield rule(f"always the last of every {size}", own // size * size + size - 1)
+    yield rule("always the first, as of a stride of 0", own * 0)
 
 
 def _interleaved(count: int) -> Iterator[Rule]:
     """Tables of p x q that are read as q x p."""
+    own = np.arange(count)
     for size in _SIZES:
         for part in _SIZES:
             if part < size <= count and size > 4:
-                number = size // part
+                number, inner = size // part, own % size
                 said = f"in every block of {size} in another order: i is taken from {number} (i % {part}) + i / {part}, interleaved or not"
-                where = partial(_turned, size, part)
-                yield Rule("", said, "", where, 2, lines_only=True)
+                source = own - inner + inner % part * number + inner // part
+                yield Rule("", said, "", partial(lines_from, np.where(source < count, source, -1)), 2, lines_only=True)
 
 
-def _turned(size: int, part: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
-    inner = r % size
-    return r - inner + inner % part * (size // part) + inner // part, k
-
-
-def _halves(step: int) -> Iterator[Rule]:
+def _halves(depth: int, step: int) -> Iterator[Rule]:
     """Parts of what one instruction takes in each other's place."""
-    size = step // 2
+    own, size = np.arange(-(-depth // step) * step), step // 2
     while size > 0:
         said = f"in each {2 * size} along K the two halves are exchanged: look at the selector"
-        yield Rule("", said, "", partial(_exchanged, size), 2)
+        yield Rule("", said, "", partial(k_from, own ^ size), 2)
         size //= 2
 
 

@@ -195,16 +195,11 @@ def _indexed(shape: tuple[int, ...]) -> tuple[Ints, Ints]:
     return line, block
 
 
-def _by_line(line: Ints, block: Ints, lines: int, blocks: int) -> Ints:
-    return line * blocks + block
-
-
-def _by_block(line: Ints, block: Ints, lines: int, blocks: int) -> Ints:
-    return block * lines + line
-
-
-def _padded(line: Ints, block: Ints, lines: int, blocks: int) -> Ints:
-    return line * (-(-blocks // 4) * 4) + block
+def _tiled(height: int, width: int, pad: int, line: Ints, block: Ints, lines: int, blocks: int) -> Ints:
+    """Tiles of height x width, those along K one after another; 0: as many as there are, padded to a multiple of `pad`."""
+    height, width = (size or -(-extent // pad) * pad for size, extent in ((height, lines), (width, blocks)))
+    tile = line // height * -(-blocks // width) + block // width
+    return tile * height * width + line % height * width + block % width
 
 
 def _interleaved(line: Ints, block: Ints, lines: int, blocks: int) -> Ints:
@@ -212,19 +207,9 @@ def _interleaved(line: Ints, block: Ints, lines: int, blocks: int) -> Ints:
     return tile * 512 + line % 32 * 16 + line % 128 // 32 * 4 + block % 4
 
 
-def _tiled(height: int, width: int, line: Ints, block: Ints, lines: int, blocks: int) -> Ints:
-    tile = line // height * -(-blocks // width) + block // width
-    return tile * height * width + line % height * width + block % width
-
-
-def _grouped(width: int, line: Ints, block: Ints, lines: int, blocks: int) -> Ints:
-    return block // width * lines * width + line * width + block % width
-
-
-def _by_padded_block(unit: int, line: Ints, block: Ints, lines: int, blocks: int) -> Ints:
-    return block * (-(-lines // unit) * unit) + line
-
-
+_by_line: Address = partial(_tiled, 1, 0, 1)
+_by_block: Address = partial(_tiled, 0, 1, 1)
+_padded: Address = partial(_tiled, 1, 0, 4)
 _MAJORS: tuple[tuple[str, Address, Address], ...] = (
     ("they lie block by block along K and are read line by line", _by_block, _by_line),
     ("they lie line by line and are read block by block along K", _by_line, _by_block),
@@ -242,7 +227,7 @@ def _layouts(blocks: int) -> Iterator[tuple[str, Address, Address]]:
         yield f"their rows are {long}, and are read block by block along K", _padded, _by_block
     for unit in (4, 16, 128):
         long = f"block by block along K, each padded to a multiple of {unit} lines"
-        padded_to = partial(_by_padded_block, unit)
+        padded_to = partial(_tiled, 0, 1, unit)
         yield f"they lie {long}, and are read without the padding: the pitch is wrong", padded_to, _by_block
         yield (
             f"they lie block by block along K, and are read as if padded to a multiple of {unit} lines: the pitch is wrong",
@@ -251,10 +236,12 @@ def _layouts(blocks: int) -> Iterator[tuple[str, Address, Address]]:
         )
     named: list[tuple[str, Address]] = [("interleaved in blocks of 128 x 4", _interleaved)]
     named += [
-        (f"tile by tile of {height} x {width}", partial(_tiled, height, width))
+        (f"tile by tile of {height} x {width}", partial(_tiled, height, width, 1))
         for height, width in product((8, 16, 32, 64, 128), (2, 4, 8))
     ]
-    named += [(f"in groups of {width} along K, line after line in each", partial(_grouped, width)) for width in (2, 4)]
+    named += [
+        (f"in groups of {width} along K, line after line in each", partial(_tiled, 0, width, 1)) for width in (2, 4)
+    ]
     for said, address in named:
         for plain, other in (("row by row", _by_line), ("block by block along K", _by_block)):
             yield f"they lie {plain}, and are read as if they were in the order: {said}", other, address

@@ -125,7 +125,7 @@ def diagnose(instruction: Any, *, observed: Any, arch: str = "sm_90", **operands
         others = [item.explanation for item in exact][:_ALSO]
         return described(outputs, right, [*found, *others], [], tried, where, same, _CANNOT_TELL if others else "")
     own = solved(problem, model, inside, any(item.known and item.single for item in exact))
-    if own is None and not exact:
+    if own is None:  # a rule may be simpler than a catalogued mistake that gives the same
         exact += [_of_rule(item, outputs) for item in by_bits(problem, _screen(wrong))]
     if own is not None and own.rounding_only:
         single = [item.explanation for item in exact if item.single]  # the same in both operands is another order of K

@@ -52,20 +52,20 @@ def shared_rules(count: int, depth: int, chunk: int, step: int) -> Iterator[Rule
             for written, read in permutations(pitches, 2):
                 said = f"tiles of {rows} x {deep} written with {written} elements from row to row, read with {read}"
                 advice = "one constant for the padded pitch of the tile of {x}"
-                where = partial(pitched, True, rows, deep, written, read)
+                where = partial(pitched, True, rows, deep, written, read, 0)
                 yield Rule("{x}: pitch in shared memory wrong", said, advice, where, 4 + (deep not in (written, read)))
         lengths = [deep for deep in (step, 2 * step, 4 * step, 8 * step) if deep <= depth] if rows <= count else []
         for much, ratio in (("twice", (1, 2)), ("half", (2, 1))) if lengths else ():
             each = ", ".join(f"{ratio[1] * deep} for {ratio[0] * deep}" for deep in lengths)
             said = f"tiles of {rows} rows read with {much} the elements from row to row that they are written with: {each}; the data do not tell which"
-            where = partial(pitched, True, rows, step, ratio[0] * step, ratio[1] * step)
+            where = partial(pitched, True, rows, step, ratio[0] * step, ratio[1] * step, 0)
             yield Rule("{x}: pitch in shared memory wrong", said, "look for bytes where elements are meant", where, 4)
         for deep in (2 * step, 4 * step, 8 * step):
             for boxes in (2, 4):
                 if rows <= count and deep <= depth and deep // boxes >= chunk:
                     advice = "a copy (the box of a tensor map) and the reader of the tile of {x} must agree on the length of a row"
-                    for verbs in (("written", "read"), ("read", "written")):
-                        where = partial(_boxed, rows, deep, deep // boxes, verbs[0] == "written")
+                    for verbs, by in ((("written", "read"), None), (("read", "written"), rows * deep // boxes)):
+                        where = partial(_boxed, rows, deep, deep // boxes, by)
                         said = f"tiles {verbs[0]} in boxes of {rows} x {deep // boxes} one behind the other, {verbs[1]} in rows of {deep}"
                         yield Rule("{x}: tile in boxes", said, advice, where, 4)
                     said = f"tiles of {deep} along K in {boxes} boxes of {deep // boxes} that are all copied to the place of the first: it holds the last of them, and nothing is written to the others, which are zero"
@@ -74,7 +74,7 @@ def shared_rules(count: int, depth: int, chunk: int, step: int) -> Iterator[Rule
                     advice = "what advances along K in the tile of {x} goes on from box to box: by the leading byte offset, or the size of a box"
                     for by, what in ((deep // boxes, "read straight on, from the row below"), (0, "the first again")):
                         said = f"{box}: in place of the next box {what}"
-                        where = partial(_next_box, rows, deep, deep // boxes, by)
+                        where = partial(_boxed, rows, deep, deep // boxes, by)
                         yield Rule("{x}: tile in boxes", said, advice, where, 4)
     for order in ((16, 8), (8, 16)) if chunk == 16 else ():
         said = "in each 16 x 32 of K two lines lie where two elements of K belong: ldmatrix.trans moves 16 bits, two elements"
@@ -118,23 +118,15 @@ def xored(
     return r, (block // span * span + (block % span ^ pattern)) * chunk + k % chunk
 
 
-def _boxed(rows: int, deep: int, width: int, read: bool, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
-    """What is read from rows of `deep` where boxes of `width` lie one behind the other, or the other way round."""
+def _boxed(rows: int, deep: int, width: int, by: int | None, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    """What is read from boxes of rows x width that are taken to begin `by` elements apart, or from rows (None); where boxes lie one behind the other, or, if that is how they are read, rows."""
     row, column = r % rows, k % deep
-    if read:
-        place = row * deep + column
-        line, at = place // width % rows, place // (rows * width) * width + place % width
-    else:
-        place = column // width * (rows * width) + row * width + column % width
+    place = row * deep + column if by is None else column // width * by + row * width + column % width
+    if by == rows * width:
         line, at = place // deep, place % deep
+    else:
+        line, at = place // width % rows, place // (rows * width) * width + place % width
     return r - row + line, k - column + at
-
-
-def _next_box(rows: int, deep: int, width: int, by: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
-    """What is read where boxes of rows x width lie one behind the other and are taken to begin `by` elements apart."""
-    row, column = r % rows, k % deep
-    place = column // width * by + row * width + column % width
-    return r - row + place // width % rows, k - column + place // (rows * width) * width + place % width
 
 
 def _over_the_first(deep: int, width: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
@@ -230,7 +222,7 @@ def _pitch_rules(rows: int, deep: int, chunk: int) -> Iterator[Rule]:
         said = (
             f"tiles of {rows} x {deep} that lie MN-major, written with {written} elements from k to k, read with {read}"
         )
-        where = partial(pitched, False, rows, deep, written, read)
+        where = partial(pitched, False, rows, deep, written, read, 0)
         yield Rule("{x}: pitch in shared memory wrong", said, advice, where, 4)
 
 

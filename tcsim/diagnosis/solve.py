@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tcsim.core.samples import some_of
-from tcsim.diagnosis.candidate import Candidate, asked, of_operand
+from tcsim.diagnosis.candidate import Candidate, of_operand
 from tcsim.diagnosis.enough import enough, runs
 from tcsim.diagnosis.hypothesis import Hypothesis
 from tcsim.diagnosis.maps import SAME, Rule, depth_rules
@@ -30,7 +30,7 @@ _VERIFIED = 24  # candidates that are reckoned out in full
 _OF_A_NAME = 4  # of them of one name
 _REPEATS = 4  # tiles that a place must be given in
 WHOLE = 2  # what a candidate explains are whole blocks or lines
-_RANKED = 200  # pairs of rules that are tried on more outputs
+_RANKED = 1000  # pairs of rules that are tried on more outputs
 _BATCH = 64  # rules of A that are paired at once
 _FIRST = 60  # candidates that are tried on right outputs too
 
@@ -113,8 +113,10 @@ class Solver:
 
     def of_c(self, open_: Mask) -> list[Scored]:
         """What is done to C alone that gives all outputs, simplest first: left out, added twice, another's."""
+        if not self.reals.c.any():
+            return []
         chosen = some_of(np.argwhere(open_), _SAMPLES)
-        product = (self.read("a", chosen, (SAME,))[0] * self.read("b", chosen, (SAME,))[0]).sum(axis=1)
+        product = (self.reals.read("a", chosen, (SAME,))[0] * self.reals.read("b", chosen, (SAME,))[0]).sum(axis=1)
         listed = [*self._scored(chosen, product[None], lambda row: Candidate()), *self._other_c(chosen, product)]
         return [one for one in foremost(self._verified(listed, open_)) if one.everywhere]
 
@@ -165,17 +167,6 @@ class Solver:
         found: Ints = some_of(places, _PAIRED)
         return found
 
-    def _right_given(self, rules_a: Sequence[Rule], rules_b: Sequence[Rule], pairs: Ints) -> Ints:
-        """How many right outputs some pairs (C's factor or none, rule of a, rule of b) give."""
-        chosen = self._right[: _PAIRED // 2]
-        if not len(chosen):
-            return np.zeros(len(pairs), np.int64)
-        seen, c, reach = self._seen(chosen)
-        products = np.einsum("nsk,nsk->ns", *self._of_pairs(chosen, pairs, rules_a, rules_b))
-        values = products + np.where(pairs[:, :1] == 1, 0.0, c)
-        found: Ints = (np.abs(values - seen) <= reach).sum(axis=1)
-        return found
-
     def _by_right_outputs(self, good: list[tuple[int, int, Candidate]]) -> list[tuple[int, int, Candidate]]:
         """Of the first that match equally often, those before that also give outputs that are right."""
         chosen = self._right
@@ -188,39 +179,12 @@ class Solver:
         for _, _, item in first:
             for name, rule in (("a", item.a), ("b", item.b)):
                 if (name, id(rule)) not in read:
-                    read[name, id(rule)] = self.read(name, chosen, (rule,))[0]
+                    read[name, id(rule)] = self.reals.read(name, chosen, (rule,))[0]
             terms = read["a", id(item.a)] * read["b", id(item.b)]
             product = (terms * (1.0 if item.count is None else item.count.weights)).sum(axis=1)
             given.append(int((np.abs(item.alpha * product + item.beta * c - seen) <= reach).sum()))
         order = sorted(range(len(first)), key=lambda one: (-first[one][0], -given[one], first[one][1]))
         return [*(first[one] for one in order), *good[_FIRST:]]
-
-    def read(self, name: str, chosen: Ints, rules: Sequence[Rule]) -> Numbers:
-        """(rules, samples, K): what each rule reads for each sample."""
-        reals, side = self.reals, "ab".index(name)
-        t, own, other = chosen[:, 0], chosen[:, 1 + side], chosen[:, 2 - side]
-        sources, by = {"": reals.lines(name)}, np.ones((1, 1))
-        count, width = sources[""].shape[1:]
-        if (
-            reals.factors is not None and reals.bare is not None
-        ):  # elements from elsewhere meet the factors of their place
-            each = reals.factors[side][t, own]
-            sources["data"], by = reals.bare[side], np.repeat(each, width // each.shape[1], axis=1)
-        ends = ((0, 0), (0, 1), (0, 1))  # zeros for what lies outside; what is negative is large
-        flat = {part: np.pad(lines, ends).reshape(-1) for part, lines in sources.items()}
-        out = np.empty((len(rules), len(chosen), width))
-        k, first = np.arange(width)[None], t[:, None] * ((count + 1) * (width + 1))
-        for number, rule in enumerate(rules):
-            if rule.part not in flat:
-                out[number] = reals.other_part(name, rule.part, t, own, *asked(reals, name, rule, own, other))
-                continue
-            row, at = (x.astype(np.int64, copy=False) for x in rule.where(own[:, None], k, other[:, None]))
-            row, at = (np.minimum(x.view(np.uint64), n).view(np.int64) for x, n in ((row, count), (at, width)))
-            place = first + row * (width + 1) + at
-            flat[rule.part].take(place, out=out[number], mode="clip")  # faster than a check of each place
-            if rule.part:
-                out[number] *= by
-        return out
 
     def _seen(self, chosen: Ints) -> tuple[Numbers, Numbers, Numbers]:
         """Observed, C and reach at the samples."""
@@ -279,7 +243,7 @@ class Solver:
                 yield int(fits[row].sum()), item.rank, item
 
     def _singles(self, chosen: Ints) -> Iterator[tuple[int, int, Candidate]]:
-        plain = {name: self.read(name, chosen, (SAME,))[0] for name in "ab"}
+        plain = {name: self.reals.read(name, chosen, (SAME,))[0] for name in "ab"}
         yield from self._counted(chosen, Candidate(), plain["a"] * plain["b"])
         yield from self._recoded(chosen, plain)
         yield from self._other_c(chosen, (plain["a"] * plain["b"]).sum(axis=1))
@@ -287,7 +251,7 @@ class Solver:
         seen, c, _ = self._seen(chosen)
         for name, other in (("a", "b"), ("b", "a")):
             rules = self.rules[name]
-            read = self.read(name, chosen, rules)
+            read = self.reals.read(name, chosen, rules)
             self._few[name] = read[:, :_PAIRED].copy()
             products = np.einsum("nsk,sk->ns", read, plain[other])
             yield from self._scored(chosen, products, lambda row, name=name, rules=rules: of_operand(name, rules[row]))
@@ -366,10 +330,7 @@ class Solver:
         lines = np.array([option is None for option in options])[hits[:, 0]] & ((hits[:, 1] == 0) != (hits[:, 2] == 0))
         hits = hits[lines | (~plain[0][hits[:, 1]] & ~plain[1][hits[:, 2]])]
         ranks = [np.array([rule.rank for rule in rules]) for rules in (rules_a, rules_b)]
-        hits = hits[np.lexsort((ranks[0][hits[:, 1]] + ranks[1][hits[:, 2]], -matches[tuple(hits.T)]))][: 5 * _RANKED]
-        given = self._right_given(rules_a, rules_b, hits)
-        rank = ranks[0][hits[:, 1]] + ranks[1][hits[:, 2]]
-        hits = hits[np.lexsort((rank, -given, -matches[tuple(hits.T)]))][:_RANKED]
+        hits = hits[np.lexsort((ranks[0][hits[:, 1]] + ranks[1][hits[:, 2]], -matches[tuple(hits.T)]))][:_RANKED]
         for option, one, two in hits:
             made = Candidate(rules_a[one], rules_b[two], stored=True)
             if options[option] is None and any(rule.lines_only and rule is not SAME for rule in (made.a, made.b)):
@@ -385,7 +346,7 @@ class Solver:
         read = []
         for name, rules, used in (("a", rules_a, pairs[:, 1]), ("b", rules_b, pairs[:, 2])):
             kept, place = np.unique(used, return_inverse=True)
-            read.append(self.read(name, chosen, [rules[one] for one in kept])[place])
+            read.append(self.reals.read(name, chosen, [rules[one] for one in kept])[place])
         return read[0], read[1]
 
 

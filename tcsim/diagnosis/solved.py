@@ -13,7 +13,7 @@ from tcsim.diagnosis.candidate import of_operand
 from tcsim.diagnosis.functions import functions, in_slices
 from tcsim.diagnosis.kept import kept_sums
 from tcsim.diagnosis.moved import zero_lines
-from tcsim.diagnosis.passes import as_whole, by_first, explained, in_every_bit
+from tcsim.diagnosis.passes import as_whole, by_first, explained, in_every_bit, recovered
 from tcsim.diagnosis.predicted import ends_of, way_of
 from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.reals import Mask, Numbers, Reals, reals_of
@@ -32,8 +32,9 @@ from tcsim.diagnosis.relations import (
     truncated,
     vector,
 )
+from tcsim.diagnosis.scale_tables import scale_tables
 from tcsim.diagnosis.solution import Piece, Solved
-from tcsim.diagnosis.solve import Solver
+from tcsim.diagnosis.solve import Scored, Solver
 
 _MOST = 1 << 27  # products of a problem that is solved; beyond it a part is
 
@@ -84,15 +85,17 @@ def solved(problem: Problem, model: Codes, inside: Mask, known: bool) -> Solved 
     kept = kept_sums(problem, reals, ends) if wrong.any() and not known else None
     whole = kept is None and wrong.any() and not (wrong & ~reals.finite).any()
     line = vector(reals) if whole else None
-    if line is not None and line.adds and problem.c.any() and not known:
-        of_c = Solver(problem, reals, ends=ends).of_c(wrong)
-        line = None if of_c else line  # C that is left out, or another's, is off by a vector where C is one
-    else:
-        of_c = []
+    plainer: list[Scored] = []
+    if (
+        line is not None and not known
+    ):  # C that is another's is off by a vector where C is one; so are factors of one block of K
+        solver = Solver(problem, reals, ends=ends)
+        plainer = solver.of_c(wrong) if line.adds else recovered(solver, wrong, scale_tables)
+        line = None if plainer else line
     if kept is not None:
         found = as_whole(found, kept)
-    elif of_c:
-        found = by_first(found, of_c)
+    elif plainer:
+        found = by_first(found, plainer)
     elif line is not None:
         relations.append(line.relation)
         found = replace(found, left=np.zeros_like(wrong), fitted=fitted_codes(problem, line, narrow, ends))

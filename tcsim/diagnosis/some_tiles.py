@@ -53,12 +53,12 @@ def in_some_tiles(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Candi
 def _found(solver: Solver, chosen: Ints, units: list[int]) -> Iterator[tuple[int, Candidate]]:
     """What fits the chosen outputs, with the size of the tiles. units: sizes, the largest first."""
     reals, place = solver.reals, tuple(chosen.T)
-    plain = [solver.read(name, chosen, (SAME,)) for name in "ab"]
+    plain = [solver.reals.read(name, chosen, (SAME,)) for name in "ab"]
     terms = plain[0] * plain[1]
     wanted = (reals.observed - reals.c)[place] - terms[0].sum(axis=1)
     pairs = _pairs(solver, units)
     for some in (pairs[start : start + _AT_ONCE] for start in range(0, len(pairs), _AT_ONCE)):
-        read = [solver.read(name, chosen, [pair[side] for pair in some]) for side, name in enumerate("ab")]
+        read = [solver.reals.read(name, chosen, [pair[side] for pair in some]) for side, name in enumerate("ab")]
         for of_a, of_b in ((True, False), (False, True), (True, True)):
             changes = (read[0] if of_a else plain[0]) * (read[1] if of_b else plain[1]) - terms
             for unit in units:

@@ -19,11 +19,11 @@ from tcsim.core.ranges import runs
 from tcsim.diagnosis.candidate import STORED, STORED_ADVICE
 from tcsim.diagnosis.hypothesis import Hypothesis
 from tcsim.diagnosis.least_squares import in_parts, in_tile, solved_at
-from tcsim.diagnosis.maps import LINES, TILES
+from tcsim.diagnosis.maps import LINES, TILES, in_units
 from tcsim.diagnosis.pipelines import count_name
 from tcsim.diagnosis.problem import Codes, Part, Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
-from tcsim.diagnosis.where import in_units, listing
+from tcsim.diagnosis.where import listing
 
 _TILES = 64  # at most
 _ACROSS = 8  # at most, along M and along N

@@ -73,16 +73,6 @@ def listing(texts: list[str], most: int, between: str = "; ") -> str:
     return between.join(texts[:most]) + more
 
 
-def in_units(units: Ints, size: int) -> Ints:
-    """The elements of units of some size; -1 for each of a unit that is none.
-
-    >>> in_units(np.array([2, -1]), 3).tolist()
-    [6, 7, 8, -1, -1, -1]
-    """
-    found: Ints = np.where(units[:, None] < 0, -1, units[:, None] * size + np.arange(size)).reshape(-1)
-    return found
-
-
 def beyond_diagonal(mask: Mask, held: Mask) -> str:
     """The side of a diagonal that a mask is, all of which is held; empty if it is none.
 

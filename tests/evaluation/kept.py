@@ -14,7 +14,10 @@ FILE = ROOT / "docs" / "measurements" / "diagnosis.json"
 
 
 def keep(name: str, run: str, mistakes: list[int], right: list[int], kinds: list[list[Any]]) -> None:
-    """Replace a run of a set, and the results by kind: lists of name, sentence, source and counts. A set that is not there is added."""
+    """Replace a run of a set, and the results by kind: lists of name, sentence, source and counts. A set that is not there is added.
+
+    Of a kind that is right and alone in every case only the name and the counts are written: no page says the rest.
+    """
     found = json.loads(FILE.read_text(encoding="utf-8"))
     own = next((each for each in found["sets"] if each["set"] == name), None)
     if own is None:
@@ -38,7 +41,7 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
         yield '   "runs": ['
         yield from _joined("    ", own["runs"])
         yield '   ],\n   "kinds": ['
-        yield from _joined("    ", own["kinds"])
+        yield from _joined("    ", [kind if any(kind[3][1:]) else [kind[0], "", "", kind[3]] for kind in own["kinds"]])
         yield f"   ]}}{'' if own is found['sets'][-1] else ','}"
     yield ' ],\n "unseen seeds": ['
     yield from _joined("  ", found["unseen seeds"])

@@ -12,8 +12,10 @@ from typing import Any
 
 import tcsim
 from tests.evaluation.kept import keep
-from tests.evaluation.reported_kernels.kinds import KINDS, case
+from tests.evaluation.reported_kernels.kinds import SETS, case
 from tests.evaluation.second_wrong_kernels.judge import HALF, JUDGEMENTS, RIGHT, WRONG, judge
+
+KINDS = {name: kind for kinds in SETS.values() for name, kind in kinds.items()}
 
 
 def judged(given: Any, report: dict[str, Any]) -> str:
@@ -63,7 +65,7 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
 
 def asked(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """The reports of the chosen kinds, one after another."""
-    for name in options.only.split(",") if options.only else KINDS:
+    for name in options.only.split(",") if options.only else SETS[options.set]:
         for seed in range(options.seed, options.seed + options.each):
             result = ask(name, seed)
             if options.json:
@@ -75,6 +77,7 @@ def asked(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
 def main(arguments: list[str] | None = None) -> int:
     """Ask, print a line for each case, and write or keep what came out on request."""
     parser = argparse.ArgumentParser(prog="python -m tests.evaluation.reported_kernels", description=__doc__)
+    parser.add_argument("--set", choices=list(SETS), default="reported", help="which of the sets")
     parser.add_argument("--each", type=int, default=3, help="cases of each kind")
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument("--only", default="", help="kinds, separated by commas")
@@ -106,7 +109,7 @@ def main(arguments: list[str] | None = None) -> int:
             ]
             for name, them in by_kind.items()
         ]
-        keep("reported", options.keep, of["wrong"], of["right"], kinds)
+        keep(options.set, options.keep, of["wrong"], of["right"], kinds)
     return 0
 
 

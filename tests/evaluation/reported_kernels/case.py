@@ -188,15 +188,16 @@ class Kind:
         return self.what == "right"
 
 
-KINDS: dict[str, Kind] = {}
+SETS: dict[str, dict[str, Kind]] = {"reported": {}, "reported again": {}}
+KINDS = SETS["reported"]
 Maker = Callable[[Random], Run]
 
 
 def _kind(what: What, hook: str, source: str, **patterns: Any) -> Callable[[Maker], Maker]:
     def enter(make: Maker) -> Maker:
         made = Kind(make, what, hook, source, **{"needs": (), "half": (), "equal": (), "rounds": False, **patterns})
-        assert made.name not in KINDS
-        KINDS[made.name] = made
+        assert not any(made.name in kinds for kinds in SETS.values())
+        SETS["reported again" if ".again_" in make.__module__ else "reported"][made.name] = made
         return make
 
     return enter

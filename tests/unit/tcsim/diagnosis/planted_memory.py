@@ -81,7 +81,7 @@ def _selector(random: Random, ins: Any) -> Planted | None:
 
 
 SPARSE = (
-    _sparse_matrix("metadata groups swapped", _groups_swapped),
+    _sparse_matrix("metadata of another K block", _groups_swapped),
     _sparse_matrix("metadata of another row", _rows_exchanged),
     _selector,
 )

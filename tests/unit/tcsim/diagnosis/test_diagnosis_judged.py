@@ -392,7 +392,7 @@ def test_rules_of_an_operand_are_of_its_size() -> None:
 def test_advances_inside_a_tile() -> None:
     """Parts of a tile that lie nearer to each other than they are long, or further apart."""
     k = np.arange(64)
-    assert maps._inner(32, 16, 8, k).tolist() == [k // 32 * 32 + k % 32 // 16 * 8 + k % 16 for k in range(64)]
+    assert maps._inner(k, 16, 8, 32).tolist() == [k // 32 * 32 + k % 32 // 16 * 8 + k % 16 for k in range(64)]
     said = {rule.detail for rule in maps.depth_rules(64, 16, 8)}
     assert {f"{moved} for every 16" for moved in (4, 8, 32, 64)} <= said
 
