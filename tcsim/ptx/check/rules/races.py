@@ -189,8 +189,8 @@ class Party:
             ][0]
         for address in np.unique(addresses).tolist() if self.released or not adds else ():
             own = self._left[address] = max(last, 0 if now else self._left.get(address, 0))
-            before = flags.get(address, _NONE) if adds else _NONE
-            flags[address] = before.behind(own, self.number, int(what[0, self.outside])) if own else before
+            there = flags.get(address, _NONE) if adds else _NONE
+            flags[address] = there.behind(own, self.number, int(what[0, self.outside])) if own else there
 
     def _covers(self, place: int, what: Array, behind: Array) -> bool:
         """Whether a release publishes so much."""
