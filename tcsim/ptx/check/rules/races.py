@@ -119,6 +119,13 @@ class Races:
             self.owners[found] = event.by.first + event.warp
         return found
 
+    def hides(self, before: Array, warps: Array, reach: int) -> Array:
+        """Of events that accesses now hide, which are another warp's, or weak where these are not: others may conflict with those. warps: counted through the grid."""
+        found: Array = self.owners[before] != warps
+        events = {number: self.events[number] for number in np.unique(before).tolist()} if reach else {}
+        weak = [number for number, event in events.items() if event is not None and event.reach == WEAK]
+        return found | np.isin(before, weak) if weak else found
+
     def accesses(self, segment: Segment) -> Accesses:
         """What was done in a segment."""
         if segment.address not in self.segments:
@@ -297,21 +304,14 @@ class Party:
                         races.observed.setdefault(number, {}).setdefault(self.first + warp, own)
             if kind != "write":
                 before = accesses.read[at]
-                other = self._hides(before, who, reach)
+                other = races.hides(before, self.first + who, reach)
                 accesses.read_before[at[other]] = before[other]
                 accesses.read[at] = events[who]
             if kind != "read":
                 before = accesses.written[at]
-                other = self._hides(before, who, reach) if reach else np.full(len(at), True)
+                other = races.hides(before, self.first + who, reach) if reach else np.full(len(at), True)
                 accesses.written_before[at[other]] = before[other] if reach else 0
                 accesses.written[at] = events[who]
-
-    def _hides(self, before: Array, warps: Array, reach: int) -> Array:
-        """Of events that accesses now hide, which are another warp's, or weak where these are not: others may conflict with those."""
-        found: Array = self.races.owners[before] != self.first + warps
-        events = {number: self.races.events[number] for number in np.unique(before).tolist()} if reach else {}
-        weak = [number for number, event in events.items() if event is not None and event.reach == WEAK]
-        return found | np.isin(before, weak) if weak else found
 
     def _judge(
         self, touch: Touch, accesses: Accesses, at: Array, warps: Array, start: int, reach: int, copied: bool
