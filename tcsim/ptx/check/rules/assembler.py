@@ -32,7 +32,7 @@ def _accumulator(item: Instruction, arch: str) -> Iterator[tuple[str, str]]:
     """Registers of c that are earlier ones of d, where c is added to what two f16 products leave."""
     if not item.opcode.startswith("mma."):
         return
-    steps = catalog.instruction(item.opcode, arch).lowering.steps  # type: ignore[attr-defined]
+    steps = catalog.instruction(item.opcode, arch).lowering.steps
     d, c = item.operands[0], item.operands[3]
     if not isinstance(steps[0], Widen) or not isinstance(d, Vector) or not isinstance(c, Vector):
         return
