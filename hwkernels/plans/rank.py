@@ -42,7 +42,7 @@ class Size(NamedTuple):
 
 
 SMALL = Size(32, 2, 4, 8, 256, 17_000)
-LARGE = Size(224, 3, 8, 5, 2048, 80_000)
+LARGE = Size(224, 3, 8, 5, 2048, 150_000)
 RATE, RISE, ROUNDED, SETTLED, LATE = 2e-3, 500, 0.4, 0.6, 0.15
 """A step's greatest length, steps until it has that length; the parts of the steps after which weights are rounded, and after which the tile counts LATE and the cut
 the rest."""

@@ -16,8 +16,8 @@ import numpy as np
 from tcsim.core.display import Shown
 from tcsim.core.errors import listing, nearest, shortened
 from tcsim.ptx.check.checker import Checker
+from tcsim.ptx.check.rules.assembler import told
 from tcsim.ptx.check.rules.dependents import Ledger, starts_others
-from tcsim.ptx.check.rules.guards import ignored
 from tcsim.ptx.check.rules.races import Races
 from tcsim.ptx.compile.compiled import SHARED_START, Compiled, layout
 from tcsim.ptx.compile.linking import function_addresses, link, reach, symbols_of
@@ -306,7 +306,7 @@ class Kernel(Shown):
     def _run_of(self, grid: Grid, completed: bool, count: int) -> Run:
         launch, clusters = grid.launch, len(grid.watched) if completed else grid.observed
         checked = None if launch.check and launch.plain is None else tuple(grid.checked)
-        hazards = [*(ignored(launch.program) if launch.check else ()), *grid.hazards]
+        hazards = [*(told(launch.program, launch.arch) if launch.check else ()), *grid.hazards]
         return Run(
             completed, merged(hazards, completed, clusters), grid.inexact + grid.sums.inexact(), "".join(grid.output), grid.instructions,
             launch.arch, self.name, prod(launch.shape.grid), checked, count, grid.batch, grid.alone, self.module.text, launch.touched,

@@ -131,6 +131,15 @@ GUARDED = Kernel(
     """,
     target="sm_80",
 )
+ACCUMULATORS = Kernel(
+    "accumulators",
+    f"""
+    {OWN} {FIRST} mov.u32 %r5, 0; mov.u32 %r6, 0; mov.u32 %r7, 0; mov.u32 %r8, 0; mov.u32 %r9, 0x38383838; mov.u32 %r10, 0;
+    mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {{%r5, %r6, %r7, %r8}}, {{%r9, %r9, %r9, %r9}}, {{%r9, %r9}}, {{%r5, %r6, %r7, %r8}};  //~ ACCUMULATOR_OVERWRITTEN: mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {{%r5, %r6, %r7, %r8}}, {{%r9, %r9, %r9, %r9}}, {{%r9, %r9}}, {{%r10, %r5, %r7, %r8}};
+    st.shared.u32 [%r3], %r5;
+    """,
+    target="sm_90",
+)
 VOLATILE = Kernel(
     "volatile",
     f"""
@@ -261,6 +270,7 @@ KERNELS = (
     ROWS,
     PEER,
     GUARDED,
+    ACCUMULATORS,
     VOLATILE,
     TOGETHER,
     FLAGS,

@@ -184,8 +184,32 @@ CASES = (
         (
             ("red.global", "red.relaxed.cta.global", SCOPE),
             (_SUM, "ld.global.u32 %r3, [%rd1]; add.u32 %r3, %r3, 1; st.global.u32 [%rd1], %r3;", RACE),
+            (_SUM, f"@%p1 st.global.u32 [%rd1], 0; {_SUM}", RACE),
             ("[%rd4]", "[%rd2]", RACE),
         ),
+    ),
+    Shared(
+        "flag that the block has changed itself",
+        """
+        @!%p3 bra END; @!%p1 bra LOADS;
+        red.release.gpu.global.add.u32 [%rd2], 1; st.global.u32 [%rd1], %r0; red.release.gpu.global.add.u32 [%rd2+64], 1; bra END;
+        LOADS: atom.acq_rel.gpu.global.add.u32 %r2, [%rd2], 1;
+        AGAIN: atom.acq_rel.gpu.global.or.b32 %r2, [%rd2+64], 0; setp.eq.u32 %p2, %r2, 0; @%p2 bra AGAIN;
+        ld.global.u32 %r1, [%rd1];
+        END: add.u32 %r1, %r0, 1;
+        """,
+        (("%r2, [%rd2+64], 0", "%r2, [%rd2], 0", RACE),),
+    ),
+    Shared(
+        "multicast objects",
+        """
+        @!%p1 bra LOADS; @!%p3 bra END;
+        st.global.u32 [%rd1], %r0; multimem.red.release.gpu.global.add.u32 [%rd2], 1; bra END;
+        LOADS: multimem.ld_reduce.acquire.gpu.global.add.u32 %r2, [%rd2]; setp.ne.u32 %p2, %r2, 1; @%p2 bra LOADS;
+        ld.global.u32 %r1, [%rd1];
+        END: add.u32 %r1, %r0, 1;
+        """,
+        ((".release", ".relaxed", RELEASE), (".acquire.gpu", ".weak", RACE)),
     ),
     Shared(
         "sum of two blocks",

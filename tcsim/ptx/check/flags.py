@@ -121,7 +121,7 @@ def order_of(opcode: str) -> tuple[bool, bool, bool, bool]:
 
     A reduction gives no value, so that nothing is acquired with it (PTX ISA, Memory Consistency Model, special cases).
     """
-    stem, *words = opcode.split(".")
+    stem, *words = opcode.removeprefix("multimem.").split(".")
     strong = stem in ("atom", "red") or not _STRONG.isdisjoint(words)
     both = "acq_rel" in words
     return strong, stem != "red", both or "acquire" in words, both or "release" in words

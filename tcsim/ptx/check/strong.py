@@ -18,6 +18,11 @@ class Strong:
         self.clocks, self.count = clocks, count
         self.writes: set[int] = set()  # instructions
         self._accesses = 0
+        self._written = np.zeros(count, bool)
+
+    def have(self, at: Array) -> bool:
+        """Whether any of some words was ever written so."""
+        return bool(self.writes) and bool(self._written[at].any())
 
     def note(self, at: Array, warps: Array, line: int, kind: str, sees: bool) -> None:
         """Warps access words, elementwise; sees: something depends on the value that was there."""
@@ -34,6 +39,7 @@ class Strong:
         if kind == "read":
             return
         self.writes.add(line)
+        self._written[at] = True
         if kind == "write":  # nobody sees any more what it replaces
             before = self.wrote[2][:, at]
             self.wrote[2][:, at] = np.where(before > self.seen[1][:, at].max(0), NEVER, before)

@@ -123,8 +123,10 @@ class Spaces:
             lane = int(np.argmax(unaligned != 0))
             raise Stop("ADDRESS_MISALIGNED", f"{size} bytes at {int(addresses[lane]):#x}", int(threads[lane]))
         try:
-            if space in ("global", "const"):
+            if space == "global":
                 return [(slice(None), None, addresses)]
+            if space == "const":  # an address of 32 bits is one in the bank
+                return [(slice(None), None, addresses | np.uint64(CONST_WINDOW))]
             if space == "":
                 return self._generic(addresses, size, threads)
             found = self._where(space, addresses, size, self.threads.block_of(threads))

@@ -133,7 +133,7 @@ class Conflicts:
         """What is wrong with accesses; of: only these kinds of conflict."""
         by = use.warps if use.by is None else use.by
         found = use.words.conflicts(use.at, by, use.kind != "read", use.kind != "write", use.lanes)
-        if use.words.strong.writes and use.line not in self.state.strong:
+        if use.line not in self.state.strong and use.words.strong.have(use.at):
             found = [*self._behind_strong(use, found)]
         if of is not None:
             found = [own for own in found if (own.prior, own.lack) in of]

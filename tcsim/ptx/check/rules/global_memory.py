@@ -16,6 +16,7 @@ from tcsim.core.errors import listing
 from tcsim.memory.windows import SHARED_WINDOW
 from tcsim.model.effects import Access, Effects, Order
 from tcsim.ptx.check.clocks import ORDERED
+from tcsim.ptx.check.flags import order_of
 from tcsim.ptx.check.operations import READ, Operation
 from tcsim.ptx.check.places import accessors, by_segment
 from tcsim.ptx.check.rules.conflicts import Conflicts, Use
@@ -152,7 +153,10 @@ class GlobalMemory:
         who = accessors(access, bound, threads, threads, access.address.size)[which]
         if access.proxy != "tensormap":
             touch = Touch(state, block, kind, -1, addresses, access.size, who, line, block.here)
-            if self.party is not None:
+            if self.party is not None and order_of(touch.opcode)[0]:
+                self.party.accessed(touch)
+                self.state.clocks.tick(touch.some)
+            elif self.party is not None:
                 self.party.used(touch, WEAK)
             if self.active:
                 self._accessed(touch)

@@ -17,6 +17,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -59,9 +60,33 @@ class Accesses:
     """Of each word of a segment the events, by number; 0: none."""
 
     written: Array
-    written_before: Array  # by another warp than the last, where both are strong
+    written_before: Array  # by another warp than the last, or weak, where the last is strong
     read: Array
-    read_before: Array  # by another warp than the last
+    read_before: Array  # the same
+
+
+class Flag(NamedTuple):
+    """What was released to an address: the last release there, whose that is, and the last that is another cluster's."""
+
+    last: int = 0
+    by: int = -1
+    others: int = 0
+
+    def told(self, reader: int) -> int:
+        """What a cluster learns there: its own releases tell it nothing."""
+        return self.others if reader == self.by else self.last
+
+    def behind(self, release: int, by: int, known: int) -> Flag:
+        """The same with one more release; known: what its cluster knew of others."""
+        if by == self.by or release < self.last:
+            return self._replace(
+                last=max(self.last, release) if by == self.by else self.last,
+                others=max(self.others, known if by == self.by else release),
+            )
+        return Flag(release, by, max(self.last, known))
+
+
+_NONE = Flag()
 
 
 @dataclass
@@ -73,7 +98,7 @@ class Races:
     releases: int = 0
     bridged: list[int] = field(default_factory=lambda: [0])
     """Of each release the last one that somebody knew behind a fence between proxies, and published so, here or before."""
-    flags: dict[int, int] = field(default_factory=dict)  # by address: the last release that wrote there
+    flags: dict[int, Flag] = field(default_factory=dict)  # by address
     events: list[Event | None] = field(default_factory=lambda: [None])
     owners: Array = field(default_factory=lambda: np.full(1024, -1))  # of each event the warp, counted through the grid
     segments: dict[int, Accesses] = field(default_factory=dict)
@@ -93,6 +118,13 @@ class Races:
                 self.owners = np.concatenate((self.owners, np.full(len(self.owners), -1)))
             self.owners[found] = event.by.first + event.warp
         return found
+
+    def hides(self, before: Array, warps: Array, reach: int) -> Array:
+        """Of events that accesses now hide, which are another warp's, or weak where these are not: others may conflict with those. warps: counted through the grid."""
+        found: Array = self.owners[before] != warps
+        events = {number: self.events[number] for number in np.unique(before).tolist()} if reach else {}
+        weak = [number for number, event in events.items() if event is not None and event.reach == WEAK]
+        return found | np.isin(before, weak) if weak else found
 
     def accesses(self, segment: Segment) -> Accesses:
         """What was done in a segment."""
@@ -137,7 +169,8 @@ class Party:
         self.told = True
         self.acquires |= now
         flags = self.races.flags
-        last = max((flags.get(address, 0) for address in np.unique(addresses).tolist()), default=0)
+        at = (flags[address] for address in np.unique(addresses).tolist() if address in flags)
+        last = max((own.told(self.number) for own in at), default=0)
         told = self.clocks.known[:, ORDERED, self.outside] if now else self.heard
         told[warps] = np.maximum(told[warps], last)
         for warp in warps.tolist() if last else ():
@@ -163,7 +196,8 @@ class Party:
             ][0]
         for address in np.unique(addresses).tolist() if self.released or not adds else ():
             own = self._left[address] = max(last, 0 if now else self._left.get(address, 0))
-            flags[address] = max(flags.get(address, 0), own) if adds else own
+            there = flags.get(address, _NONE) if adds else _NONE
+            flags[address] = there.behind(own, self.number, int(what[0, self.outside])) if own else there
 
     def _covers(self, place: int, what: Array, behind: Array) -> bool:
         """Whether a release publishes so much."""
@@ -270,12 +304,12 @@ class Party:
                         races.observed.setdefault(number, {}).setdefault(self.first + warp, own)
             if kind != "write":
                 before = accesses.read[at]
-                other = races.owners[before] != self.first + who
+                other = races.hides(before, self.first + who, reach)
                 accesses.read_before[at[other]] = before[other]
                 accesses.read[at] = events[who]
             if kind != "read":
                 before = accesses.written[at]
-                other = (races.owners[before] != self.first + who) if reach else np.full(len(at), True)
+                other = races.hides(before, self.first + who, reach) if reach else np.full(len(at), True)
                 accesses.written_before[at[other]] = before[other] if reach else 0
                 accesses.written[at] = events[who]
 

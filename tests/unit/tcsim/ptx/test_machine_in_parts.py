@@ -340,6 +340,7 @@ def test_who_goes_on_where_members_are_missing() -> None:
     own: Any = SimpleNamespace(
         threads=threads,
         ballot=lambda flags: np.full(32, sum(1 << int(lane) for lane in np.flatnonzero(flags)), np.uint32),
+        _members=lambda asked, mask: None,
     )
     members = np.where(np.arange(32) < 16, 0xFFFF, 0xFFFF0000).astype(np.uint32)
     there = np.arange(32) < 20

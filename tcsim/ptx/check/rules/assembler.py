@@ -1,0 +1,45 @@
+"""Where the assembler does not do what PTX says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tcsim import catalog
+from tcsim.arithmetic.steps import Widen
+from tcsim.ptx.compile.compiled import Compiled
+from tcsim.ptx.compile.scalars import selecting
+from tcsim.ptx.hazards.hazard import Hazard
+from tcsim.ptx.text.syntax import Instruction, Register, Vector
+
+
+def told(program: Compiled, arch: str) -> list[Hazard]:
+    """Of a program, whether or not it was executed there."""
+    found = []
+    for item in {id(item): item for line in program.lines for item in line if item is not None}.values():
+        for name, message in (*_guard(item), *_accumulator(item, arch)):
+            here, *inlined = item.source.places if item.source and item.source.places else (None,)
+            found.append(Hazard(name, message, item.line, source=here, inlined=tuple(inlined)))
+    return found
+
+
+def _guard(item: Instruction) -> Iterator[tuple[str, str]]:
+    row = selecting(item)
+    if row is not None and row.ignores:
+        yield "GUARD_IGNORED", f"{item.opcode} has a guard, and {row.ignores}"
+
+
+def _accumulator(item: Instruction, arch: str) -> Iterator[tuple[str, str]]:
+    """Registers of c that are earlier ones of d, where c is added to what two f16 products leave."""
+    if not item.opcode.startswith("mma."):
+        return
+    steps = catalog.instruction(item.opcode, arch).lowering.steps
+    d, c = item.operands[0], item.operands[3]
+    if not isinstance(steps[0], Widen) or not isinstance(d, Vector) or not isinstance(c, Vector):
+        return
+    for place, own in enumerate(c.items):
+        if isinstance(own, Register) and own in d.items[:place]:
+            first = d.items.index(own)
+            yield (
+                "ACCUMULATOR_OVERWRITTEN",
+                f"{own.name} is register {place} of c, and register {first} of d is written before",
+            )
