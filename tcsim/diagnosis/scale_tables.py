@@ -148,11 +148,12 @@ def scale_tables(problem: Problem, reals: Reals, open_: Mask) -> Iterator[WrongK
     if not items and len(t) > blocks:
         wanted = (reals.observed - reals.c)[place] - (sums[0] * tables[0][0] * tables[1][0]).sum(axis=1)
         for side in (0, 1):
-            changes = sums[0] * (tables[side] - tables[side][0]) * tables[1 - side][0]
+            placed = [number for number, reading in enumerate(readings[side]) if reading.rule is not None]
+            changes = sums[0] * (tables[side][placed] - tables[side][0]) * tables[1 - side][0]
             far = reals.stretched(np.inf, place)
             for number, holds in holding(in_parts(changes, _WORD).sum(axis=3), wanted, far):
                 held = np.repeat(holds, _WORD)[:blocks]
-                part = _in_words(readings[side][number], held, problem.machine.block)
+                part = _in_words(readings[side][placed[number]], held, problem.machine.block)
                 items.append(with_tables(OWN if side else part, part if side else OWN, lines, blocks))
         items += crossing(reals, matrix, lines, blocks)
     yield from sorted(items, key=lambda item: item.rank)[:_FIRST]

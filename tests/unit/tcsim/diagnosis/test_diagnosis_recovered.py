@@ -138,6 +138,14 @@ def test_scale_factors_of_other_rows() -> None:
     assert "for column 0, 1, ... of each 2 the factors of the row that is 0, 1 further on" in said
 
 
+def test_a_part_of_k_that_is_missing_is_no_tiny_factor() -> None:
+    """Factors of one word that are read as if of another format, next to zero, would give the same up to rounding."""
+    given, own, other = scaled()
+    half = tcsim.gemm(given["a"][:, :64], given["b"][:64], scale_a=own[:, :4], scale_b=other[:4], instruction=SCALED, arch="sm_120")  # fmt: skip
+    found = tcsim.diagnose(SCALED, arch="sm_120", **given, scale_a=own, scale_b=other, observed=half)
+    assert "K block missing" in found.mistake and "scale" not in str(found.explanations[0]), str(found)
+
+
 def test_scale_factors_that_are_multiplied_in_place() -> None:
     """The second wave of 32 rows has those of the first as well."""
     given, own, other = scaled()
