@@ -231,7 +231,7 @@ def trained(made: Choices, machine: Machine, small: Size = SMALL, large: Size = 
     import torch
 
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.backends.cuda.matmul.allow_tf32 = True
+    before, torch.backends.cuda.matmul.allow_tf32 = torch.backends.cuda.matmul.allow_tf32, True
     torch.manual_seed(0)
     products = Products(made, machine, "cuda" if torch.cuda.is_available() else "cpu")
     sieve, judge = (Learner(products.number, len(products.tiles), size, products.device) for size in (small, large))
@@ -239,6 +239,7 @@ def trained(made: Choices, machine: Machine, small: Size = SMALL, large: Size = 
     with torch.no_grad():
         kept = torch.cat([products.kept(sieve, some) for some in products.split(1 << 12)])
     learn(judge, products, kept, LATE)
+    torch.backends.cuda.matmul.allow_tf32 = before
     mean, deviation = (x.cpu().numpy() for x in (products.mean, products.deviation))
     return Ranking(products.tree, products.ways, products.tiles, mean, deviation, (sieve.learnt(), judge.learnt()))
 

@@ -29,7 +29,7 @@ from tcsim.lowering.loop import Loop, Recording
 from tcsim.lowering.objects import llvm
 from tcsim.lowering.strip import Stored
 from tcsim.lowering.traced import Node, Traced, Untraceable, traced
-from tcsim.memory.windows import CONST_WINDOW
+from tcsim.memory.windows import in_bank
 from tcsim.model.emit import Line
 from tcsim.model.registers import RegisterInstruction
 from tcsim.ptx.compile.compiled import PARTS, SOURCE_NAME, BasicBlock, Compiled
@@ -232,7 +232,7 @@ class Recorded:
         if kind is None or not self.memory or size > 16:
             raise Untraceable(f"an access of {size} bytes in state space {space!r}")
         whole = traced(address, np.uint64)
-        (where,) = (whole | np.uint64(CONST_WINDOW) if space == "const" else whole).nodes.reshape(-1)
+        (where,) = (in_bank(whole) if space == "const" else whole).nodes.reshape(-1)
         guard = () if w is True else (w.nodes.flat[0],)
         return Node("place", "u8", (where, *guard), (kind, size))
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tcsim.memory.windows import CONST_WINDOW, LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
+from tcsim.memory.windows import CONST_WINDOW, LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, in_bank
 from tcsim.ptx.machine.arrays import Array, each_once
 from tcsim.ptx.machine.faults import Stop, Stuck, Unbatchable
 from tcsim.ptx.machine.independence import Independence
@@ -125,8 +125,8 @@ class Spaces:
         try:
             if space == "global":
                 return [(slice(None), None, addresses)]
-            if space == "const":  # an address of 32 bits is one in the bank
-                return [(slice(None), None, addresses | np.uint64(CONST_WINDOW))]
+            if space == "const":
+                return [(slice(None), None, in_bank(addresses))]
             if space == "":
                 return self._generic(addresses, size, threads)
             found = self._where(space, addresses, size, self.threads.block_of(threads))
