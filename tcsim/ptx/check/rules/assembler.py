@@ -32,14 +32,14 @@ def _accumulator(item: Instruction, arch: str) -> Iterator[tuple[str, str]]:
     """Registers of c that are earlier ones of d, where c is added to what two f16 products leave."""
     if not item.opcode.startswith("mma."):
         return
-    steps = catalog.instruction(item.opcode, arch).lowering.steps
     d, c = item.operands[0], item.operands[3]
-    if not isinstance(steps[0], Widen) or not isinstance(d, Vector) or not isinstance(c, Vector):
+    if not isinstance(d, Vector) or not isinstance(c, Vector):
         return
-    for place, own in enumerate(c.items):
-        if isinstance(own, Register) and own in d.items[:place]:
+    late = [(at, own) for at, own in enumerate(c.items) if isinstance(own, Register) and own in d.items[:at]]
+    if late and isinstance(catalog.instruction(item.opcode, arch).lowering.steps[0], Widen):
+        for at, own in late:
             first = d.items.index(own)
             yield (
                 "ACCUMULATOR_OVERWRITTEN",
-                f"{own.name} is register {place} of c, and register {first} of d is written before",
+                f"{own.name} is register {at} of c, and register {first} of d is written before",
             )
