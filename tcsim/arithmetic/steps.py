@@ -210,6 +210,9 @@ class Lowering:
     steps: tuple[Step, ...]
     opcodes: tuple[tuple[str, int], ...] = ()  # (SASS opcode, how often): the arithmetic of one instruction
     note: str = field(default="", compare=False)  # for readers
+    adds_in_turn: str = (
+        ""  # who adds c register by register, and takes what it has just written of d for a register that is both
+    )
 
     def run(
         self, a: Codes, b: Codes, c: Codes, formats: tuple[Format, Format, Format], scales: Scales = NO_SCALES

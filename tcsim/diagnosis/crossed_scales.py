@@ -16,7 +16,7 @@ _LISTED = 8
 
 
 def crossing(reals: Reals, matrix: int, lines: tuple[int, int], blocks: int) -> Iterator[WrongKernel]:
-    """Factors of other rows of A, so many further on for each column, or of other columns of B for each row."""
+    """A's factors from rows further down, by a distance that depends on the column; or B's from columns further on, by one that depends on the row."""
     if reals.factors is None or reals.bare is None or len(reals.a) > 1:
         return
     parts = [
@@ -43,7 +43,7 @@ def crossing(reals: Reals, matrix: int, lines: tuple[int, int], blocks: int) -> 
 
 
 def _crossed(name: str, further: Ints, count: int) -> WrongKernel:
-    """Operand `name` with the factors of lines that are, for each line of the other operand, so many further on."""
+    """Operand `name` with factors of other lines; further: how far on they are, for each line of the other operand."""
     steps, which = np.unique(further, return_inverse=True)
     line, other = ("row", "column") if name == "a" else ("column", "row")
     axis = 1 + "ab".index(name)

@@ -7,7 +7,7 @@ import pytest
 
 from tcsim.plans.trees import Machine
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 
 
 def test_a_ranking_is_learnt(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,6 +35,7 @@ def test_a_ranking_is_learnt(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rank, "sizes", lambda made: {22: (64, 128), 10: (64, 8)})
     sizes = rank.Size(4, 1, 2, 8, 64, 20), rank.Size(8, 2, 2, 5, 64, 100)
     learnt = rank.trained(made, machine, *sizes)
+    assert not torch.backends.cuda.matmul.allow_tf32, "other products are as before"
     assert learnt.packed() == rank.trained(made, machine, *sizes).packed()
     again = ranked(learnt.packed(), machine, *learnt.sizes())
     found = [again.answer(*x, 1) for x in shape[:100].tolist()]

@@ -43,7 +43,8 @@ def widened_to_f16(row: Row, arch: Arch, opcode: str) -> Lowering:
         Arithmetic("add", "d", ("acc", "c"), output),
     )
     adds = (("HADD2", 2),) if output == "f16" else (("FADD", 4),)
-    return Lowering("emulated", steps, ((opcode, 2), *adds), "no fp8 mma.sync in this generation's tensor core")
+    note = "no fp8 mma.sync in this generation's tensor core"
+    return Lowering("emulated", steps, ((opcode, 2), *adds), note, "ptxas 12.9 to 13.5")
 
 
 def cuda_cores(row: Row, arch: Arch, opcode: str) -> Lowering:

@@ -14,6 +14,7 @@ from tcsim.ptx.check.layout.origins import Origins
 from tcsim.ptx.check.layout.tags import LINE, Tags, halves_of
 from tcsim.ptx.check.layout.tiles import NEAR, Mend, Source, View, dense_k
 from tcsim.ptx.machine.arrays import Array
+from tcsim.ptx.machine.threads import RANK_SHIFT
 
 Way = tuple[Any, ...]
 """A way to load elements: the rule that says so, words, and what makes of addresses others, with its arguments."""
@@ -89,7 +90,7 @@ class Loaded(Source):
                 data = {"xor": step} if part.all() else {}
                 yield Mend("FRAGMENT_LAYOUT", _flipped(step), partial(self._part, part, place ^ step), change=data)
         first = int(place.flat[0])
-        there = self.origins.where(target, first >> 24)
+        there = self.origins.where(target, first >> RANK_SHIFT)
         if there is not None and abs(int(there.flat[0]) - first) <= NEAR:
             said = f"its first element read from byte {int(there.flat[0]) & 0xFFFFFF} of shared memory instead of {first & 0xFFFFFF}"
             yield Mend("FRAGMENT_LAYOUT", said, lambda: target)

@@ -24,6 +24,7 @@ from tcsim.ptx.machine.arrays import Array
 from tcsim.ptx.machine.block import Block
 from tcsim.ptx.machine.flights import Flight
 from tcsim.ptx.machine.tensor_memory import COLUMNS
+from tcsim.ptx.machine.threads import RANK_SHIFT
 
 _NOTHING: Array = np.zeros(1, np.int64)
 
@@ -72,8 +73,8 @@ class Origins:
     def lookup(self, addresses: Array) -> Array:
         """The origins of addresses, which have the rank above: 0 where nothing is known."""
         found = np.zeros(addresses.shape, np.int64)
-        for rank in np.unique(addresses >> 24).tolist():
-            own = addresses >> 24 == rank
+        for rank in np.unique(addresses >> RANK_SHIFT).tolist():
+            own = addresses >> RANK_SHIFT == rank
             found[own] = self.of(rank, addresses[own] & 0xFFFFFF)
         return found
 
@@ -96,7 +97,7 @@ class Origins:
 
     def nearest(self, origin: int, near: int) -> int | None:
         """The shared address of an element that is nearest to another address; None if it lies nowhere."""
-        at = self.at.get(near >> 24 & 0xFF, next(iter(self.at.values()), None))
+        at = self.at.get(near >> RANK_SHIFT & 0xFF, next(iter(self.at.values()), None))
         if near < 0 or at is None:
             return None
         found = np.flatnonzero(at == origin // self.unit * self.unit) * self.unit

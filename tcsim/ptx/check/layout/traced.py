@@ -34,6 +34,7 @@ from tcsim.ptx.compile.families import Bound, Rows
 from tcsim.ptx.machine.arrays import LANES, Array
 from tcsim.ptx.machine.block import Block
 from tcsim.ptx.machine.flights import Flight
+from tcsim.ptx.machine.threads import RANK_SHIFT
 
 _CHAIN = -2
 """The tag of an accumulator's first register is this, less the number of its sum."""
@@ -118,7 +119,7 @@ class Traced(Layout):
             address = block.octets.places(at)[0] & 0xFFFFFFFF
             for places, origin in self._halves(block, bound, numbers["registers"], threads, address, at.size):
                 offsets = (places & 0xFFFFFF).reshape(-1)
-                self.origins.note(int(places.flat[0]) >> 24, offsets, origin.reshape(-1), 2, line, 0)
+                self.origins.note(int(places.flat[0]) >> RANK_SHIFT, offsets, origin.reshape(-1), 2, line, 0)
         if isinstance(model, LoadMatrix):
             self._matrix_loaded(block, bound, effects, threads, line)
         elif isinstance(model, TransposeMatrix) and "a" in numbers:

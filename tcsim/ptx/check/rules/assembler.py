@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tcsim import catalog
-from tcsim.arithmetic.steps import Widen
 from tcsim.ptx.compile.compiled import Compiled
 from tcsim.ptx.compile.scalars import selecting
 from tcsim.ptx.hazards.hazard import Hazard
@@ -29,17 +28,15 @@ def _guard(item: Instruction) -> Iterator[tuple[str, str]]:
 
 
 def _accumulator(item: Instruction, arch: str) -> Iterator[tuple[str, str]]:
-    """Registers of c that are earlier ones of d, where c is added to what two f16 products leave."""
-    if not item.opcode.startswith("mma."):
+    """Registers of c that are earlier ones of d, where c is added in turn."""
+    if len(item.operands) < 4:
         return
     d, c = item.operands[0], item.operands[3]
     if not isinstance(d, Vector) or not isinstance(c, Vector):
         return
     late = [(at, own) for at, own in enumerate(c.items) if isinstance(own, Register) and own in d.items[:at]]
-    if late and isinstance(catalog.instruction(item.opcode, arch).lowering.steps[0], Widen):
-        for at, own in late:
-            first = d.items.index(own)
-            yield (
-                "ACCUMULATOR_OVERWRITTEN",
-                f"{own.name} is register {at} of c, and register {first} of d is written before",
-            )
+    who = catalog.instruction(item.opcode, arch).lowering.adds_in_turn if late else ""
+    for at, own in late if who else ():
+        first = d.items.index(own)
+        said = f"{own.name} is register {at} of c, and {who} writes it before, as register {first} of d"
+        yield "ACCUMULATOR_OVERWRITTEN", said

@@ -17,6 +17,7 @@ from tcsim.ptx.machine.arrays import LANES, Array
 from tcsim.ptx.machine.block import Block
 from tcsim.ptx.machine.faults import Stop
 from tcsim.ptx.machine.mbarriers import told
+from tcsim.ptx.machine.threads import RANK_SHIFT
 
 _KEPT = 8  # phases of which is kept who knows of them
 
@@ -129,7 +130,7 @@ class Mbarriers:
         closing = found.closing.setdefault(found.ended, {})
         closing.update(zip(warps.tolist(), self.clocks.now[warps].tolist(), strict=True))
         what = self.clocks.published(warps, relaxed)
-        far = relaxed and found.key >> 24 & 0xFF != site.block.rank
+        far = relaxed and found.key >> RANK_SHIFT & 0xFF != site.block.rank
         found.gathering = np.maximum(found.gathering, self.state.flags.beyond(what, warps) if far else what)
         found.arriving.update(warps.tolist())
         if found.observed < found.ended:
@@ -192,7 +193,7 @@ class Mbarriers:
     def ended(self, stop: Stop | None) -> None:
         """The cluster has ended: what is left in those that it has."""
         for key, found in self.live.items() if stop is None else ():
-            self.over(found, self.state.blocks[key >> 24 & 0xFF])
+            self.over(found, self.state.blocks[key >> RANK_SHIFT & 0xFF])
 
     def over(self, found: Object, block: Block) -> None:
         """An object is done with: bytes that came and that no phase expects are left."""

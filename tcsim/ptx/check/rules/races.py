@@ -142,9 +142,8 @@ class Party:
         self.first = self.number * self.warps
         self.outside = 1 + self.warps  # the column of the clocks that counts releases
         self.released: list[tuple[int, Array]] = []  # each release: its number, and what it publishes, of _KINDS
-        self._left: dict[
-            int, int
-        ] = {}  # by address: its last release there, which its later strong writes there hand on
+        # By address: its last release there, which its later strong writes there hand on.
+        self._left: dict[int, int] = {}
         # By warp when it has fenced for the GPU; of each release up to which of these fences of each warp the one that wrote the flag knew.
         self._fences: dict[int, list[int]] = {}
         self._behind: list[Array] = []

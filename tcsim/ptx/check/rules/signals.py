@@ -21,6 +21,7 @@ from tcsim.ptx.compile.families import Bound
 from tcsim.ptx.machine.arrays import LANES, Array, each_once
 from tcsim.ptx.machine.block import Block
 from tcsim.ptx.machine.flights import Flight, Tracker
+from tcsim.ptx.machine.threads import RANK_SHIFT
 
 _SIGNALLED = ("tcgen05", "cp.async")
 """Kinds of work that a signal can follow."""
@@ -108,13 +109,13 @@ class Signals:
             line = state.number(block.here)
             for key, own in self.mbarriers.told(block, signal, threads):
                 self.mbarriers.use(key, state.some(block, own), line, Site(block, int(own[0])), own)
-                if key >> 24 & 0xFF != block.rank:
+                if key >> RANK_SHIFT & 0xFF != block.rank:
                     self._remote(block, bound, signal.at, key, line, int(own[0]), signal.kind in _ARRIVALS)
 
     def _remote(self, block: Block, bound: Bound, at: Access, key: int, line: int, thread: int, arrives: bool) -> None:
         """An mbarrier of another block is used: in which form, and for whom."""
         state = self.state
-        said = f"{state.opcode(line)} uses the mbarrier at {key:#x} of block {key >> 24 & 0xFF} of the cluster"
+        said = f"{state.opcode(line)} uses the mbarrier at {key:#x} of block {key >> RANK_SHIFT & 0xFF} of the cluster"
         if bound.form["barrier"].space in ("shared", "shared::cta") or not (
             arrives or bound.model.row.arithmetic.endswith("_tx")
         ):
@@ -137,7 +138,7 @@ class Signals:
                 asking = who[own]
                 thread = int(asking[0])
                 found = self.mbarriers.use(key, state.some(block, asking), line, Site(block, thread), asking)
-                if key >> 24 & 0xFF != block.rank:
+                if key >> RANK_SHIFT & 0xFF != block.rank:
                     self._remote(block, bound, seen.at, key, line, thread, False)
                 done = asking[complete[own]]
                 if found is None or not len(done):
@@ -159,7 +160,7 @@ class Signals:
     ) -> None:
         """An mbarrier is made, ends, or gets an arrival or bytes."""
         state, following = self.state, self.state.following
-        line, rank, warps = state.number(block.here), key >> 24 & 0xFF, state.some(block, threads)
+        line, rank, warps = state.number(block.here), key >> RANK_SHIFT & 0xFF, state.some(block, threads)
         if signal.kind in ("init", "inval"):
             self._object(block, signal.kind == "init", key, line, warps, threads)
             return
@@ -182,7 +183,7 @@ class Signals:
 
     def _object(self, block: Block, made: bool, key: int, line: int, warps: Array, threads: Array) -> None:
         """mbarrier.init and mbarrier.inval: the words of the object are written."""
-        state, rank, thread = self.state, key >> 24 & 0xFF, int(threads[0])
+        state, rank, thread = self.state, key >> RANK_SHIFT & 0xFF, int(threads[0])
         words = state.words("shared", rank)
         places, _ = words.words(np.array([key & 0xFFFFFF]), 8)
         use = Use.of_one(block, words, places, warps[0], thread, line, rank)
