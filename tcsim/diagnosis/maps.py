@@ -267,6 +267,29 @@ def memory_rules(count: int, depth: int, others: int, chunk: int, step: int) -> 
                 _placed, length, k_first, lambda outer, inner, n=length, unit=unit: outer * n // unit * unit + inner
             )
             yield Rule("{x}: addresses rounded down", said, advice, where, 4)
+        for times in (2, 4):
+            for said, place in (
+                (
+                    f"{times} elements apart where they are neighbours",
+                    lambda outer, inner, n=length, by=times: outer * n + by * inner,
+                ),
+                (
+                    f"{times} times as far from the first element",
+                    lambda outer, inner, n=length, by=times: by * (outer * n + inner),
+                ),
+                (
+                    f"1 / {times} as far from the first element: each {times} times",
+                    lambda outer, inner, n=length, by=times: (outer * n + inner) // by,
+                ),
+            ):
+                advice = "look at the stride of the innermost index, and at the size of the type that the pointer is of"
+                yield Rule(
+                    "{x}: stride of elements wrong",
+                    f"{said} ({order})",
+                    advice,
+                    partial(_placed, length, k_first, place),
+                    4,
+                )
         wrap = 1 << max(size - 1, 1).bit_length() - 1
         for power in (power for power in (wrap, wrap // 2, wrap // 4) if power > length):
             said = f"begins again every {power} elements ({order})"

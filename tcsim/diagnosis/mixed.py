@@ -37,12 +37,27 @@ _STAGE = "the stage was read before the copy landed (zeros, or an earlier tile),
 def k_maps(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Candidate]:
     """K of one operand against K of the other."""
     depth = reals.a.shape[2]
+    yield from _weights_of_k(problem, reals, open_)
     for period, unit in _periods(depth):
         for part in ("",) if reals.factors is None else ("a", "b", ""):
             found = _mixing(reals, open_, period, unit, part)
             if found is None or np.array_equal(found, np.eye(len(found), dtype=np.int64)):
                 continue
             yield from _as_rules(problem, found, period, unit, depth, part)
+
+
+def _weights_of_k(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Candidate]:
+    """How often each k is taken, where that is not whole steps."""
+    depth = problem.length
+
+    def terms(chosen: Ints) -> Numbers:
+        t, i, j = chosen.T
+        return (reals.a[t, i] * reals.b[t, j])[:, :depth]
+
+    times = solved_at(reals, samples(reals, open_, depth), terms, _TWICE * depth)
+    if times is not None and (times != 1).any() and (times >= 0).all():
+        taken = np.pad(times, (0, reals.a.shape[2] - depth), mode="edge").astype(np.float64)
+        yield Candidate(count=Count(taken, 2, problem.step, depth))
 
 
 def _periods(depth: int) -> Iterator[tuple[int, int]]:

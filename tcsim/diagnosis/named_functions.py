@@ -137,12 +137,50 @@ def solved_functions(x: Numbers, seen: Numbers, open_: Mask, finite: Mask, whole
         one = f"to {low:g} and more" if at_low else f"to {high:g} and less"
         said = f"from {low:g} to {high:g}" if at_low and at_high else one
         yield Named(_CLAMP, said, _CLAMP_ADVICE, lambda x: _clamped(x, *bounds), simple=True)
+    if whole:
+        yield from _requantized(x, seen, open_, low if at_low else -np.inf, high if at_high else np.inf)
     own, given = x[open_ & (x < 0)], seen[open_ & (x < 0)]
     if own.size and not whole:
         slope = _ratio(own, given)
         if 0.0005 < abs(slope) < 0.9995:
             said = f"leaky ReLU: negative results times {slope:.4g}"
             yield Named(_ACTIVATED, said, _ACTIVATION, lambda x: np.where(x < 0, slope * x, x))
+
+
+_WHOLE: tuple[tuple[str, Function, tuple[float, float], tuple[float, float]], ...] = (
+    ("rounded to the nearest", np.rint, (-0.5, 0.5), (-0.5, 0.5)),
+    ("rounded down", np.floor, (0.0, 1.0), (0.0, 1.0)),
+    ("cut toward zero", np.trunc, (0.0, 1.0), (-1.0, 0.0)),
+)
+"""(how numbers are made whole, from and to how far beside the whole one they were if they were positive, and if they were negative)."""
+
+
+def _requantized(x: Numbers, seen: Numbers, open_: Mask, low: float, high: float) -> Iterator[Named]:
+    """Integers times a factor, made whole again, from low to high."""
+    inside = open_ & (seen > low) & (seen < high) & (x != 0)
+    x, seen = x[inside], seen[inside]
+    if len(np.unique(seen)) < _MANY:
+        return
+    for how, run, positive, negative in _WHOLE:
+        ends = [
+            np.where(x > 0, (seen + up) / x, (seen + down) / x)
+            for up, down in zip(positive, negative[::-1], strict=True)
+        ]
+        least, most = float(ends[0].max()), float(ends[1].min())
+        power = 2.0 ** np.floor(np.log2(most)) if most > 0 else 0.0
+        factor = power if least <= power else (least + most) / 2
+        if least <= most:
+            shift = f", as of a shift right by {-np.log2(factor):g}" if factor == power < 1 and run is np.floor else ""
+            bounds = f"; from {low:g} to {high:g}" if np.isfinite([low, high]).any() else ""
+            said = f"every sum times {factor:.6g}, {how}{shift}{bounds}"
+            advice = (
+                "look at the requantization in the epilogue: its multiplier, its shift, and whether it belongs here"
+            )
+            yield Named("result scaled", said, advice, partial(_scaled, factor, run, low, high))
+
+
+def _scaled(factor: float, whole: Function, low: float, high: float, x: Numbers) -> Numbers:
+    return _clamped(whole(factor * x), low, high)
 
 
 def _ratio(own: Numbers, given: Numbers) -> float:

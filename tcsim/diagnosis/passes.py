@@ -81,6 +81,7 @@ def _stored_there(solver: Solver, model: Codes, item: Moved, gives: Mask, left: 
 
 
 _PARTS = 3  # mistakes in different parts of the output
+_SIMPLE = 4  # the rank of two rules that are likely together
 _TIES = 6  # other names of an explanation
 
 Source = Callable[[Problem, Reals, Mask], Iterator[Hypothesis]]
@@ -111,6 +112,13 @@ def _several(found: Solved, known: bool) -> bool:
 def _in_parts(found: Solved, known: bool) -> bool:
     """It takes several rules so far."""
     return not known and len(found.pieces) > 1
+
+
+def _far_fetched(found: Solved, known: bool) -> bool:
+    """Everything is explained by two rules, which are not simple, of both operands: one order of K may do the same."""
+    item = found.pieces[0].candidate if len(found.pieces) == 1 else None
+    both = isinstance(item, Candidate) and item.a is not SAME and item.b is not SAME and item.a.detail != item.b.detail
+    return not known and found.covered and both and found.rank > _SIMPLE
 
 
 def explained(found: Solved, known: bool) -> Solved:
@@ -308,6 +316,7 @@ PASSES: tuple[Pass, ...] = (
     *_passes(_open, scale_tables),  # factors that are zero write zeros
     (_first, _by_rules),
     (_several, _moved_tiles),
+    *_passes(_far_fetched, k_maps),
     *_passes(_in_parts, in_parts_of_k),
     *_passes(_open, other_buffers, k_steps, in_parts_of_k, stage_phases, part_maps, tables),
     *_passes(_open, constants, factors, k_maps, tile_sums, in_part),

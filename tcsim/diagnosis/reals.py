@@ -20,6 +20,7 @@ from tcsim.numbers.formats import FORMATS
 
 _TELLS = 0.01  # of a usual output: how far rounding may take what is multiplied, at most
 _BLIND = 0.5  # of a usual output: if rounding may take most that far, nothing can be told from numbers
+_FINEST = (2.0**-23, 2.0**-50)  # how far rounding may take a sum at least, of its terms; of f64, as float64 reckons it
 _KNOWN = 0.1  # of a usual output: how far rounding may take an output, at most
 Numbers = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
@@ -181,7 +182,7 @@ def reals_of(problem: Problem, model: npt.NDArray[Any], steps: tuple[float, floa
     else:
         unit = min(float(off.max()), 4 * float(np.quantile(off, 0.99))) if off.size else 0.0
         middle = float(np.median(size)) if size.size else 0.0
-        rounding = 8 * max(unit, 2.0**-23)
+        rounding = 8 * max(unit, _FINEST[formats["d"].bits == 64])
         far = rounding * np.maximum(size, middle)
         blind = bool(np.median(far / usual) > _BLIND)
         reach = np.minimum(far, _KNOWN * usual)

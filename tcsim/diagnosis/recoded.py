@@ -13,8 +13,13 @@ from tcsim.diagnosis.operands import changed, format_of, operand
 from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.numbers.codec import decode, encode
 from tcsim.numbers.formats import FORMATS, Format
+from tcsim.numbers.rounding import RoundingName
 
-_NARROWER = ("f16", "bf16", "e4m3", "e5m2")
+_NARROWER: tuple[tuple[str, RoundingName, str], ...] = (
+    *((name, "rne", "each element is rounded") for name in ("f32", "tf32", "f16", "bf16", "e4m3", "e5m2")),
+    *((name, "rz", "each element is cut: its low bits are lost") for name in ("tf32", "bf16", "e5m2")),
+)
+"""(a format, how elements become numbers of it, that in words)."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +45,12 @@ def _unsigned(codes: Codes, format: Format, kept: int) -> Codes | None:
     return codes & codes.dtype.type(~top & ((1 << codes.dtype.itemsize * 8) - 1))
 
 
-def _through(name: str, codes: Codes, format: Format, kept: int) -> Codes | None:
-    if format.kind != "float" or format.bits <= FORMATS[name].bits or format.bits < 16:
+def _through(name: str, rounding: RoundingName, codes: Codes, format: Format, kept: int) -> Codes | None:
+    if format.kind != "float" or format.name == name or format.bits < max(FORMATS[name].bits, 16):
         return None
+    held = FORMATS["f32"] if format.ignored_low_bits else format  # tf32 lies in memory as f32
     with np.errstate(all="ignore"):
-        return encode(decode(encode(decode(codes, format), name, saturate=True), name), format)
+        return encode(decode(encode(decode(codes, held), name, rounding, saturate=True), name), format)
 
 
 def _twice(place: int, codes: Codes, format: Format, kept: int) -> Codes | None:
@@ -93,8 +99,8 @@ RECODINGS = {
             for many in (2, 4)
         ),
         *(
-            Recoding(f"{{x}} passed through {name}", "each element is rounded", f"{{x}} was stored or converted as {name} on the way", partial(_through, name))
-            for name in _NARROWER
+            Recoding(f"{{x}} passed through {name}", said, f"look for where {{x}} is stored or converted as {name} on the way", partial(_through, name, rounding))
+            for name, rounding, said in _NARROWER
         ),
     )
 }  # fmt: skip

@@ -86,6 +86,8 @@ def index_rules(count: int, along_k: bool = False) -> Iterator[Rule]:
         way, end = ("early", "end") if by > 0 else ("late", "start")
         said = f"i takes that of i {'+' if by > 0 else '-'} {abs(by)}, off by {abs(by)} ({way}), and none at the {end}"
         yield rule(said, own + by)
+        end = ("the last takes the first", "the first takes the last")[by < 0]
+        yield rule(f"{said.partition(', and')[0]}: {end}", (own + by) % count)
     for size in (size for size in _SIZES if size < count):
         yield rule(f"one is used for {size}: i takes number i / {size}", own // size)
         yield rule(f"one is taken for 1 / {size}: i takes number {size} i", own * size)

@@ -19,7 +19,7 @@ from tcsim.diagnosis.other_c import c_addresses, other_c
 from tcsim.diagnosis.pipelines import Count
 from tcsim.diagnosis.predicted import End, Way, way_of
 from tcsim.diagnosis.problem import Problem
-from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
+from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals, at_places
 from tcsim.diagnosis.recoded import recoding_rules
 from tcsim.diagnosis.rules import counts_of, rules_of
 from tcsim.diagnosis.where import beyond_diagonal
@@ -184,7 +184,9 @@ class Solver:
                     read[name, id(rule)] = self.reals.read(name, chosen, (rule,))[0]
             terms = read["a", id(item.a)] * read["b", id(item.b)]
             product = (terms * (1.0 if item.count is None else item.count.weights)).sum(axis=1)
-            given.append(int((np.abs(item.alpha * product + item.beta * c - seen) <= reach).sum()))
+            t, i, j = chosen.T
+            added = c if item.c is SAME else at_places(self.reals.c, t, *item.c.where(i, j, i * 0))
+            given.append(int((np.abs(item.alpha * product + item.beta * added - seen) <= reach).sum()))
         order = sorted(range(len(first)), key=lambda one: (-first[one][0], -given[one], first[one][1]))
         return [*(first[one] for one in order), *good[_FIRST:]]
 
@@ -266,17 +268,17 @@ class Solver:
                 yield from self._counted(chosen, item, terms)
 
     def _recoded(self, chosen: Ints, plain: dict[str, Numbers]) -> Iterator[tuple[int, int, Candidate]]:
-        """Codes of one operand that are changed on the way."""
+        """Codes of an operand, or of both, that are changed on the way."""
         t, (seen, _, reach) = chosen[:, 0], self._seen(chosen)
-        for name, line, other in (("a", chosen[:, 1], "b"), ("b", chosen[:, 2], "a")):
-            for rule in recoding_rules():
-                lines = self.reals.recoded(name, rule.recode) if self.reals.recoded else None
-                if lines is not None:
-                    terms = lines[t, line] * plain[other]
-                    size = np.abs(terms).sum(axis=1)
-                    if (size > reach).any():  # else: numbers that became next to nothing, which is any loss of them
-                        item = of_operand(name, rule)
-                        yield from self._counted(chosen, item, terms, self.reals.far(size, seen))
+        for rule in recoding_rules() if self.reals.recoded else ():
+            found = {name: self.reals.recoded(name, rule.recode) for name in "ab"}
+            read = {name: x[t, chosen[:, 1 + "ab".index(name)]] for name, x in found.items() if x is not None}
+            for names in ("a", "b", "ab"):
+                if read.keys() >= set(names):
+                    a, b = (read[name] if name in names else plain[name] for name in "ab")
+                    if (np.abs(a * b).sum(axis=1) > reach).any():  # else: they became next to nothing, as any loss does
+                        item = Candidate(rule if "a" in names else SAME, rule if "b" in names else SAME)
+                        yield from self._counted(chosen, item, a * b, self.reals.far(np.abs(a * b).sum(axis=1), seen))
 
     def _other_c(self, chosen: Ints, product: Numbers) -> Iterator[tuple[int, int, Candidate]]:
         """The right product, and C of other places, perhaps times a factor."""

@@ -131,11 +131,11 @@ def test_scale_factors_of_other_rows() -> None:
     assert "number 2 m + j is taken from m + j" in asked(given, own, other, own[rows // 2 + rows % 2], other)
     each = [
         tcsim.gemm(**given, scale_a=np.roll(own, -i, axis=0), scale_b=other, instruction=SCALED, arch="sm_120")
-        for i in range(2)
+        for i in range(4)
     ]
-    observed = np.where(np.arange(each[0].shape[1]) % 2, each[1], each[0])
+    observed = np.stack([each[j % 4][:, j] for j in range(each[0].shape[1])], axis=1)
     said = named(tcsim.diagnose(SCALED, arch="sm_120", **given, scale_a=own, scale_b=other, observed=observed))
-    assert "for column 0, 1, ... of each 2 the factors of the row that is 0, 1 further on" in said
+    assert "for column 0, 1, ... of each 4 the factors of the row that is 0, 1, 2, 3 further on" in said
 
 
 def test_a_part_of_k_that_is_missing_is_no_tiny_factor() -> None:
