@@ -57,7 +57,8 @@ class Applied(Hypothesis):
     def _taken(self, reals: Reals, matrix: int) -> tuple[Numbers, Numbers]:
         """What the function is applied to, and what is added behind it."""
         x = (reals.product if self.outside else reals.right)[matrix]
-        return x, reals.c[matrix] if self.outside else np.zeros_like(x)
+        rest = reals.c[matrix] if self.outside else np.zeros_like(x)
+        return _given(reals, matrix, x) if self.named.along else x, rest
 
     def codes(self, problem: Problem) -> Codes | None:
         """What it predicts of every output; None if those are not every bit of what was observed."""
@@ -72,6 +73,12 @@ class Applied(Hypothesis):
         with np.errstate(all="ignore"):
             codes = encode(self.named.run(decode(bare.outputs, formats["d"]).astype(np.float64)) + rest, formats["d"])
         return codes if self.named.simple or np.array_equal(codes, problem.observed) else None
+
+
+def _given(reals: Reals, matrix: int, x: Numbers) -> Numbers:
+    """Without what pads rows and columns, NaN there."""
+    known = reals.finite[matrix]
+    return np.where(known.any(axis=1)[:, None] & known.any(axis=0), x, np.nan)
 
 
 def gives(reals: Reals, matrix: int, run: Function, x: Numbers, rest: Numbers | float, relative: float) -> Mask:
@@ -109,9 +116,10 @@ def functions(problem: Problem, reals: Reals, wrong: Mask) -> Iterator[Applied]:
                 *(casts() if whole else ACTIVATIONS),
                 *solved_functions(x, seen, own, reals.finite[matrix], whole),
             ):
-                changes = _changes(named.run, x, reals.reach[matrix], own)
-                if changes and gives(reals, matrix, named.run, x, rest, relative)[own].all():
-                    values = named.run(x)
+                held = _given(reals, matrix, x) if named.along else x
+                changes = _changes(named.run, held, reals.reach[matrix], own)
+                if changes and gives(reals, matrix, named.run, held, rest, relative)[own].all():
+                    values = named.run(held)
                     if not whole and not follows(values[own], seen[own]):
                         continue
                     off = float(np.abs(values - seen)[own].max())

@@ -48,6 +48,7 @@ class Form:
     through: bool = False  # the sum so far goes through the instruction as its accumulator
     late: bool = True  # C comes last, in f32
     wide: bool = False  # the accumulator starts from C in f32
+    owner: int | None = None  # the part that is not stored: its block adds the others' to what it holds
 
     def total(self, part: Sums, c: Numbers) -> Numbers:
         """The sums, as f32 numbers. part(number, start) gives the sums of a part of K."""
@@ -59,14 +60,14 @@ class Form:
                 total = cut(part(number, total))
                 continue
             own = part(number, None)
-            total = (total + (cut(own) if self.stored else own)).astype(np.float32)
+            total = (total + (cut(own) if self.stored and number != self.owner else own)).astype(np.float32)
             total = cut(total) if self.running else total
         return (total + c).astype(np.float32) if self.late else total
 
     @property
     def rank(self) -> int:
         """Smaller is simpler."""
-        return 2 + (self.rounding != "rne") + (self.running and self.stored)
+        return 2 + (self.rounding != "rne") + (self.running and self.stored) + (self.owner is not None)
 
     def said(self, step: int) -> tuple[str, str, str]:
         """(mistake, detail, advice)."""
@@ -79,7 +80,8 @@ class Form:
             advice = f"a sum that is kept or added up as {name} between parts of K: keep it in f32 and convert once, at the end"
             return f"accumulator in {name}", said, advice
         added = name if self.running else "f32"
-        said = f"K in {self.parts} parts of {length}: each partial sum is {name}{cut}, and they are added in {added}"
+        each = "each partial sum" if self.owner is None else f"each but the {'last' if self.owner else 'first'}"
+        said = f"K in {self.parts} parts of {length}: {each} is {name}{cut}, and they are added in {added}"
         advice = f"the workspace or the atomics of a split K are {name}: keep partial sums in f32 and convert once, at the end"
         return f"partial sums kept in {name}", said, advice
 
@@ -136,6 +138,8 @@ def forms(problem: Problem) -> Iterator[Form]:
                     yield Form(name, rounding, size, parts, True, False, False, late)
                     yield Form(name, rounding, size, parts, True, True, False, late)
                     yield Form(name, rounding, size, parts, False, True, False, late)
+                    for owner in (0, parts - 1):
+                        yield Form(name, rounding, size, parts, False, True, False, late, owner=owner)
                 elif has_c and late:
                     yield Form(name, rounding, size, parts, False, True)
 

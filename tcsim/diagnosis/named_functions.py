@@ -46,9 +46,16 @@ def _capped(x: Numbers, cap: float) -> Numbers:
     return found
 
 
-def _softmax(x: Numbers) -> Numbers:
-    power = np.exp(x - x.max(axis=-1, keepdims=True))
-    found: Numbers = power / power.sum(axis=-1, keepdims=True)
+def _softmax(x: Numbers, axis: int = -1) -> Numbers:
+    power = np.exp(x - np.fmax.reduce(x, axis=axis, keepdims=True))
+    found: Numbers = power / np.nansum(power, axis=axis, keepdims=True)
+    return found
+
+
+def _normed(x: Numbers, centred: bool) -> Numbers:
+    count = np.isfinite(x).sum(axis=-1, keepdims=True)
+    x = x - np.nansum(x, axis=-1, keepdims=True) / count if centred else x
+    found: Numbers = x / np.sqrt(np.nansum(x**2, axis=-1, keepdims=True) / count + 1e-5)
     return found
 
 
@@ -75,6 +82,9 @@ ACTIVATIONS = (
     ),
     Named(_ACTIVATED, "absolute value", _ACTIVATION, np.abs, simple=True),
     Named(_ACTIVATED, "softmax of each row", _ACTIVATION, _softmax, along=True),
+    Named(_ACTIVATED, "softmax of each column", _ACTIVATION, partial(_softmax, axis=-2), along=True),
+    Named(_ACTIVATED, "layer normalization of each row", _ACTIVATION, partial(_normed, centred=True), along=True),
+    Named(_ACTIVATED, "RMS normalization of each row", _ACTIVATION, partial(_normed, centred=False), along=True),
     *(Named(_ACTIVATED, said, _ACTIVATION, run) for said, run in _BY_NAME.items()),
     *(
         Named(_ACTIVATED, f"{cap} tanh(x / {cap})", _ACTIVATION, partial(_capped, cap=cap))

@@ -90,8 +90,9 @@ def _ended(problem: Problem, way: Way, codes: Codes) -> Codes:
     if way.alpha != 1.0 or way.beta != 0.0:
         formats = problem.machine.formats
         with np.errstate(all="ignore"):
-            scaled = way.alpha * decode(codes, formats["d"]).astype(np.float64)
-            more = way.beta * decode(problem.c[0], formats["c"]).astype(np.float64)
+            alpha, beta = np.array([way.alpha, way.beta], np.float64 if formats["d"].bits > 32 else np.float32)
+            scaled = np.float64(alpha) * decode(codes, formats["d"]).astype(np.float64)
+            more = np.float64(beta) * decode(problem.c[0], formats["c"]).astype(np.float64)
             if way.apart:
                 scaled, more = (
                     decode(encode(x, formats["d"]), formats["d"]).astype(np.float64) for x in (scaled, more)

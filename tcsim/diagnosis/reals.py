@@ -183,7 +183,7 @@ def reals_of(problem: Problem, model: npt.NDArray[Any], steps: tuple[float, floa
         unit = min(float(off.max()), 4 * float(np.quantile(off, 0.99))) if off.size else 0.0
         middle = float(np.median(size)) if size.size else 0.0
         rounding = 8 * max(unit, _FINEST[formats["d"].bits == 64])
-        far = rounding * np.maximum(size, middle)
+        far = rounding * np.maximum(size, middle) * _factor(np.where(np.isfinite(known), known, 0.0), observed)
         blind = bool(np.median(far / usual) > _BLIND)
         reach = np.minimum(far, _KNOWN * usual)
         reach += coarse * np.abs(observed) + least
@@ -198,6 +198,14 @@ def reals_of(problem: Problem, model: npt.NDArray[Any], steps: tuple[float, floa
         kept = decode(problem.a, formats["a"]).astype(np.float64)
         found = replace(found, kept=kept, positions=problem.positions, sparsity=machine.sparsity)
     return found
+
+
+def _factor(right: Numbers, observed: Numbers) -> float:
+    """The factor below 1 that makes the right outputs the observed ones, and rounding smaller: 1 if there is none."""
+    size = float((right**2).sum())
+    factor = float((right * observed).sum()) / size if size else 1.0
+    off = float(((observed - factor * right) ** 2).sum())
+    return abs(factor) if abs(factor) < 1 and off <= _KNOWN**2 * float((observed**2).sum()) else 1.0
 
 
 def _usual(observed: Numbers) -> Numbers:

@@ -99,7 +99,7 @@ RECODINGS = {
             for many in (2, 4)
         ),
         *(
-            Recoding(f"{{x}} passed through {name}", said, f"look for where {{x}} is stored or converted as {name} on the way", partial(_through, name, rounding))
+            Recoding(f"{{x}} passed through {name}", said, f"look for what stores or converts {{x}} as {name} on the way", partial(_through, name, rounding))
             for name, rounding, said in _NARROWER
         ),
     )

@@ -115,7 +115,7 @@ class Line:
 
     relation: Relation
     values: Numbers  # (batch, M, N)
-    axis: int  # along which the number is the same
+    axis: int | tuple[int, ...]  # along which the number is the same
     adds: bool  # a bias, else a factor
     with_c: bool = True  # a factor of the whole result, or of the product alone
 
@@ -146,23 +146,24 @@ def vector(reals: Reals) -> Line | None:
         factor = float((base * (seen - rest)).sum() / max(float((base**2).sum()), 1e-300))
         if _near_with(reals, factor, base, rest):
             return None  # one factor for all is simpler
-    for axis, what in ((2, "rows"), (1, "columns")):
-        if not enough(outputs, int(shown.any(axis=axis).sum())):
+    axes: list[tuple[int | tuple[int, ...], str]] = [(2, "rows"), (1, "columns")]
+    for along, what in [((1, 2), "matrices"), *axes] if len(right) > 1 else axes:
+        if not enough(outputs, int(shown.any(axis=along).sum())):
             continue
         for with_c, base, rest in ((True, right, 0.0), (False, product, reals.c)):
             with np.errstate(all="ignore"):
                 own = np.where(reals.finite, base, 0.0)
-                factors = (own * (seen - rest)).sum(axis=axis, keepdims=True) / (own**2).sum(axis=axis, keepdims=True)
+                factors = (own * (seen - rest)).sum(axis=along, keepdims=True) / (own**2).sum(axis=along, keepdims=True)
                 factors = np.where(np.isnan(factors), 1.0, factors)  # lines of zeros, and those beyond the output
             apart = np.ptp(factors) > 1e-4 * np.abs(factors).max()
             largest, reach = (
-                np.where(reals.finite, x, 0.0).max(axis=axis, keepdims=True) for x in (np.abs(base), reals.reach)
+                np.where(reals.finite, x, 0.0).max(axis=along, keepdims=True) for x in (np.abs(base), reals.reach)
             )
             apart &= not (np.abs(factors) * largest < _TELLS * reach)[largest > 0].any()  # else: lines that are zero
             if apart and _near_with(reals, factors, base, rest):
                 said = f"factors from {factors.min():.4g} to {factors.max():.4g}"
                 relation = Relation(f"{what} scaled", said, f"the epilogue multiplies each of the {what} by a number")
-                return Line(relation, factors * base + rest, axis, False, with_c)
+                return Line(relation, factors * base + rest, along, False, with_c)
     return None
 
 

@@ -28,6 +28,8 @@ _SAMPLES = 48  # outputs that every candidate is tried on
 _PAIRED = 16  # outputs that pairs of rules are tried on first
 _VERIFIED = 24  # candidates that are reckoned out in full
 _OF_A_NAME = 4  # of them of one name
+_NOTHING = 1e-9  # a factor that is none
+_PART = 1e-6  # how near a factor is to a whole part of 1
 _REPEATS = 4  # tiles that a place must be given in
 WHOLE = 2  # what a candidate explains are whole blocks or lines
 _RANKED = 400  # pairs of rules that are tried on more outputs
@@ -231,7 +233,7 @@ class Solver:
             fit = alpha[:, None] * products + beta[:, None] * c
             fits = np.abs(fit - seen) <= np.minimum(np.maximum(1.0, np.abs(alpha))[:, None], wide)
             good = fits.mean(axis=1) > 0.95
-        for row in np.flatnonzero(good & np.isfinite(alpha) & (np.abs(alpha) > 1e-6)):
+        for row in np.flatnonzero(good & np.isfinite(alpha) & (np.abs(alpha) > _NOTHING)):
             open_ = 3 * float(np.sqrt(((fit[row] - seen) ** 2).mean()))
             size = pp[row] if cc <= 0 else below[row] / cc, below[row] / pp[row] if cc > 0 else np.inf
             lost = float(np.sqrt((reach**2).sum()))  # by sums that are cut towards zero
@@ -270,8 +272,10 @@ class Solver:
     def _recoded(self, chosen: Ints, plain: dict[str, Numbers]) -> Iterator[tuple[int, int, Candidate]]:
         """Codes of an operand, or of both, that are changed on the way."""
         t, (seen, _, reach) = chosen[:, 0], self._seen(chosen)
-        for rule in recoding_rules() if self.reals.recoded else ():
-            found = {name: self.reals.recoded(name, rule.recode) for name in "ab"}
+        if (recoded := self.reals.recoded) is None:
+            return
+        for rule in recoding_rules():
+            found = {name: recoded(name, rule.recode) for name in "ab"}
             read = {name: x[t, chosen[:, 1 + "ab".index(name)]] for name, x in found.items() if x is not None}
             for names in ("a", "b", "ab"):
                 if read.keys() >= set(names):
@@ -394,11 +398,17 @@ def round_factor(value: float, coarse: float, unsure: float = 0.0, cut: float = 
     """
     if not -0.5 < value < 1.5 and 0 <= abs(round(value)) - abs(value) <= min(cut, 0.01):
         return float(round(value))
-    for number in (0.0, 1.0, 2.0, -1.0, 0.5, 0.25, 0.125, 3.0, 4.0):
-        if abs(value - number) <= max(1e-4, 2 * coarse):
+    near = max(1e-4, 2 * coarse)
+    for number in (1.0, 2.0, -1.0, 0.5, 0.25, 0.125, 3.0, 4.0):
+        if abs(value - number) <= near:
             return number
+    if abs(value) <= max(_NOTHING, unsure):
+        return 0.0
+    part = float(np.rint(1 / value))
+    if abs(value) < 1 and abs(value * part - 1) <= _PART:
+        return 1 / part
     for digits in range(1, 6):
         short = float(f"{value:.{digits}g}")
-        if abs(value - short) <= max(unsure, 2e-6 * max(1.0, abs(value)) if digits < 5 else 0.0):
+        if abs(value - short) <= max(unsure, 2e-6 * abs(value) if digits < 5 else 0.0):
             return short
     return value

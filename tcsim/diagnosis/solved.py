@@ -70,10 +70,11 @@ def solved(problem: Problem, model: Codes, inside: Mask, known: bool) -> Solved 
     bare = model if problem.finish is None else problem.bare.outputs
     reals, nothing = reals_of(problem, bare, precision(narrow)), np.zeros_like(inside)
     found = Solved(problem, reals, (), nothing, (), nothing, nothing, model, 0, ends_of(False, ()))
-    if reals.blind:
-        return None
     reals = replace(reals, finite=reals.finite & inside)
     wrong = ~reals.near(reals.right) & inside
+    if reals.blind:
+        item = next(functions(problem, reals, wrong), None)
+        return as_whole(replace(found, reals=reals, wrong=wrong, left=wrong), item) if item is not None else None
     sliced = next((item for item in in_slices(problem, reals, wrong) if item.everywhere(reals)), None)
     if sliced is not None and not known:
         return as_whole(replace(found, reals=reals, wrong=wrong, left=wrong), sliced)

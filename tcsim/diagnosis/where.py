@@ -152,6 +152,8 @@ def described(lines: Ints, what: str) -> str:
     half = own[1] - own[0] + 1
     if len(parts) == 1 and 2 * half == len(lines) and {own[0], other[0]} == {0, half}:
         return f"{parts[0]}: {_HALVES[(1, 1) if own[0] == 0 else (0, 0)].format('half ')}"
+    if len(parts) > 2 and (found := _computed(lines, what)):
+        return found
     if len(parts) <= 4:
         return ", ".join(parts)
     whole = ", a permutation of all, as of what was sorted or gathered and not put back"
@@ -209,6 +211,32 @@ _HALVES = {
     (1, 1): "the first {}is the second again",
     (1, 0): "the first {0}and the second {0}are exchanged",
 }
+
+
+def _computed(lines: Ints, what: str) -> str:
+    """Lines whose number is a plain function of that of each.
+
+    >>> [_computed(np.array(lines), "rows") for lines in ([0, 0, 1, 1, 2, 2], [0, 1, 2, 2, 2, 2], [3, 3, 3, 3, 3, 3])]
+    ['row i is row i / 2: one for 2 rows', 'rows 3-5 are row 2: the index is clamped', 'all rows are row 3']
+    >>> [_computed(np.array(lines), "rows") for lines in ([0, 1, 2, 3, 4, 0, 1, 2], [2, 3, 4, 5, 0, 1], [5, 4, 7, 6, 1, 0, 3, 2])]
+    ['row i is row i % 5: they begin again', 'row i is row (i + 2) % 6: rotated', 'row i is row i ^ 5']
+    """
+    moved = np.flatnonzero(lines != np.arange(len(lines)))
+    if len(moved) < 3:
+        return ""
+    at, line = np.arange(int(moved[-1]) + 1), what.removesuffix("s")
+    own, last = lines[: len(at)], len(at) - 1
+    first, end, start = int(own[0]), int(own[-1]), int(moved[0])
+    forms = [
+        (at * 0 + first, f"all {what} are {line} {first}"),
+        *((at // by, f"{line} i is {line} i / {by}: one for {by} {what}") for by in range(2, 9)),
+        (np.minimum(at, end), f"{what} {end + 1}-{last} are {line} {end}: the index is clamped"),
+        (np.maximum(at, first), f"{what} 0-{first - 1} are {line} {first}: the index is clamped"),
+        (at % max(start, 2), f"{line} i is {line} i % {start}: they begin again"),
+        ((at + first) % len(at), f"{line} i is {line} (i + {first}) % {len(at)}: rotated"),
+        (at ^ max(first, 0), f"{line} i is {line} i ^ {first}"),
+    ]
+    return next((said for form, said in forms if np.array_equal(form, own)), "")
 
 
 def _strided(lines: Ints, what: str) -> str:

@@ -104,3 +104,38 @@ def test_metadata_and_c_of_the_next_line_round_the_end() -> None:
     bias = np.repeat(RANDOM.standard_normal((1, 24)).astype(np.float32) * 9, 32, axis=0)
     told = said(a, b, tcsim.gemm(a, b, np.roll(bias, 1, axis=1), instruction=MMA), c=bias)
     assert "the first takes the last" in told
+
+
+def test_factors_of_matrices_and_factors_below_rounding() -> None:
+    a, b = (tcsim.encode(np.stack([x, x[::-1]]), "f16") for x in (A, B))
+    right = tcsim.gemm(a, b, instruction=MMA).view(np.float32)
+    assert "matrices scaled (factors from 1 to 3)" in said(a, b, right * np.float32([[[1]], [[3]]]))
+    for factor, words in ((1e-6, "times 1e-06"), (1 / 448, "times 0.00223214")):
+        told = said(a, b, right * np.float32(factor))
+        assert "bit for bit" in told and words in told
+
+
+def test_partial_sums_of_all_blocks_but_the_owner_are_narrow() -> None:
+    a, b = tcsim.encode(A, "f16"), tcsim.encode(B, "f16")
+    one, two = (tcsim.gemm(a[:, k], b[k], instruction=MMA).view(np.float32) for k in (slice(64), slice(64, None)))
+    told = said(a, b, one.astype(np.float16).astype(np.float32) + two)
+    assert "partial sums kept in f16 (K in 2 parts of 64: each but the last is f16" in told
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_functions_along_lines_that_an_instruction_pads(axis: int) -> None:
+    a, b = tcsim.encode(A / 8, "f16"), tcsim.encode(B, "f16")
+    wide = "tcgen05.mma.cta_group::1.kind::f16"
+    given = {
+        "a": a,
+        "b": b,
+        "idesc": tcsim.InstructionDescriptor(kind="f16", a_format="f16", b_format="f16", m=128, n=64),
+    }
+    right = tcsim.gemm(a, b, instruction=wide, arch="sm_100", idesc=given["idesc"]).view(np.float32).astype(float)
+    power = np.exp(right - right.max(axis=axis, keepdims=True))
+    soft, centred = power / power.sum(axis=axis, keepdims=True), right - right.mean(axis=1, keepdims=True)
+    observed = {f"softmax of each {('column', 'row')[axis]}": soft}
+    observed["layer normalization of each row"] = centred / np.sqrt((centred**2).mean(axis=1, keepdims=True) + 1e-5)
+    for words, numbers in observed.items():
+        found = tcsim.diagnose(wide, arch="sm_100", observed=numbers.astype(np.float32), **given)
+        assert words in "\n".join(found.lines())
