@@ -16,7 +16,7 @@ from tcsim.diagnosis.problem import Problem
 from tcsim.diagnosis.recoded import recoded
 from tcsim.layouts.sparsity import Sparsity
 from tcsim.numbers.codec import decode
-from tcsim.numbers.formats import FORMATS
+from tcsim.numbers.formats import FORMATS, Format
 
 _TELLS = 0.01  # of a usual output: how far rounding may take what is multiplied, at most
 _BLIND = 0.5  # of a usual output: if rounding may take most that far, nothing can be told from numbers
@@ -175,7 +175,8 @@ def reals_of(problem: Problem, model: npt.NDArray[Any], steps: tuple[float, floa
         product = a @ b.swapaxes(1, 2)
         known = decode(model, formats["d"]).astype(np.float64)
         off = np.abs(known - product - c) / np.maximum(size, 1e-300)
-        off = off[np.isfinite(off) & (size > 0)]
+        normal, step = _small(formats["d"])
+        off = off[np.isfinite(off) & (size > normal)]
         usual = _usual(observed)
     if formats["d"].kind != "float":
         reach, rounding, blind = np.full(c.shape, 0.25), 0.0, False
@@ -186,7 +187,7 @@ def reals_of(problem: Problem, model: npt.NDArray[Any], steps: tuple[float, floa
         far = rounding * np.maximum(size, middle) * _factor(np.where(np.isfinite(known), known, 0.0), observed)
         blind = bool(np.median(far / usual) > _BLIND)
         reach = np.minimum(far, _KNOWN * usual)
-        reach += coarse * np.abs(observed) + least
+        reach += coarse * np.abs(observed) + max(least, step)
     found = Reals(a, b, c, product, observed, reach, finite, coarse, rounding, usual=usual, blind=blind)
     if infinite.any():
         format = FORMATS[problem.output] if problem.output else formats["d"]
@@ -198,6 +199,13 @@ def reals_of(problem: Problem, model: npt.NDArray[Any], steps: tuple[float, floa
         kept = decode(problem.a, formats["a"]).astype(np.float64)
         found = replace(found, kept=kept, positions=problem.positions, sparsity=machine.sparsity)
     return found
+
+
+def _small(format: Format) -> tuple[float, float]:
+    """The least normal number of a format, and how far apart those below it lie; zeros of integers."""
+    if format.kind != "float":
+        return 0.0, 0.0
+    return 2.0**format.minimum_exponent, 2.0 ** (format.minimum_exponent - format.fraction_bits)
 
 
 def _factor(right: Numbers, observed: Numbers) -> float:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pytest
 
 import tcsim
+from tests.evaluation.noise.cases import case as case_of
 
 M, N, K = 64, 64, 128
 MXFP8 = "mma.sync.aligned.m16n8k32.row.col.kind::mxf8f6f4.block_scale.scale_vec::1X.f32.e4m3.e4m3.f32.ue8m0"
@@ -89,3 +90,10 @@ def test_scale_codes_decoded_by_shifting(zeros: str, infinities: str) -> None:
     found = tcsim.diagnose(mma, a=a, b=b, scale_a=codes["a"], scale_b=codes["b"], observed=observed)
     assert found.verdict == "explained", str(found)
     assert found.explanations[0].mistake == f"scale_{zeros or infinities} decoded by shifting"
+
+
+def test_sums_below_the_format_do_not_say_how_far_rounding_goes() -> None:
+    """The product of f16 operands of all sizes, some of it next to zero, with random signs."""
+    own = case_of(92501)
+    assert own is not None and "with random signs" in own.said
+    assert tcsim.diagnose(own.instruction, **own.arguments).verdict == "not explained"
