@@ -18,6 +18,7 @@ from tcsim.diagnosis.problem import Attempt, Codes, Finish, Part, Problem
 from tcsim.model.row import Row
 from tcsim.multiplication import Machine, machine_of
 from tcsim.numbers.codec import decode, encode
+from tcsim.numbers.rounding import RoundingName
 
 OTHER_ARCH = "rounding of another arch"
 
@@ -154,6 +155,7 @@ def _other_arch(problem: Problem, arch: str) -> Problem | None:
     return _replaced(problem, problem.machine.instruction.mnemonic, arch)
 
 
-def narrowed(codes: Codes, name: str) -> Codes:
-    """f32 codes after a round trip through a narrower format."""
-    return encode(decode(encode(decode(codes, "f32"), name), name), "f32")
+def narrowed(codes: Codes, name: str, rounding: RoundingName = "rne") -> Codes:
+    """f32 or f64 codes after a round trip through a narrower format."""
+    wide = "f64" if codes.dtype.itemsize == 8 else "f32"
+    return encode(decode(encode(decode(codes, wide), name, rounding), name).astype(np.float64), wide)

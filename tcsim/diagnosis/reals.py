@@ -183,7 +183,7 @@ def reals_of(problem: Problem, model: npt.NDArray[Any], steps: tuple[float, floa
     else:
         unit = min(float(off.max()), 4 * float(np.quantile(off, 0.99))) if off.size else 0.0
         middle = float(np.median(size)) if size.size else 0.0
-        rounding = 8 * max(unit, _FINEST[formats["d"].bits == 64])
+        rounding = 8 * max(unit, _FINEST[formats["d"].bits == 64 and not coarse])
         far = rounding * np.maximum(size, middle) * _factor(np.where(np.isfinite(known), known, 0.0), observed)
         blind = bool(np.median(far / usual) > _BLIND)
         reach = np.minimum(far, _KNOWN * usual)

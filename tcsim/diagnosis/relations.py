@@ -32,14 +32,15 @@ class Relation:
 
 
 def narrow_format(problem: Problem, model: Codes) -> str | None:
-    """The narrowest format that every observed f32 fits, though not every one of the model's; None if there is none."""
-    if problem.machine.formats["d"].name != "f32":
+    """The narrowest format that every observed f32 or f64 fits, though not every one of the model's; None if there is none."""
+    format = problem.machine.formats["d"]
+    if format.name not in ("f32", "f64"):
         return None
     inside = problem.inside()
-    seen = problem.observed[inside & np.isfinite(decode(problem.observed, "f32"))]
+    seen = problem.observed[inside & np.isfinite(decode(problem.observed, format))]
     if seen.size < 8 or not seen.any():
         return None
-    for name in _FORMATS:
+    for name in (*_FORMATS, *(("f32",) if format.name == "f64" else ())):
         if _fits(seen[:64], name).all() and _fits(seen, name).all() and _fits(model[inside], name).mean() < 0.5:
             return name
     return None
@@ -59,8 +60,8 @@ def precision(name: str | None) -> tuple[float, float]:
 
 
 def truncated(codes: Codes, name: str) -> Codes:
-    """f32 codes cut to a narrower format, toward zero."""
-    return encode(decode(encode(decode(codes, "f32"), name, "rz"), name), "f32")
+    """f32 or f64 codes cut to a narrower format, toward zero."""
+    return narrowed(codes, name, "rz")
 
 
 def narrowing(name: str, reals: Reals, values: Numbers) -> Relation:

@@ -139,3 +139,10 @@ def test_functions_along_lines_that_an_instruction_pads(axis: int) -> None:
     for words, numbers in observed.items():
         found = tcsim.diagnose(wide, arch="sm_100", observed=numbers.astype(np.float32), **given)
         assert words in "\n".join(found.lines())
+
+
+@pytest.mark.parametrize("computed", [False, True])
+def test_f64_that_is_stored_or_computed_as_f32_is_not_right(computed: bool) -> None:
+    right = (A.astype(np.float32) @ B.astype(np.float32)) if computed else A @ B
+    told = said(A, B, right.astype(np.float32).astype(np.float64), F64)
+    assert "result passed through a narrower format (f32)" in told and "correct" not in told
