@@ -11,6 +11,7 @@ from functools import partial
 
 import numpy as np
 
+from tcsim.diagnosis.enough import enough
 from tcsim.diagnosis.hypothesis import Operands, WrongKernel
 from tcsim.diagnosis.least_squares import in_parts
 from tcsim.diagnosis.problem import Problem
@@ -24,6 +25,7 @@ _TELLS = 0.01  # of a usual output: what the numbers come to
 _FIRST = 4  # lines that are solved first: they refuse most
 _BITS = 11  # of a number that is rounded
 _CLOSE = 0.02  # how near to a whole number a count comes
+_NEAR = 1e-5  # of a number: what rounding of all outputs may take off it
 _ZERO = "the zero point of {x} is not subtracted, or subtracted twice, or with the wrong sign, or it is another line's or group's"
 _SCALE = "look at the scales of {x} along K: which group's and which line's they are, and whether they are applied once"
 
@@ -131,3 +133,49 @@ def _read(name: str, group: int, numbers: Numbers, adds: bool, format: Format | 
     if format is not None:
         found[own] = decode(encode(found[own], format, saturate=True), format)
     return given.reading(name, found)
+
+
+def in_both(problem: Problem, reals: Reals, wrong: Mask) -> Iterator[WrongKernel]:
+    """A constant in each element of A and one in each of B, or sums that are corrected for such constants wrongly."""
+    known = reals.finite & wrong
+    if problem.positions is not None or reals.factors is not None or reals.floor or not enough(int(known.sum()), 3):
+        return
+    given = reals.b.sum(axis=2)[:, None], reals.a.sum(axis=2)[:, :, None], np.ones((1, 1, 1))
+    terms = np.stack([np.broadcast_to(x, known.shape)[known] for x in given], axis=1)
+    off = (reals.observed - reals.right)[known]
+    found = np.linalg.lstsq(terms, off, rcond=None)[0]
+    short = np.array([float(f"{x:.4g}") for x in found])
+    found = np.where(np.abs(found - short) <= _NEAR * np.abs(found), short, found)
+    size = np.sqrt((terms**2).mean(axis=0)) * np.abs(found)
+    found = np.where(size <= _NEAR * size.max(), 0.0, found)
+    found = np.rint(found) if problem.machine.formats["d"].kind != "float" else found
+    yield _corrected(problem.length, *found.tolist())
+
+
+def _corrected(depth: int, of_a: float, of_b: float, rest: float) -> WrongKernel:
+    """A kernel whose outputs are off by a constant of A times sums of B, one of B times sums of A, and a number."""
+    both = abs(rest - of_a * of_b * depth) <= _TELLS * abs(rest) and of_a and of_b
+    said = [f"{of_a:g} times the sum of its column of b"] * bool(of_a) + [
+        f"{of_b:g} times the sum of its row of a"
+    ] * bool(of_b)
+    said += [f"{rest:g}"] * bool(rest)
+    detail = f"each output is off by {' and '.join(said)}"
+    detail += f": {of_a:g} more in each element of a, {of_b:g} in each of b" * bool(both)
+    advice = (
+        _ZERO.format(x="both operands")
+        if both
+        else "look at the sums that correct the result for zero points, and at K times the product of both"
+    )
+    mistake = (
+        "constants added to a and b"
+        if both
+        else "zero points corrected wrongly"
+        if of_a or of_b
+        else "constant added to the result"
+    )
+
+    def read(given: Operands) -> Operands:
+        more = of_a * given.b.sum(axis=2)[:, None] + of_b * given.a.sum(axis=2)[:, :, None] + rest
+        return given._replace(c=given.c + more)
+
+    return WrongKernel(((mistake, detail, advice),), read)

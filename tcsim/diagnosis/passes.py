@@ -13,7 +13,7 @@ from tcsim.diagnosis.addresses import addresses, bounds
 from tcsim.diagnosis.batches import batched
 from tcsim.diagnosis.candidate import Candidate
 from tcsim.diagnosis.functions import functions
-from tcsim.diagnosis.groups import constants, factors
+from tcsim.diagnosis.groups import constants, factors, in_both
 from tcsim.diagnosis.hypothesis import Hypothesis, WrongKernel
 from tcsim.diagnosis.k_steps import k_steps
 from tcsim.diagnosis.maps import SAME
@@ -319,7 +319,7 @@ PASSES: tuple[Pass, ...] = (
     *_passes(_far_fetched, k_maps),
     *_passes(_in_parts, in_parts_of_k),
     *_passes(_open, other_buffers, k_steps, in_parts_of_k, stage_phases, part_maps, tables),
-    *_passes(_open, constants, factors, k_maps, tile_sums, in_part),
+    *_passes(_open, constants, in_both, factors, k_maps, tile_sums, in_part),
     (lambda found, known: True, _again),
 )
 """When a pass runs, and what it does: what is true of all outputs, of memory, of the epilogue; rules; what is solved for, the fewest numbers first."""

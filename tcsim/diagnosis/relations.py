@@ -222,6 +222,8 @@ def fitted_codes(problem: Problem, line: Line, narrow: str | None, ends: tuple[A
 def _interval(codes: Codes, format: Format, narrow: str | None) -> tuple[Numbers, Numbers]:
     """The numbers that round to codes, from and to."""
     value = decode(codes, format).astype(np.float64)
+    if format.kind != "float":
+        return value, value
     step = np.float64(2.0) ** -(FORMATS[narrow].fraction_bits if narrow else format.fraction_bits)
     scale = np.exp2(np.floor(np.log2(np.maximum(np.abs(value), 1e-300))))
     far, near = scale * step / 2, scale * step / np.where(np.abs(value) == scale, 4, 2)  # finer below a power of two

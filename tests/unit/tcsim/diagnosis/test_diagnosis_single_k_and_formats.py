@@ -146,3 +146,19 @@ def test_f64_that_is_stored_or_computed_as_f32_is_not_right(computed: bool) -> N
     right = (A.astype(np.float32) @ B.astype(np.float32)) if computed else A @ B
     told = said(A, B, right.astype(np.float32).astype(np.float64), F64)
     assert "result passed through a narrower format (f32)" in told and "correct" not in told
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (lambda a, b: 5 * b.sum(0) - 3 * a.sum(1)[:, None] - 15 * 128, "5 more in each element of a, -3 in each of b"),
+        (lambda a, b: 5 * b.sum(0) - 3 * a.sum(1)[:, None], "zero points corrected wrongly"),
+        (lambda a, b: 960, "each output is off by 960"),
+        (lambda a, b: (np.roll(a.sum(1), 1) - a.sum(1))[:, None], "bias added (one number for each row"),
+    ],
+)
+def test_sums_that_correct_for_zero_points(more: Any, words: str) -> None:
+    a, b = (RANDOM.integers(-99, 99, x.shape).astype(np.int8) for x in (A, B))
+    right = tcsim.gemm(a, b, instruction=S8).view(np.int32)
+    told = said(a, b, (right + more(a.astype(np.int64), b.astype(np.int64))).astype(np.int32), S8)
+    assert words in told and "bit for bit" in told
