@@ -37,7 +37,6 @@ _STAGE = "the stage was read before the copy landed (zeros, or an earlier tile),
 def k_maps(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Candidate]:
     """K of one operand against K of the other."""
     depth = reals.a.shape[2]
-    yield from _weights_of_k(problem, reals, open_)
     for period, unit in _periods(depth):
         for part in ("",) if reals.factors is None else ("a", "b", ""):
             found = _mixing(reals, open_, period, unit, part)
@@ -46,7 +45,7 @@ def k_maps(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Candidate]:
             yield from _as_rules(problem, found, period, unit, depth, part)
 
 
-def _weights_of_k(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Candidate]:
+def weights_of_k(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Candidate]:
     """How often each k is taken, where that is not whole steps."""
     depth = problem.length
 

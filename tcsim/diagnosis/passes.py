@@ -18,7 +18,7 @@ from tcsim.diagnosis.hypothesis import Hypothesis, WrongKernel
 from tcsim.diagnosis.k_steps import k_steps
 from tcsim.diagnosis.maps import SAME
 from tcsim.diagnosis.misread import bytes_of_operands, other_buffers, past_end, tails
-from tcsim.diagnosis.mixed import k_maps, part_maps, stage_phases
+from tcsim.diagnosis.mixed import k_maps, part_maps, stage_phases, weights_of_k
 from tcsim.diagnosis.moved import Moved, gives_of, line_maps, moved
 from tcsim.diagnosis.predicted import Way, way_of
 from tcsim.diagnosis.problem import Codes, Problem
@@ -81,7 +81,7 @@ def _stored_there(solver: Solver, model: Codes, item: Moved, gives: Mask, left: 
 
 
 _PARTS = 3  # mistakes in different parts of the output
-_SIMPLE = 4  # the rank of two rules that are likely together
+_SIMPLE = (4, 8)  # the rank of two rules that are likely together, and of one in both operands
 _TIES = 6  # other names of an explanation
 
 Source = Callable[[Problem, Reals, Mask], Iterator[Hypothesis]]
@@ -115,10 +115,11 @@ def _in_parts(found: Solved, known: bool) -> bool:
 
 
 def _far_fetched(found: Solved, known: bool) -> bool:
-    """Everything is explained by two rules, which are not simple, of both operands: one order of K may do the same."""
+    """Everything is explained by rules of both operands that are not simple: one order of K, or a count, may do the same."""
     item = found.pieces[0].candidate if len(found.pieces) == 1 else None
-    both = isinstance(item, Candidate) and item.a is not SAME and item.b is not SAME and item.a.detail != item.b.detail
-    return not known and found.covered and both and found.rank > _SIMPLE
+    if known or not found.covered or not isinstance(item, Candidate) or SAME in (item.a, item.b):
+        return False
+    return found.rank > _SIMPLE[item.a.detail == item.b.detail]
 
 
 def explained(found: Solved, known: bool) -> Solved:
@@ -316,9 +317,9 @@ PASSES: tuple[Pass, ...] = (
     *_passes(_open, scale_tables),  # factors that are zero write zeros
     (_first, _by_rules),
     (_several, _moved_tiles),
-    *_passes(_far_fetched, k_maps),
+    *_passes(_far_fetched, weights_of_k, k_maps),
     *_passes(_in_parts, in_parts_of_k),
-    *_passes(_open, other_buffers, k_steps, in_parts_of_k, stage_phases, part_maps, tables),
+    *_passes(_open, other_buffers, k_steps, weights_of_k, in_parts_of_k, stage_phases, part_maps, tables),
     *_passes(_open, constants, in_both, factors, k_maps, tile_sums, in_part),
     (lambda found, known: True, _again),
 )

@@ -220,6 +220,8 @@ def _computed(lines: Ints, what: str) -> str:
     ['row i is row i / 2: one for 2 rows', 'rows 3-5 are row 2: the index is clamped', 'all rows are row 3']
     >>> [_computed(np.array(lines), "rows") for lines in ([0, 1, 2, 3, 4, 0, 1, 2], [2, 3, 4, 5, 0, 1], [5, 4, 7, 6, 1, 0, 3, 2])]
     ['row i is row i % 5: they begin again', 'row i is row (i + 2) % 6: rotated', 'row i is row i ^ 5']
+    >>> _computed(np.array([0, 0, 1, 1, 4, 4, 5, 5]), "rows")
+    'in every 4 rows row i is row i / 2: one for 2 rows'
     """
     moved = np.flatnonzero(lines != np.arange(len(lines)))
     if len(moved) < 3:
@@ -236,6 +238,10 @@ def _computed(lines: Ints, what: str) -> str:
         ((at + first) % len(at), f"{line} i is {line} (i + {first}) % {len(at)}: rotated"),
         (at ^ max(first, 0), f"{line} i is {line} i ^ {first}"),
     ]
+    for size in (size for size in _GROUPS if size < start + len(at) and size < len(lines)):
+        again = np.arange(len(lines)) // size * size + np.resize(lines[:size], len(lines))
+        if lines[:size].max() < size and np.array_equal(again, lines) and (said := _computed(lines[:size], what)):
+            return f"in every {size} {what} {said}"
     return next((said for form, said in forms if np.array_equal(form, own)), "")
 
 

@@ -36,6 +36,14 @@ def test_one_k_that_is_lost(lost: int) -> None:
     assert f"K {lost} not added" in said(a, b, tcsim.gemm(without, b, instruction=MMA))
 
 
+def test_a_mask_of_the_last_tile_in_the_first() -> None:
+    a, b = tcsim.encode(A[:, :104], "f16"), tcsim.encode(B[:104], "f16")
+    without = a.copy()
+    without[:, 8:32] = 0
+    told = said(a, b, tcsim.gemm(without, b, instruction=MMA))
+    assert "K 8-31 not added" in told and " + " not in told
+
+
 def test_two_stages_of_four_exchanged_are_one_mistake() -> None:
     a, b = tcsim.encode(A, "f16"), tcsim.encode(B, "f16")
     wrong = a.reshape(32, 2, 4, 16)[:, :, [0, 2, 1, 3]].reshape(32, 128)
