@@ -12,12 +12,14 @@ from tcsim.diagnosis.arithmetic import narrowed
 from tcsim.diagnosis.enough import enough
 from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.reals import Mask, Numbers, Reals
+from tcsim.diagnosis.where import ranges
 from tcsim.numbers.codec import decode, encode
 from tcsim.numbers.formats import FORMATS, Format
 
 NARROW = "result passed through a narrower format"
 TRUNCATED = "result truncated to a narrower format"
 _LINES, _ALIKE = 8, 0.02  # so many numbers that are another's multiples up to this part are no chance
+_LISTED = 4  # numbers that are listed
 _TELLS = 4  # times the reach of rounding: a line that is scaled must have an output beyond it
 _FORMATS = ("e4m3", "e5m2", "bf16", "f16")
 
@@ -118,7 +120,7 @@ class Line:
     values: Numbers  # (batch, M, N)
     axis: int | tuple[int, ...]  # along which the number is the same
     adds: bool  # a bias, else a factor
-    with_c: bool = True  # a factor of the whole result, or of the product alone
+    part: str = "result"  # what a factor multiplies: the result, the product or c alone
 
 
 def vector(reals: Reals) -> Line | None:
@@ -137,13 +139,18 @@ def vector(reals: Reals) -> Line | None:
         off = np.where(known, (np.where(known, low, 0.0) + np.where(known, high, 0.0)) / 2, 0.0)
         values = right + off
         if reals.near(values)[reals.finite].all() and np.ptp(off) > 0:
-            said = f"one number for each {line}, from {off.min():.4g} to {off.max():.4g}"
+            said = f"one number for each {line}, {_listed(np.where(np.abs(off) <= reals.reach.max(), 0, off), 0)}"
+            bias = reals.c.take([0], axis=axis)
+            if bias.all() and (reals.c == bias)[reals.finite].all():
+                said += f": as if c, a bias itself, came in {(1 + off / bias).min():.4g} to {(1 + off / bias).max():.4g} times"
             relation = Relation("bias added", said, f"the epilogue adds a vector along the {other}")
             relation = _of_an_operand(reals, off, axis) or relation
             return Line(relation, np.maximum(values, 0) if reals.floor else values, axis, True)
     if reals.floor:
         return None
-    for base, rest in ((right, 0.0), (product, reals.c)):
+    parts: list[tuple[str, Numbers, Numbers | float]] = [("result", right, 0.0), ("product", product, reals.c)]
+    parts += [("c", reals.c, product)] if reals.c.any() else []
+    for _, base, rest in parts:
         factor = float((base * (seen - rest)).sum() / max(float((base**2).sum()), 1e-300))
         if _near_with(reals, factor, base, rest):
             return None  # one factor for all is simpler
@@ -151,7 +158,7 @@ def vector(reals: Reals) -> Line | None:
     for along, what in [((1, 2), "matrices"), *axes] if len(right) > 1 else axes:
         if not enough(outputs, int(shown.any(axis=along).sum())):
             continue
-        for with_c, base, rest in ((True, right, 0.0), (False, product, reals.c)):
+        for part, base, rest in parts:
             with np.errstate(all="ignore"):
                 own = np.where(reals.finite, base, 0.0)
                 factors = (own * (seen - rest)).sum(axis=along, keepdims=True) / (own**2).sum(axis=along, keepdims=True)
@@ -162,10 +169,33 @@ def vector(reals: Reals) -> Line | None:
             )
             apart &= not (np.abs(factors) * largest < _TELLS * reach)[largest > 0].any()  # else: lines that are zero
             if apart and _near_with(reals, factors, base, rest):
-                said = f"factors from {factors.min():.4g} to {factors.max():.4g}"
-                relation = Relation(f"{what} scaled", said, f"the epilogue multiplies each of the {what} by a number")
-                return Line(relation, factors * base + rest, along, False, with_c)
+                given = factors.compress(own.any(axis=(0, along)), axis=3 - along) if isinstance(along, int) else factors
+                said = f"factors {_listed(given, 1)}" + ", of c alone" * (part == "c")
+                advice = f"the epilogue multiplies {'c in ' * (part == 'c')}each of the {what} by a number"
+                return Line(Relation(f"{what} scaled", said, advice), factors * base + rest, along, False, part)
     return None
+
+
+def _listed(numbers: Numbers, usual: float) -> str:
+    """Numbers of lines (batch, lines, 1 or 1, lines), and where they are not the usual one."""
+    each = numbers.reshape(len(numbers), -1)
+    other = np.abs(each - usual) > 1e-3 * np.abs(each).max()
+    size = 10.0 ** (3 - np.floor(np.log10(np.abs(each[other]).max())))
+    values = np.unique(np.rint(each[other] * size))
+    values = values[np.diff(values, prepend=-np.inf) > 1] / size
+    what = "rows" if numbers.shape[2] == 1 else "columns"
+    if len(values) > _LISTED:
+        said = f"from {numbers.min():.4g} to {numbers.max():.4g}"
+        lines = other.any(axis=0)
+        return said if lines.all() else f"{said}, in {what} {ranges(np.flatnonzero(lines))}"
+    texts = []
+    for value in values:
+        at = other & (np.abs(each - value) <= 2 / size)
+        lines, matrices = np.flatnonzero(at.any(axis=0)), np.flatnonzero(at.any(axis=1))
+        where = [f"matrices {ranges(matrices)}"] * (len(matrices) < len(at))
+        where += [f"{what} {ranges(lines)}"] * (len(lines) < at.shape[1])
+        texts.append(f"{value:.4g}" + f" in {', '.join(where)}" * bool(where))
+    return "; ".join(texts)
 
 
 def _of_an_operand(reals: Reals, off: Numbers, axis: int) -> Relation | None:
@@ -198,14 +228,14 @@ def fitted_codes(problem: Problem, line: Line, narrow: str | None, ends: tuple[A
     """The codes with the numbers of a line that fit all its outputs, before the epilogue's end."""
     formats, bare = problem.machine.formats, problem.bare
     c = decode(problem.c, formats["c"]).astype(np.float64)
-    if not line.with_c:
+    if line.part != "result":
         bare = replace(bare, c=np.zeros_like(problem.c))
     codes = bare.outputs
     base = decode(codes, formats["d"]).astype(np.float64)
+    base, rest = (c, base) if line.part == "c" else (base, c if line.part == "product" else np.zeros_like(c))
     low, high = _interval(problem.observed, formats["d"], narrow)
     clamped = any((end(codes) != codes).any() for end in ends) and (decode(problem.observed, formats["d"]) >= 0).all()
     low = np.where(clamped & (low <= 0), -np.inf, low)
-    rest = 0.0 if line.with_c else c
     with np.errstate(all="ignore"):
         low, high = low - (base if line.adds else rest), high - (base if line.adds else rest)
         if not line.adds:

@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 
 from tcsim.diagnosis.arithmetic import narrowed
+from tcsim.diagnosis.batches import batched
 from tcsim.diagnosis.candidate import of_operand
 from tcsim.diagnosis.functions import functions, in_slices
 from tcsim.diagnosis.groups import constants
@@ -93,10 +94,13 @@ def solved(problem: Problem, model: Codes, inside: Mask, known: bool) -> Solved 
     ):  # C that is another's is off by a vector where C is one; so are factors of one block of K
         solver = Solver(problem, reals, ends=ends)
         if line.adds:
-            plainer = solver.of_c(wrong) or recovered(solver, wrong, constants)
+            plainer = solver.of_c(wrong)
+            for source in (batched, constants):
+                plainer = plainer or recovered(solver, wrong, source)
         else:
             plainer = recovered(solver, wrong, scale_tables)
-        line = None if plainer else line
+        left_out = line.adds and reals.near(reals.product)[wrong].all()  # C, in a part
+        line = None if plainer or left_out else line
     if kept is not None:
         found = as_whole(found, kept)
     elif plainer:

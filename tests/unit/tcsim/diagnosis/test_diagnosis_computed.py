@@ -164,3 +164,28 @@ def test_a_pitch_of_c_is_found_from_few_outputs() -> None:
     found = [rule.detail for rule in other_c.c_addresses(c, (32, 32), np.stack([i * 0, i, j], 1), wanted, reach)]
     assert "20 elements for 32 (row by row)" in found
     assert not [*other_c.c_addresses(c, (32, 32), np.stack([i * 0, i, j], 1)[1:], wanted[1:], reach[1:])]
+
+
+def test_numbers_of_an_epilogue_say_where() -> None:
+    """Factors of rows, of matrices or of C alone, and a bias that is not added in some columns."""
+    random = np.random.default_rng(8)
+    a, b = (random.standard_normal(shape).astype(np.float16) for shape in ((2, 32, 32), (2, 32, 24)))
+    c = np.broadcast_to(random.normal(0, 4, 24).astype(np.float32), (2, 32, 24))
+    mma = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+    product = tcsim.gemm(a, b, instruction=mma).view(np.float32)
+    some, each, inside = np.ones((1, 32, 1)), np.ones((2, 1, 1)), np.arange(24) < 16
+    some[:, 8:16], each[1] = 2, 0.5
+    for observed, with_c, said in (
+        (product * some, None, "rows scaled (factors 2 in rows 8-15)"),
+        (product * each, None, "matrices scaled (factors 0.5 in matrices 1)"),
+        (
+            product + c * some * np.arange(1, 33)[:, None] / 4,
+            c * np.arange(1, 33)[:, None] / 4,
+            "rows scaled (factors 2 in rows 8-15, of c alone)",
+        ),
+        (product + c * inside, c, "c is taken for zero; in matrices 0-1, rows 0-31, columns 16-23"),
+        (product + c * (1 + np.arange(24)), c, "as if c, a bias itself, came in 1 to 24 times"),
+    ):
+        given = {} if with_c is None else {"c": with_c.astype(np.float32)}
+        found = tcsim.diagnose(mma, a=a, b=b, observed=observed.astype(np.float32), **given)
+        assert found.verdict == "explained" and said in str(found), found
