@@ -21,6 +21,7 @@ _SIDE = 6  # rows and columns of each matrix that are tried first
 _MOST = 64  # matrices of a batch of which every pair is tried
 _LISTED = 6
 _UNKNOWNS = 256  # parts of K of all matrices
+_FEW = 4  # outputs that tell where a matrix begins
 _FIT = 0.9  # of the outputs tried
 
 
@@ -29,8 +30,11 @@ def batched(problem: Problem, reals: Reals, wrong: Mask) -> Iterator[WrongKernel
     if 1 < len(wrong) <= _MOST and problem.positions is None and (wrong & reals.finite).any():
         whole = [_of_matrices(names, at) for names, at in _matched(reals, *problem.sizes)]
         yield from whole
+        if not whole:
+            yield from _by_lines(reals, *problem.sizes)
         if problem.scales is None and not whole:
             yield from _matched_by_k(problem, reals)
+            yield from _summed(problem, reals)
             yield from _laid(problem, reals, wrong)
 
 
@@ -84,6 +88,87 @@ def _matched(reals: Reals, rows: int, columns: int) -> Iterator[tuple[str, Ints]
                 yield names, at
 
 
+def _by_lines(reals: Reals, rows: int, columns: int) -> Iterator[WrongKernel]:
+    """Which matrix of an operand, or of the output, each row or each column of every output matrix comes from."""
+    count = len(reals.a)
+    few = [np.unique(np.linspace(0, size - 1, _SIDE).astype(np.int64)) for size in (rows, columns)]
+    for axis, other, name in ((1, few[1], "b"), (2, few[0], "a")):
+        seen, right, c = (
+            x[:, :rows, :columns].take(other, axis=3 - axis) for x in (reals.observed, reals.right, reals.c)
+        )
+        reach = np.maximum(reals.reach[:, :rows, :columns].take(other, axis=3 - axis), float(np.median(reals.reach)))
+        a, b = reals.a[:, :rows], reals.b[:, :columns]
+        a, b = (a, b[:, other]) if axis == 1 else (a[:, other], b)
+        products = np.einsum("tik,ujk->tuij" if name == "b" else "uik,tjk->tuij", a, b, optimize=True)
+        for what, values in ((name, products + c[:, None]), ("d", right[None]), ("c", (right - c)[:, None] + c[None])):
+            fits = np.asarray(np.all(np.abs(values - seen[:, None]) <= reach[:, None], axis=4 - axis))  # (t, u, lines)
+            nothing = np.all(seen == 0, axis=3 - axis) & (what == "d")
+            if (fits.any(axis=1) | nothing).all() and (what != "c" or c.any()):
+                own = np.arange(count)
+                at = np.where(fits.any(axis=1), fits.argmax(axis=1), -1)
+                at = np.where(fits[own, own], own[:, None], at)
+                if (at != own[:, None]).any() and (at >= 0).any():
+                    yield _of_lines(what, axis, at)
+
+
+def _of_lines(name: str, axis: int, at: Ints) -> WrongKernel:
+    """at: the matrix that each row (axis 1) or column of the batch takes an operand from, or is stored from; -1 for nothing, (batch, lines)."""
+    own = np.broadcast_to(np.arange(len(at))[:, None], at.shape)
+    pairs, place = np.unique(np.stack([own, np.maximum(at, 0)]).reshape(2, -1), axis=1, return_inverse=True)
+    place = place.reshape(at.shape)
+
+    def read(given: Operands) -> Operands:
+        a, b, c = (x[pairs[1 if name in (what, "d") else 0]] for what, x in zip("abc", given[:3], strict=True))
+        if given.scales is None:
+            return Operands(a, b, c)
+        one, other = (x[pairs[1 if name in (what, "d") else 0]] for what, x in zip("ab", given.scales, strict=True))
+        return Operands(a, b, c, (one, other))
+
+    def store(computed: Array, right: Array) -> Array:
+        found = right.copy()
+        lines = np.arange(at.shape[1])
+        if axis == 1:
+            found[:, lines] = np.where((at < 0)[..., None], computed.dtype.type(0), computed[place, lines])
+        else:
+            found[..., lines] = np.where(
+                (at < 0)[:, None], computed.dtype.type(0), computed[place, :, lines].swapaxes(1, 2)
+            )
+        return found
+
+    return WrongKernel(_said_of_parts(name, at, "rows" if axis == 1 else "columns", _LINES_ADVICE), read, store, 3)
+
+
+def _summed(problem: Problem, reals: Reals) -> Iterator[WrongKernel]:
+    """Accumulators that keep the sums of other matrices."""
+    count, own = len(reals.a), np.arange(len(reals.a))
+    held = np.zeros((count, count), bool)
+    for t in range(count):
+        places = np.argwhere(reals.usable & (own == t)[:, None, None])
+        if not enough(len(places), count):
+            return
+        found = solved_at(reals, some_of(places, 3 * count + 64), lambda own: reals.product[:, own[:, 1], own[:, 2]].T)
+        if found is None or not found[t] or not np.isin(found, (0, 1)).all():
+            return
+        held[t] = found
+    if (held == np.eye(count, dtype=bool)).all():
+        return
+
+    def read(given: Operands) -> Operands:
+        a = (given.a[None] * held[:, :, None, None]).swapaxes(1, 2)
+        b = np.broadcast_to(given.b.swapaxes(0, 1), (count, *given.b.swapaxes(0, 1).shape))
+        return Operands(a.reshape(*a.shape[:2], -1), b.reshape(*b.shape[:2], -1), given.c)
+
+    said = [
+        f"matrix {t} holds also the sum of {ranges(np.flatnonzero(held[t] & (own != t)))}"
+        for t in own
+        if held[t].sum() > 1
+    ]
+    advice = "clear the accumulators, or set scale_d to 0, at the first K tile of every matrix or group"
+    yield WrongKernel(
+        (("accumulators not cleared between matrices of the batch", listing(said, _LISTED), advice),), read, rank=2
+    )
+
+
 def _matched_by_k(problem: Problem, reals: Reals) -> Iterator[WrongKernel]:
     """Which matrix of both operands, or of one, every output matrix takes each part of K from, of the longest parts that give any."""
     count, depth = len(reals.a), reals.a.shape[2]
@@ -115,7 +200,6 @@ def _terms_by_k(reals: Reals, names: str, t: int, unit: int, chosen: Ints) -> Nu
 
 def _of_matrices_by_k(names: str, at: Ints, unit: int, depth: int) -> WrongKernel:
     """at: the matrix that each of the batch is in each part of K, (batch, parts)."""
-    own = np.arange(len(at))
     each = np.repeat(at, unit, axis=1)[:, :depth]
 
     def read(given: Operands) -> Operands:
@@ -125,23 +209,27 @@ def _of_matrices_by_k(names: str, at: Ints, unit: int, depth: int) -> WrongKerne
         )
         return Operands(a, b, given.c)
 
-    maps: dict[bytes, Mask] = {}
-    for part in np.flatnonzero((at != own[:, None]).any(axis=0)).tolist():
-        maps.setdefault(at[:, part].tobytes(), np.zeros(at.shape[1], bool))[part] = True
-    said = []
-    for name in names.split():
-        of_k = []
-        for parts in maps.values():
-            mistake, detail, advice = _said_of_matrices(name, at[:, int(parts.argmax())])
-            of_k.append(f"in K {ranges(np.flatnonzero(np.repeat(parts, unit)[:depth]))} {detail}")
-        mistake = f"{name}: another matrix of the batch in a part of K"
-        when = (
-            "; and at when they change: a tensor map or a pointer of the next matrix while copies still read the last"
-        )
-        said.append((mistake, listing(of_k, _LISTED), advice + when))
+    said = [one for name in names.split() for one in _said_of_parts(name, each, "K", _K_ADVICE)]
     return WrongKernel(tuple(said), read, rank=2 + len(said))
 
 
+def _said_of_parts(name: str, at: Ints, what: str, when: str) -> tuple[tuple[str, str, str]]:
+    """What is said of the matrices that k, rows or columns come from, (batch, places); -1 for none."""
+    own = np.arange(len(at))
+    maps: dict[bytes, Mask] = {}
+    for place in np.flatnonzero((at != own[:, None]).any(axis=0)).tolist():
+        maps.setdefault(at[:, place].tobytes(), np.zeros(at.shape[1], bool))[place] = True
+    listed = []
+    for places in maps.values():
+        _, detail, advice = _said_of_matrices(name, at[:, int(places.argmax())])
+        listed.append(f"in {what} {ranges(np.flatnonzero(places))} {detail}")
+    mistake = "another matrix of the batch" if name != "d" else "stored at another place: another matrix of the batch"
+    mistake += f" in a part of {'the ' * (what != 'K')}{what}"
+    return ((f"{name}: {mistake}", listing(listed, _LISTED), advice + when),)
+
+
+_K_ADVICE = "; and at when they change: a tensor map or a pointer of the next matrix while copies still read the last"
+_LINES_ADVICE = "; and at the offsets of groups (experts): which group a tile or a row at its edge belongs to"
 _AXES = {"a": ("rows", "K"), "b": ("K", "columns"), "b as it is": ("columns", "K"), "c": ("rows", "columns")}
 _ORDERS_OF_AXES = ((1, 0, 2), (1, 2, 0), (2, 0, 1))
 Place = Callable[[Ints, Ints, Ints], Ints]  # (matrix, line, element) -> where in memory, -1 outside
@@ -160,7 +248,7 @@ def _laid(problem: Problem, reals: Reals, wrong: Mask) -> Iterator[WrongKernel]:
             continue
         shape = count, *memory.shape[1:]
         axes = _AXES["c" if name == "d" else name]
-        for mistake, detail, where in _strides(name, axes, shape, [count and x[0].size for x in held.values()]):
+        for mistake, detail, where in _strides(name, axes, shape, _begins(reals, name, memory)):
             if name in "cd":
                 found = _from(memory, where, t, i, j) + (reals.product[place] if name == "c" else 0.0)
             else:
@@ -179,9 +267,9 @@ def _from(memory: Array, where: Place, t: Ints, row: Ints, element: Ints) -> Arr
 
 
 def _strides(
-    name: str, axes: tuple[str, str], shape: tuple[int, int, int], others: list[int]
+    name: str, axes: tuple[str, str], shape: tuple[int, int, int], begins: Ints
 ) -> Iterator[tuple[str, str, Place]]:
-    """(mistake, detail, places). others: the sizes of matrices, whose strides may be taken for this one's."""
+    """(mistake, detail, places). begins: where the second matrix may begin."""
     called = "batch", *axes
     tight = "".join(f"[{axis}]" for axis in called)
     for order in _ORDERS_OF_AXES:
@@ -190,10 +278,36 @@ def _strides(
             detail = f"memory of {lies} is taken for {taken}: the strides of batch (heads) and {axes[0]} (tokens) are exchanged"
             yield "axes of the batch exchanged", detail, partial(_axes, order, shape, lies == said)
     size = shape[1] * shape[2]
-    for stride in sorted({*others, size // 2, 2 * size, shape[2], size + shape[2]} - {size}) if name != "d" else ():
+    for stride in begins[begins != size][:_LISTED].tolist():
         row = f", the stride of its {axes[0]}" * (stride == shape[2])
+        row += f", {stride // shape[2]} {axes[0]} for {shape[1]}" * (stride % shape[2] == 0 and not row)
         detail = f"{stride} elements from matrix to matrix instead of {size}{row}"
-        yield "batch stride wrong", detail, partial(_apart, stride, shape)
+        yield "batch stride wrong", detail, partial(_stored_apart if name == "d" else _apart, stride, shape)
+
+
+def _begins(reals: Reals, name: str, memory: Numbers) -> Ints:
+    """Where in the memory of a batch its second matrix begins, as a few of its outputs tell."""
+    few, depth = np.arange(min(_FEW, *reals.c.shape[1:])), reals.a.shape[2]
+    rows, columns = (few, 0 * few) if name.startswith("b") else (0 * few, few)
+    if not reals.finite[1, rows, columns].all():
+        return np.zeros(0, np.int64)
+    flat = np.ascontiguousarray(memory).reshape(-1)
+    seen, reach, c = (x[1, rows, columns] for x in (reals.observed, reals.reach, reals.c))
+    if name in "cd":
+        here = np.ascontiguousarray(reals.observed[:, : memory.shape[1], : memory.shape[2]]).reshape(-1)
+        at = np.lib.stride_tricks.sliding_window_view(flat if name == "c" else here, len(few))
+        sought = seen - reals.product[1, rows, columns] if name == "c" else reals.right[1, rows, columns]
+        return np.flatnonzero((np.abs(at - sought) <= reach).all(axis=1))
+    pitch = memory.shape[2] if name == "b" else 1
+    met = (reals.a if name.startswith("b") else reals.b)[1, : len(few), :depth]
+    lanes = np.pad(flat, (0, -len(flat) % pitch)).reshape(-1, pitch)
+    size = len(lanes) + depth
+    wave = np.fft.rfft(lanes, size, axis=0)
+    fits = np.ones(lanes.shape, bool)
+    for own, wanted, far, more in zip(met, seen, reach, c, strict=True):  # the products of a line with every place
+        sums = np.fft.irfft(wave * np.fft.rfft(own, size).conj()[:, None], size, axis=0)[: len(lanes)]
+        fits &= np.abs(sums + more - wanted) <= far
+    return np.flatnonzero(fits.reshape(-1))
 
 
 def _axes(order: tuple[int, ...], shape: tuple[int, int, int], lies: bool, *index: Ints) -> Ints:
@@ -209,6 +323,15 @@ def _axes(order: tuple[int, ...], shape: tuple[int, int, int], lies: bool, *inde
 def _apart(stride: int, shape: tuple[int, int, int], t: Ints, row: Ints, element: Ints) -> Ints:
     place = t * stride + row * shape[2] + element
     return np.where(place < np.prod(shape), place, -1)
+
+
+def _stored_apart(stride: int, shape: tuple[int, int, int], t: Ints, row: Ints, element: Ints) -> Ints:
+    """What stands in memory where matrices are stored so far apart, later ones over earlier ones."""
+    size = shape[1] * shape[2]
+    place = t * size + row * shape[2] + element
+    matrix = np.minimum(place // stride, shape[0] - 1) if stride else 0 * place + shape[0] - 1
+    inside = place - matrix * stride
+    return np.where(inside < size, matrix * size + inside, -1)
 
 
 def _laid_so(name: str, mistake: str, detail: str, where: Place, shape: tuple[int, int, int]) -> WrongKernel:
@@ -237,7 +360,11 @@ def _laid_so(name: str, mistake: str, detail: str, where: Place, shape: tuple[in
 def _said_of_matrices(name: str, at: Ints) -> tuple[str, str, str]:
     """(mistake, detail, advice)."""
     own = np.arange(len(at))
-    moved = [f"matrix {source} for {place}" for place, source in enumerate(at.tolist()) if place != source]
+    moved = [
+        f"matrix {source} for {place}".replace("matrix -1", "nothing")
+        for place, source in enumerate(at.tolist())
+        if place != source
+    ]
     detail = listing(moved, _LISTED, ", ")
     for group in range(2, len(at)):
         if np.array_equal(at, own // group) or np.array_equal(at, own // group * group):

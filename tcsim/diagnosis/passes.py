@@ -313,7 +313,9 @@ def _passes(when: When, *sources: Source) -> tuple[Pass, ...]:
 PASSES: tuple[Pass, ...] = (
     *((_first, partial(_whole, source)) for source in (bytes_of_operands, tails)),
     (_first, _never_written),
-    *_passes(_written, not_cleared, functions, batched, past_end),
+    *_passes(_written, not_cleared, functions),
+    *_passes(_open, batched),
+    *_passes(_written, past_end),
     *_passes(_open, scale_tables),  # factors that are zero write zeros
     (_first, _by_rules),
     (_several, _moved_tiles),

@@ -78,11 +78,32 @@ def test_heads_and_tokens() -> None:
     assert "b: axes of the batch exchanged (memory of [K][columns][batch] is taken for [batch][K][columns]" in text
 
 
-@pytest.mark.parametrize(("rows", "words"), [(M // 2, ""), (1, ", the stride of its rows")])
+@pytest.mark.parametrize(("rows", "words"), [(M // 2, ", 12 rows for 24"), (1, ", the stride of its rows")])
 def test_a_stride_of_the_batch(rows: int, words: str) -> None:
     """Half of what it should be, or that of a row."""
     text = said(a=lambda x: np.stack([x.reshape(-1, K)[t * rows :][:M] for t in range(BATCH)]))
     assert f"a: batch stride wrong ({rows * K} elements from matrix to matrix instead of {M * K}{words})" in text
+
+
+def test_what_one_part_of_the_lines_takes_from_other_matrices() -> None:
+    """A tile at the edge of a group, sums that are not cleared, strides of any size, also of what is stored."""
+    given, next_ = operands() | {"c": np.zeros((BATCH, M, N), np.float32)}, [1, 2, 0]
+    right, other = computed(given), computed(given | {"b": given["b"][next_]})
+    stored, apart = np.zeros_like(right), np.zeros((BATCH + 1) * M * N, np.float32)
+    stored[1:, :8], stored[:, 8:] = right[:-1, :8], right[:, 8:]
+    for t in range(BATCH):
+        apart[t * (M * N - 36) :][: M * N] = right[t].reshape(-1)
+    memory = given["b"].reshape(-1)
+    early = np.stack([memory[t * (K * N - 8) :][: K * N].reshape(K, N) for t in range(BATCH)])
+    for observed, text in (
+        (np.where(np.arange(M)[:, None] < 8, other, right), "b: another matrix of the batch in a part of the rows (in rows 0-7 matrix 1 for 0"),
+        (stored, "in a part of the rows (in rows 0-7 nothing for 0, matrix 0 for 1"),
+        (np.cumsum(right, axis=0), "matrix 1 holds also the sum of 0; matrix 2 holds also the sum of 0-1"),
+        (computed(given | {"b": early}), f"b: batch stride wrong ({K * N - 8} elements from matrix to matrix instead of {K * N})"),
+        (apart[: right.size].reshape(right.shape), f"d: batch stride wrong ({M * N - 36} elements"),
+    ):  # fmt: skip
+        found = tcsim.diagnose(MMA, **given, observed=observed)
+        assert found.verdict == "explained" and len(found.explanations) == 1 and text in str(found), found
 
 
 def test_results_stored_with_their_axes_exchanged() -> None:
