@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from tcsim.diagnosis.arithmetic import narrowed
 from tcsim.diagnosis.enough import enough
+from tcsim.diagnosis.groups import whose_scales
 from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.reals import Mask, Numbers, Reals
 from tcsim.diagnosis.where import ranges
@@ -171,6 +172,9 @@ def vector(reals: Reals) -> Line | None:
             if apart and _near_with(reals, factors, base, rest):
                 given = factors.compress(own.any(axis=(0, along)), axis=3 - along) if isinstance(along, int) else factors
                 said = f"factors {_listed(given, 1)}" + ", of c alone" * (part == "c")
+                if part != "c" and len(given) == 1:
+                    lines = reals.lines("ab"[along == 1])[0, : given.size]
+                    said += whose_scales(lines, given.reshape(-1, 1), what[:-1])
                 advice = f"the epilogue multiplies {'c in ' * (part == 'c')}each of the {what} by a number"
                 return Line(Relation(f"{what} scaled", said, advice), factors * base + rest, along, False, part)
     return None

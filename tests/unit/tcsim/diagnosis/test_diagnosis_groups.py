@@ -54,3 +54,37 @@ def test_scales_of_groups_of_k(name: str) -> None:
     assert (found.verdict, found.mistake) == ("explained", f"scales of {name} wrong")
     line = "row" if name == "a" else "column"
     assert f"the products of each {line} and each 32 of K are multiplied" in str(found)
+
+
+def test_whose_scales_and_zero_points() -> None:
+    """The steps between the values of a group are its scale: which group's, which column's or which row's was used can be said."""
+    random = np.random.default_rng(3)
+    q, zero = random.integers(0, 16, (128, 32)), random.integers(5, 11, (4, 32)).repeat(32, axis=0)
+    scale = (random.integers(4, 8, (4, 32)) / 4 * 2.0 ** random.integers(-5, -1, (4, 32))).repeat(32, axis=0)
+    q[::32], q[1::32] = 0, 15
+    a, codes = random.standard_normal((48, 128)).astype(np.float16), random.integers(-31, 32, (48, 128))
+    rows = random.integers(4, 8, (48, 1)) / 4 * 2.0 ** random.integers(-5, -1, (48, 1))
+    b, last = (q - zero) * scale, np.r_[np.arange(32), np.arange(96)]
+    for own, weights, said in (
+        (a, (q - zero) * scale[last], "the scales: groups 1-3 are groups 0-2"),
+        (
+            a,
+            (q - zero) * np.roll(scale, -1, axis=1),
+            "the scales: columns 0-30 are columns 1-31, columns 31 are columns 0",
+        ),
+        (
+            a,
+            (q - zero[last]) * scale[last],
+            "zero points of b wrong (the products of each column and each 32 of K are multiplied by numbers",
+        ),
+        (a, (q - 8) * scale, "as if every zero point were 8"),
+        (a, (q + zero) * scale, "as if the zero points were added"),
+        (a, (q - zero + 1) * scale, "1 steps of the values"),
+        (a, np.where(np.arange(32) < 8, (q - zero) * scale[last], b), "group 0 of 4 is right"),
+        (codes * rows, None, "the scales: rows 0-46 are rows 1-47, rows 47 are rows 0"),
+    ):
+        given = {"a": own.astype(np.float16), "b": b.astype(np.float16)}
+        used = {"a": codes * np.roll(rows, -1, axis=0), "b": b} if weights is None else {"a": own, "b": weights}
+        observed = tcsim.gemm(*(used[name].astype(np.float16) for name in "ab"), instruction=MMA).view(np.float32)
+        found = tcsim.diagnose(MMA, **given, observed=observed)
+        assert found.verdict == "explained" and said in str(found), found
