@@ -29,6 +29,7 @@ from tcsim.numbers.formats import FORMATS, Format
 
 _FEW = 4  # outputs that every pair of tables is tried on
 _SAMPLES = 64  # outputs that those are tried on which give the few
+_GAPS = (1, 2, 4, 8)  # bytes behind a row
 _WORD = 4  # blocks of K whose factors lie in one word
 _FIRST = 24  # pairs that are reckoned out in full
 _LAYOUT = (
@@ -229,6 +230,10 @@ def _tiled(height: int, width: int, pad: int, line: Ints, block: Ints, lines: in
     return tile * height * width + line % height * width + block % width
 
 
+def _pitched(pitch: int, line: Ints, block: Ints, lines: int, blocks: int) -> Ints:
+    return line * pitch + block
+
+
 def _interleaved(line: Ints, block: Ints, lines: int, blocks: int) -> Ints:
     tile = line // 128 * -(-blocks // 4) + block // 4
     return tile * 512 + line % 32 * 16 + line % 128 // 32 * 4 + block % 4
@@ -252,6 +257,10 @@ def _layouts(blocks: int) -> Iterator[tuple[str, Address, Address]]:
         yield f"their rows are {long}, and are read with a pitch of {blocks}", _padded, _by_line
         yield f"they lie block by block along K, and are read as if in rows {long}", _by_block, _padded
         yield f"their rows are {long}, and are read block by block along K", _padded, _by_block
+    for pitch in sorted({*(blocks + more for more in _GAPS), 2 * blocks, -(-blocks // 16) * 16} - {blocks, padded}):
+        rows = partial(_pitched, pitch)
+        yield f"their rows are {blocks} long, and are read with a pitch of {pitch}", _by_line, rows
+        yield f"their rows lie {pitch} apart, and are read with a pitch of {blocks}", rows, _by_line
     for unit in (4, 16, 128):
         long = f"block by block along K, each padded to a multiple of {unit} lines"
         padded_to = partial(_tiled, 0, 1, unit)

@@ -26,7 +26,7 @@ from tcsim.diagnosis.solve import Solver
 from tcsim.diagnosis.where import ranges
 from tcsim.numbers.codec import decode, encode
 
-TIMES = (16, 8, 4, 2)  # instructions in a tile's K
+TIMES = (16, 8, 4, 2, 1)  # instructions in a tile's K
 _MOST = 24  # tiles
 _LINES = (0, 1, 2, 3, 4, 5, 6, 7, 9, 15, 17, 31, 33, 63)  # by which it is seen whether a rule stays inside a tile
 _SAMPLES = 12  # outputs beyond one for each tile

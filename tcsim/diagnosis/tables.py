@@ -14,26 +14,35 @@ import numpy.typing as npt
 
 from tcsim.diagnosis.hypothesis import Operands, WrongKernel
 from tcsim.diagnosis.least_squares import samples, weights
-from tcsim.diagnosis.problem import Problem
+from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.reals import Mask, Numbers, Reals
 from tcsim.diagnosis.where import listing
 from tcsim.numbers.codec import decode, encode
-from tcsim.numbers.formats import Format
+from tcsim.numbers.formats import FORMATS, Format
 
 _LISTED = 6  # codes that are written out
 _NEARLY = 0.2  # of what outputs are off by: what rounding an element may leave
+_NOTHING = 1e-5  # of the usual value: it is zero
+_LEAST = 1e-300  # no format has it
+_VALUES = 256  # that an operand has
 _BITS = 11  # of a constant
 _CLOSE = 0.02  # of the usual value: how exactly a value of a table is known
 
 
 def table_of(name: str, was: Numbers, now: Numbers, mistake: str, said: str) -> WrongKernel:
-    """A kernel that takes each value of operand `name` for another; was: ascending."""
+    """A kernel that takes each value of operand `name`, or of scale_a or scale_b, for another; was: ascending."""
     advice = f"look at the conversion or the unpacking of {name}: sign, bias, zero point, which format the codes are taken for"
 
+    def taken(values: Numbers) -> Numbers:
+        own = _told(values)
+        at = np.minimum(np.searchsorted(was, own), len(was) - 1)
+        return np.where(was[at] == own, now[at], values)
+
     def read(given: Operands) -> Operands:
-        values = given.a if name == "a" else given.b
-        at = np.minimum(np.searchsorted(was, values), len(was) - 1)
-        return given.reading(name, np.where(was[at] == values, now[at], values))
+        if given.scales is not None and name.startswith("scale"):
+            one, other = given.scales
+            return given._replace(scales=(taken(one), other) if name == "scale_a" else (one, taken(other)))
+        return given.reading(name, taken(given.a if name == "a" else given.b))
 
     return WrongKernel(((f"{name}: {mistake}", said, advice),), read)
 
@@ -44,8 +53,10 @@ def tables(problem: Problem, reals: Reals, open_: Mask) -> Iterator[WrongKernel]
     for name in "ba":
         yield from _shifted(reals, open_, name, formats[name])
     for place, name in enumerate("ba"):
-        if formats[name].bits <= 8 and (reals.positions is None or name == "b"):
+        if reals.positions is None or name == "b":
             yield from _of_elements(reals, open_, name, formats[name], 1 - place)
+        if reals.factors is not None:
+            yield from _of_factors(reals, open_, f"scale_{name}", formats["scale"], 1 - place)
 
 
 def _shifted(reals: Reals, open_: Mask, name: str, format: Format) -> Iterator[WrongKernel]:
@@ -74,7 +85,7 @@ def _shifted(reals: Reals, open_: Mask, name: str, format: Format) -> Iterator[W
 def _of_elements(reals: Reals, open_: Mask, name: str, format: Format, place: int) -> Iterator[WrongKernel]:
     bare = (reals.a, reals.b) if reals.bare is None else reals.bare
     was, which = _numbered(bare[place])
-    chosen = samples(reals, open_, len(was))
+    chosen = samples(reals, open_, len(was)) if len(was) <= _VALUES else None
     if chosen is None:
         return
     t, i, j = chosen.T
@@ -85,9 +96,28 @@ def _of_elements(reals: Reals, open_: Mask, name: str, format: Format, place: in
     yield from _table(reals, chosen, name, was, _summed(own, met, len(was)), format)
 
 
+def _of_factors(reals: Reals, open_: Mask, name: str, format: Format, place: int) -> Iterator[WrongKernel]:
+    if reals.factors is None or reals.bare is None:
+        return
+    was, which = _numbered(reals.factors[place])
+    chosen = samples(reals, open_, len(was))
+    if chosen is not None:
+        t, i, j = chosen.T
+        own = i if place == 0 else j
+        terms = reals.bare[0][t, i] * reals.bare[1][t, j]
+        sums = terms.reshape(len(t), reals.factors[0].shape[2], -1).sum(axis=2)
+        sums = sums * reals.factors[1 - place][t, j if place == 0 else i]
+        yield from _table(reals, chosen, name, was, _summed(which[t, own], sums, len(was)), format)
+
+
+def _told(values: Numbers) -> Numbers:
+    """Values, a negative zero as something below zero: its code may count as another value."""
+    return np.where((values == 0) & np.signbit(values), -_LEAST, values)
+
+
 def _numbered(values: Numbers) -> tuple[Numbers, npt.NDArray[np.int64]]:
     """The different values, and which each is."""
-    was, which = np.unique(values, return_inverse=True)
+    was, which = np.unique(_told(values), return_inverse=True)
     return was, which.reshape(values.shape)
 
 
@@ -107,23 +137,53 @@ def _table(
     if found is None:
         return
     now = np.where(np.isnan(found), was, found)
-    if (np.abs(terms @ now - wanted) <= 2 * reals.reach[place]).mean() > 0.9:
+    reach = np.maximum(reals.reach[place], reals.far(np.abs(terms) @ np.abs(now), wanted))
+    if (np.abs(terms @ now - wanted) <= 2 * reach).mean() > 0.9:
         yield from _snapped(name, was, now, format)
 
 
 def _snapped(name: str, was: Numbers, now: Numbers, format: Format) -> Iterator[WrongKernel]:
-    """The table with values that the format has."""
-    codes = encode(np.rint(now) if format.kind != "float" else now, format, saturate=True)
-    near = decode(codes, format).astype(np.float64)
+    """The table with values that the format has, or those of another format of as many bits."""
     usual = float(np.sqrt((was**2).mean()))
-    if (np.abs(near - now) > _CLOSE * np.maximum(np.abs(near), usual)).any() or np.array_equal(near, was):
-        return
-    yield table_of(name, was, near, *_said(was, near))
+    for other in (format, *(one for one in FORMATS.values() if one.bits == format.bits <= 8 and one is not format)):
+        if other is format:
+            codes = encode(
+                np.rint(now) if format.kind != "float" else np.where(np.abs(now) < _NOTHING * usual, 0, now),
+                format,
+                saturate=True,
+            )
+        else:
+            codes = encode(was, format)  # of the least below zero: the negative zero
+        near = decode(codes, other).astype(np.float64)
+        if not np.isfinite(near).all() or (np.abs(near - was) <= _LEAST).all():
+            continue
+        if (
+            np.abs(near - now) <= _CLOSE * np.maximum(np.abs(near), usual * (1.0 if other is format else _NOTHING))
+        ).all():
+            words = (
+                _bits(encode(was, format), codes, format) or _said(was, near)
+                if other is format
+                else (f"codes taken for {other.name}", f"as in: {_listed(was, near, near != was)}")
+            )
+            yield table_of(name, was, near, *words)
+            return
+
+
+def _bits(was: Codes, now: Codes, format: Format) -> tuple[str, str] | None:
+    """(mistake, detail) where the same bits of every code are cleared, set or turned; None if they are not."""
+    cleared, set_ = (int(np.bitwise_or.reduce(x & ~y)) & format.code_mask for x, y in ((was, now), (now, was)))
+    for mask, changed, what in (
+        (cleared, was & ~was.dtype.type(cleared), "cleared"),
+        (set_, was | was.dtype.type(set_), "set"),
+    ):
+        if mask and np.array_equal(changed, now):
+            return f"bits {what}", f"of every code the bits {mask:#x} are {what}"
+    return None
 
 
 def _said(was: Numbers, now: Numbers) -> tuple[str, str]:
     """(mistake, detail) of a table."""
-    off = now - was
+    off = np.where(np.abs(now - was) <= _LEAST, 0.0, now - was)
     values, counts = np.unique(off, return_counts=True)
     common = float(values[counts.argmax()])
     if common and counts.max() > 0.8 * len(was):
@@ -132,7 +192,7 @@ def _said(was: Numbers, now: Numbers) -> tuple[str, str]:
         return "off by a constant", f"{what}, as of a zero point that is off by {abs(common):g}{rest}"
     if (now == now[0]).all():
         return "ignored", f"every value counts as {now[0]:g}"
-    moved = was != 0
+    moved = np.abs(was) > _LEAST
     ratio = now[moved] / was[moved]
     if len(ratio) and np.ptp(ratio) <= 1e-6 * np.abs(ratio).max():
         return "scaled", f"every value counts {ratio[0]:g} times"
@@ -140,4 +200,6 @@ def _said(was: Numbers, now: Numbers) -> tuple[str, str]:
 
 
 def _listed(was: Numbers, now: Numbers, which: Mask) -> str:
-    return listing([f"{was[one]:g} counts as {now[one]:g}" for one in np.flatnonzero(which)], _LISTED, ", ")
+    which &= np.abs(now - was) > _LEAST
+    names = [f"{was[one]:g}" if was[one] != -_LEAST else "-0" for one in range(len(was))]
+    return listing([f"{names[one]} counts as {now[one]:g}" for one in np.flatnonzero(which)], _LISTED, ", ")

@@ -155,3 +155,45 @@ def test_a_zero_point_of_floats_is_rounded_with_each_element(operand: str, zero:
     assert f"{abs(zero)} is {'added to' if zero > 0 else 'subtracted from'} every element".replace(".0 ", " ") in str(
         found
     )
+
+
+def test_tables_of_scales_of_few_values_and_of_other_formats() -> None:
+    """Bits of the codes of scales, a table of 16 values in 16 bits, codes of another format with its negative zero; rows of scales that lie apart."""
+    random = np.random.default_rng(17)
+    table = np.sort(random.uniform(-1, 1, 16)).astype(np.float16)
+    a, q = random.standard_normal((48, 64)).astype(np.float16), random.integers(0, 16, (64, 24))
+    wrong = table.copy()
+    wrong[[3, 9]] = table[[4, 2]]
+    mma = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+    found = tcsim.diagnose(mma, a=a, b=table[q], observed=tcsim.gemm(a, wrong[q], instruction=mma).view(np.float32))
+    assert found.mistake == "b: codes taken for other values" and f"{table[3]:g} counts as {table[4]:g}" in str(found)
+    mma = "mma.sync.aligned.m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue4m3"
+    given = {
+        "a": random.integers(0, 16, (48, 128)).astype(np.uint8),
+        "b": random.integers(0, 16, (128, 24)).astype(np.uint8),
+    }
+    given |= {
+        "scale_a": random.integers(40, 80, (48, 8)).astype(np.uint8),
+        "scale_b": random.integers(40, 80, (8, 24)).astype(np.uint8),
+    }
+    rows = np.full((48, 12), 0x38, np.uint8)
+    rows[:, :8] = given["scale_a"]
+    for scales, said in (
+        (given["scale_a"] & 0x3F, "scale_a: bits cleared (of every code the bits 0x40"),
+        (rows.reshape(-1)[: 48 * 8].reshape(48, 8), "their rows lie 12 apart, and are read with a pitch of 8"),
+    ):
+        found = tcsim.diagnose(
+            mma,
+            arch="sm_120a",
+            **given,
+            observed=tcsim.gemm(instruction=mma, arch="sm_120a", **{**given, "scale_a": scales}),
+        )
+        assert found.verdict == "explained" and said in str(found), found
+    mma = "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32"
+    a, b = (
+        random.integers(0, 100, shape).astype(np.uint8) ^ np.uint8(128) * random.integers(0, 2, shape).astype(np.uint8)
+        for shape in ((48, 64), (64, 24))
+    )
+    observed = tcsim.decode(a, "s8").astype(float) @ tcsim.decode(b, "e4m3").astype(float)
+    found = tcsim.diagnose(mma, arch="sm_89", a=a, b=b, observed=observed.astype(np.float32))
+    assert found.mistake == "a: codes taken for s8", found
