@@ -15,7 +15,7 @@ from tcsim.core.samples import some_of
 from tcsim.diagnosis.enough import follows
 from tcsim.diagnosis.hypothesis import Hypothesis
 from tcsim.diagnosis.maps import STEPS
-from tcsim.diagnosis.named_functions import ACTIVATIONS, Function, Named, casts, solved_functions, wrapped
+from tcsim.diagnosis.named_functions import ACTIVATIONS, Function, Named, casts, conversions, solved_functions, wrapped
 from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals, lines_of
 from tcsim.numbers.codec import decode, encode
@@ -86,7 +86,8 @@ def gives(reals: Reals, matrix: int, run: Function, x: Numbers, rest: Numbers | 
     seen, reach = reals.observed[matrix], reals.reach[matrix]
     with np.errstate(all="ignore"):
         value = run(x)
-        moved = np.maximum(np.abs(run(x + reach) - value), np.abs(run(x - reach) - value)) if relative else reach
+        off = reach * np.where(np.arange(x.shape[1]) % 2, -1, 1)  # a softmax does not see what all are off by
+        moved = np.maximum(np.abs(run(x + off) - value), np.abs(run(x - off) - value)) if relative else reach
         moved = np.nan_to_num(moved)
         usual = float(np.sqrt((seen[reals.finite[matrix]] ** 2).mean()))
         tells = moved <= np.maximum(2 * reach, _TELLS * usual)  # steep functions of large results give everything
@@ -113,7 +114,7 @@ def functions(problem: Problem, reals: Reals, wrong: Mask) -> Iterator[Applied]:
             rest = reals.c[matrix] if before_c else np.zeros_like(x)
             seen = reals.observed[matrix] - rest
             for named in (
-                *(casts() if whole else ACTIVATIONS),
+                *(casts() if whole else (*ACTIVATIONS, *conversions())),
                 *solved_functions(x, seen, own, reals.finite[matrix], whole),
             ):
                 held = _given(reals, matrix, x) if named.along else x

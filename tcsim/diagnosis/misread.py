@@ -169,6 +169,21 @@ def behind(lines: Array, t: Ints, line: Ints, depth: int, length: int, back: int
     return np.where(inside, lines[t[:, None], np.where(inside, row, 0), at], lines.dtype.type(0))
 
 
+def narrow_c(problem: Problem, reals: Reals, wrong: Mask) -> Iterator[WrongKernel]:
+    """A C that went through a narrower format."""
+    for name in (
+        ("bf16", "f16", "e4m3", "e5m2") if problem.machine.formats["c"].kind == "float" and reals.c.any() else ()
+    ):
+        look = f"look at the type that C (a residual, a bias, an earlier result) is stored in and loaded as: {name}"
+        yield WrongKernel(
+            ((f"c passed through {name}", "each element of c is rounded", look),), partial(_narrow_c, name)
+        )
+
+
+def _narrow_c(name: str, given: Operands) -> Operands:
+    return given._replace(c=decode(encode(given.c, name, saturate=True), name).astype(np.float64))
+
+
 PAST_END = "d: stored past the end of a row"
 _LOADS = {
     "are those of the first columns again": "modulo N",
@@ -184,7 +199,7 @@ def past_end(problem: Problem, reals: Reals, wrong: Mask) -> Iterator[WrongKerne
     if not _dense(problem) or not len(reach) or wrong[:, 0].any() or (wrong & ~reals.finite).any() or reals.floor:
         return
     widths = {-problem.sizes[1] % tile for tile in PARTS} - {0}
-    for width in sorted(width for width in widths if reach[-1] < width <= problem.sizes[1]):
+    for width in sorted(width for width in widths if reach[-1] < width < problem.sizes[1]):
         for loads, with_c in product(_LOADS, (False, True) if problem.c.any() else (False,)):
             item = stored_past(width, problem.sizes, loads, with_c, wrong)
             if item.gives(reals)[wrong].all():

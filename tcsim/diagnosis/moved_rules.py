@@ -11,6 +11,7 @@ import numpy as np
 from tcsim.core.samples import repeatable
 from tcsim.diagnosis.maps import PARTS, TILES, Rule, lines_from, pitched, turned
 from tcsim.diagnosis.reals import Ints, Numbers
+from tcsim.diagnosis.shared_maps import xored
 
 MOST_GIVEN = 0.9  # of the known places a rule must give
 _KNOWN = 600  # places that a rule is tried on
@@ -19,6 +20,7 @@ _LEAST = 12  # of which a pointer is read off
 _PAIRS = 60  # of places that addresses are solved from
 _STORE = "look at the address of the epilogue's store: its pointer and its leading dimension"
 _STAGING_ORDER = "the epilogue, or the workspace of split-K, must be written and read in one order"
+_STAGING_SWIZZLE = "the staging tile of the epilogue must be written and read, by TMA too, with one swizzle"
 _STAGING = "the staging tile of the epilogue must be written and read with one pitch"
 
 OFFSET = "d: read with an offset in its tile"
@@ -27,6 +29,7 @@ START = (
     "the same comes of parts that are stored too early by as much, the last of them nowhere"
 )
 PITCHES = 65  # how far off a pitch of stores is looked for
+_MASKS, _LOWS, _CHUNKS = (1, 3, 7, 15), (0, 1, 2, 3), (1, 2, 4, 8, 16, 32)  # of a swizzle: of rows and of columns
 _PADS = (1, 2, 4, 8, 16)  # of a row of the staging tile
 _OFFSETS = (1, 2, 4, 8, 16, 32)  # of lines
 
@@ -56,6 +59,7 @@ def store_rules(i: Ints, j: Ints, row: Ints, column: Ints, shape: tuple[int, int
     i, j, row, column = (x[kept] for x in (i, j, row, column))
     pairs = random.integers(0, len(i), (2, _PAIRS))
     pairs = pairs[:, row[pairs[0]] != row[pairs[1]]]
+    yield from _swizzled(i, j, row, column, shape)
     yield from _global(i, j, row, column, shape, pairs)
     for height, width in product(TILES, (*TILES, shape[1])):
         same = (i // height == row // height) & (j // width == column // width)
@@ -81,6 +85,17 @@ def late_rules(base: Numbers, i: Ints, j: Ints, wanted: Numbers, reach: Numbers)
     for off in sorted(offs.tolist(), key=abs)[:1]:
         if off and len(written) >= _LEAST:
             yield stored_with(base.shape[1], int(off), (base.shape[0], base.shape[1]))
+
+
+def _swizzled(i: Ints, j: Ints, row: Ints, column: Ints, shape: tuple[int, int]) -> Iterator[Rule]:
+    """Chunks of columns that are exchanged by bits of the row."""
+    for mask, low, chunk in product(_MASKS, _LOWS, _CHUNKS) if (row == i).mean() >= MOST_GIVEN else ():
+        where = partial(xored, chunk, mask + 1, low, mask, 0, 0, 0)
+        if (mask + 1) * chunk <= shape[1] and (where(i, j, 0 * i)[1] == column).mean() >= MOST_GIVEN:
+            bits = f"(row / {1 << low}) % {mask + 1}" if low else f"row % {mask + 1}"
+            said = f"in every {(mask + 1) * chunk} columns chunk c of {chunk} is chunk c XOR {bits}"
+            yield Rule("{x}: swizzle of the staging tile not undone", said, _STAGING_SWIZZLE, where, 3)
+            return
 
 
 def _global(i: Ints, j: Ints, row: Ints, column: Ints, shape: tuple[int, int], pairs: Ints) -> Iterator[Rule]:

@@ -136,6 +136,15 @@ def casts() -> Iterator[Named]:
         )
 
 
+def conversions() -> Iterator[Named]:
+    """Of floating-point results: through a narrower format, or to whole numbers."""
+    for name in ("f16", "bf16", "e4m3", "e5m2"):
+        advice = f"the epilogue or the output tensor is {name} there, or the accumulator was moved as {name}"
+        yield Named("result passed through a narrower format", name, advice, partial(_through, name=name), simple=True)
+    for said, run, *_ in _WHOLE:
+        yield Named("result converted to integers", said, _CLAMP_ADVICE, run, simple=True)
+
+
 def solved_functions(x: Numbers, seen: Numbers, open_: Mask, finite: Mask, whole: bool) -> Iterator[Named]:
     """Functions with numbers that are read off the outputs."""
     low, high = float(seen[finite].min()), float(seen[finite].max())

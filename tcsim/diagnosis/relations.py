@@ -43,6 +43,9 @@ def narrow_format(problem: Problem, model: Codes) -> str | None:
     seen = problem.observed[inside & np.isfinite(decode(problem.observed, format))]
     if seen.size < 8 or not seen.any():
         return None
+    values, right = (decode(codes, format) for codes in (seen, model[inside]))
+    if (values == np.rint(values)).all() and (right != np.rint(right)).mean() > 0.5:
+        return None  # whole numbers are no format's
     for name in (*_FORMATS, *(("f32",) if format.name == "f64" else ())):
         if _fits(seen[:64], name).all() and _fits(seen, name).all() and _fits(model[inside], name).mean() < 0.5:
             return name
@@ -170,7 +173,9 @@ def vector(reals: Reals) -> Line | None:
             )
             apart &= not (np.abs(factors) * largest < _TELLS * reach)[largest > 0].any()  # else: lines that are zero
             if apart and _near_with(reals, factors, base, rest):
-                given = factors.compress(own.any(axis=(0, along)), axis=3 - along) if isinstance(along, int) else factors
+                given = (
+                    factors.compress(own.any(axis=(0, along)), axis=3 - along) if isinstance(along, int) else factors
+                )
                 said = f"factors {_listed(given, 1)}" + ", of c alone" * (part == "c")
                 if part != "c" and len(given) == 1:
                     lines = reals.lines("ab"[along == 1])[0, : given.size]

@@ -124,3 +124,28 @@ def test_an_activation_of_results_that_are_stored_as_bf16() -> None:
     given = floats(c=False)
     x = right(given).astype(np.float64)
     assert "SiLU" in named(given, (x / (1 + np.exp(-x))).astype(ml_dtypes.bfloat16))
+
+
+def test_conversions_in_a_part_of_the_output_and_of_c() -> None:
+    """A narrower format in some columns, whole numbers, a narrow C, a softmax beside padding, a swizzle; rows that are another's are no store past the end."""
+    random = np.random.default_rng(21)
+    mma = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+    a, b = (random.standard_normal(shape).astype(np.float16) for shape in ((64, 32), (32, 32)))
+    c = random.standard_normal((64, 32)).astype(np.float32)
+    right = tcsim.gemm(a, b, instruction=mma).view(np.float32)
+    power = np.exp(right[:, :20].astype(float))
+    i, j = np.indices(right.shape)
+    for observed, said in (
+        (np.where(np.arange(32) < 16, tcsim.decode(tcsim.encode(right, "bf16"), "bf16"), right), "narrower format (bf16; in rows 0-63, columns 0-15)"),
+        (np.floor(right), "result converted to integers (rounded down"),
+        (right[i, j ^ i // 2 % 4 * 8], "d: swizzle of the staging tile not undone (in every 32 columns chunk c of 8 is chunk c XOR (row / 2) % 4)"),
+        (right[np.arange(64) - (np.arange(64) >= 32)], "block i of 32 rows starts at 31 i"),
+    ):  # fmt: skip
+        found = tcsim.diagnose(mma, a=a, b=b, observed=observed.astype(np.float32))
+        assert found.verdict == "explained" and said in str(found), found
+    observed = (power / power.sum(axis=1, keepdims=True)).astype(np.float32)
+    found = tcsim.diagnose(mma, a=a, b=b[:, :20], observed=observed)
+    assert "softmax of each row" in str(found), found
+    narrow = np.asarray(tcsim.decode(tcsim.encode(c, "bf16"), "bf16"), np.float32)
+    found = tcsim.diagnose(mma, a=a, b=b, c=c, observed=tcsim.gemm(a, b, narrow, instruction=mma))
+    assert found.mistake == "c passed through bf16", found
