@@ -146,11 +146,13 @@ def _summed(problem: Problem, reals: Reals) -> Iterator[WrongKernel]:
         places = np.argwhere(reals.usable & (own == t)[:, None, None])
         if not enough(len(places), count):
             return
+        if not (reals.observed[t] - reals.c[t])[reals.usable[t]].any():
+            continue
         found = solved_at(reals, some_of(places, 3 * count + 64), lambda own: reals.product[:, own[:, 1], own[:, 2]].T)
-        if found is None or not found[t] or not np.isin(found, (0, 1)).all():
+        if found is None or not np.isin(found, (0, 1)).all():
             return
         held[t] = found
-    if (held == np.eye(count, dtype=bool)).all():
+    if held.sum(axis=1).max() < 2:
         return
 
     def read(given: Operands) -> Operands:
@@ -158,15 +160,15 @@ def _summed(problem: Problem, reals: Reals) -> Iterator[WrongKernel]:
         b = np.broadcast_to(given.b.swapaxes(0, 1), (count, *given.b.swapaxes(0, 1).shape))
         return Operands(a.reshape(*a.shape[:2], -1), b.reshape(*b.shape[:2], -1), given.c)
 
-    said = [
-        f"matrix {t} holds also the sum of {ranges(np.flatnonzero(held[t] & (own != t)))}"
-        for t in own
-        if held[t].sum() > 1
-    ]
-    advice = "clear the accumulators, or set scale_d to 0, at the first K tile of every matrix or group"
-    yield WrongKernel(
-        (("accumulators not cleared between matrices of the batch", listing(said, _LISTED), advice),), read, rank=2
-    )
+    if held.diagonal().all():
+        mistake, how = "accumulators not cleared between matrices of the batch", "holds also the sum of"
+        advice = "clear the accumulators, or set scale_d to 0, at the first K tile of every matrix or group"
+    else:
+        mistake, how = "d: matrices of the batch added to one another", "holds the sum of"
+        advice = "look at the stride of the batch of d and at the index of the batch where its pointer is made"
+    others = [held[t] & ((own != t) | (how == "holds the sum of")) for t in own]
+    said = [f"matrix {t} {how} {ranges(np.flatnonzero(others[t])) or 'none'}" for t in own if held[t].sum() != 1]
+    yield WrongKernel(((mistake, listing(said, _LISTED), advice),), read, rank=2)
 
 
 def _matched_by_k(problem: Problem, reals: Reals) -> Iterator[WrongKernel]:
@@ -283,6 +285,10 @@ def _strides(
         row += f", {stride // shape[2]} {axes[0]} for {shape[1]}" * (stride % shape[2] == 0 and not row)
         detail = f"{stride} elements from matrix to matrix instead of {size}{row}"
         yield "batch stride wrong", detail, partial(_stored_apart if name == "d" else _apart, stride, shape)
+        off = stride - size
+        lines = f", {abs(off) // shape[2]} {axes[0]}" * (off % shape[2] == 0)
+        said = f"by {off} elements{lines}, across the matrices of the batch: what lies outside is zero"
+        yield "pointer off", said, partial(_late, -off if name == "d" else off, shape)
 
 
 def _begins(reals: Reals, name: str, memory: Numbers) -> Ints:
@@ -323,6 +329,11 @@ def _axes(order: tuple[int, ...], shape: tuple[int, int, int], lies: bool, *inde
 def _apart(stride: int, shape: tuple[int, int, int], t: Ints, row: Ints, element: Ints) -> Ints:
     place = t * stride + row * shape[2] + element
     return np.where(place < np.prod(shape), place, -1)
+
+
+def _late(off: int, shape: tuple[int, int, int], t: Ints, row: Ints, element: Ints) -> Ints:
+    place = t * (shape[1] * shape[2]) + row * shape[2] + element + off
+    return np.where((place >= 0) & (place < np.prod(shape)), place, -1)
 
 
 def _stored_apart(stride: int, shape: tuple[int, int, int], t: Ints, row: Ints, element: Ints) -> Ints:

@@ -9,6 +9,7 @@ import numpy as np
 
 from tcsim.diagnosis.hypothesis import Operands, WrongKernel
 from tcsim.diagnosis.reals import Ints, Reals
+from tcsim.diagnosis.where import described
 
 _MOST = 1 << 27  # products of factors of every pair of lines
 _PERIODS = (2, 4, 8, 16, 32)
@@ -16,7 +17,7 @@ _LISTED = 8
 
 
 def crossing(reals: Reals, matrix: int, lines: tuple[int, int], blocks: int) -> Iterator[WrongKernel]:
-    """A's factors from rows further down, by a distance that depends on the column; or B's from columns further on, by one that depends on the row."""
+    """Factors of other lines: A's from rows further down, by a distance that depends on the column, or B's from columns further on, by one that depends on the row; or the same ones for all lines of the other operand."""
     if reals.factors is None or reals.bare is None or len(reals.a) > 1:
         return
     parts = [
@@ -29,17 +30,39 @@ def crossing(reals: Reals, matrix: int, lines: tuple[int, int], blocks: int) -> 
     for side, name in enumerate("ab") if max(lines) * lines[0] * lines[1] * blocks <= _MOST else ():
         own, size = np.arange(lines[side]), lines[side]
         further = (own[:, None] + own) % size
-        found = []
+        found: list[int] = []
+        common = np.ones((size, size), bool)
         for at in range(lines[1 - side]):
             sums = np.einsum("igk,gk->ig", parts[side], parts[1 - side][at]) * by[1 - side][at]
             wanted, far = (x[:, at] if name == "a" else x[at] for x in (seen, reach))
             fits = np.abs(sums @ by[side].T - wanted[:, None]) <= far[:, None]
             every = np.take_along_axis(fits, further, axis=1).all(axis=0)
-            if not every.any():
+            common &= fits
+            found += [int(every.argmax())] if every.any() else []
+            if len(found) <= at and not common.any(axis=1).all():
                 break
-            found.append(int(every.argmax()))
+        else:
+            source = np.where(np.diag(common), own, common.argmax(axis=1))
+            if common.any(axis=1).all() and (source != own).any():
+                yield _elsewhere(name, source)
         if len(found) == lines[1 - side] and len(set(found)) > 1:
             yield _crossed(name, np.array(found), size)
+
+
+def _elsewhere(name: str, source: Ints) -> WrongKernel:
+    """Operand `name` with factors of other lines."""
+    line, side = ("row", 0) if name == "a" else ("column", 1)
+
+    def read(given: Operands) -> Operands:
+        if given.scales is None:
+            raise ValueError("no factors")
+        by = [x.copy() for x in given.scales]
+        by[side][:, : len(source)] = given.scales[side][:, source]
+        return given._replace(scales=(by[0], by[1]))
+
+    said = f"{line}s that take others' factors: {described(source, f'{line}s')}"
+    advice = f"look at the index with which the factors of {name} are read: lanes, warps, tiles"
+    return WrongKernel(((f"scale_{name} of another {line}", said, advice),), read)
 
 
 def _crossed(name: str, further: Ints, count: int) -> WrongKernel:

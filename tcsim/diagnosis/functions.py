@@ -114,7 +114,7 @@ def functions(problem: Problem, reals: Reals, wrong: Mask) -> Iterator[Applied]:
             rest = reals.c[matrix] if before_c else np.zeros_like(x)
             seen = reals.observed[matrix] - rest
             for named in (
-                *(casts() if whole else (*ACTIVATIONS, *conversions())),
+                *(casts() if whole else (*ACTIVATIONS, *conversions(reals.coarse))),
                 *solved_functions(x, seen, own, reals.finite[matrix], whole),
             ):
                 held = _given(reals, matrix, x) if named.along else x

@@ -174,20 +174,20 @@ def _quantized(lines: Numbers, group: int, more: Numbers, by: Numbers, line: str
         return []
     found, scale = [], step * by
     if (np.abs(by - 1) > _CLOSE).any():
-        texts = {"1": np.ones_like(step), "the square of its own": step**2}
+        texts = {"1": np.ones_like(step), "the square of its own": step**2, "the inverse of its own": 1 / step}
         found += [f"every scale is {text}" for text, values in texts.items() if np.allclose(values, scale, 1e-3, 0.0)]
         found += ["" if found else _taken(step, scale, "scale", line, 1.0)]
     if more.any():
         zero, off = -np.rint(own.min(axis=2) / step), np.rint(more / scale)
-        taken = zero - off
+        taken, wrong = zero - off, np.abs(more) > _NOTHING
         for number, text in (
             (off, "{:g} steps of the values, a zero point that is off by as many"),
             (taken, "as if every zero point were {:g}"),
         ):
-            if (number == number[0, 0]).mean() > _MOST:
-                found.append(text.format(number[0, 0]))
+            if (number[wrong] == number[wrong][0]).mean() > _MOST:
+                found.append(text.format(number[wrong][0]))
         for times, text in ((1, "not subtracted"), (2, "added")):
-            if (off == times * zero).mean() > _MOST:
+            if (off == times * zero)[wrong].mean() > _MOST:
                 found.append(f"as if the zero points were {text}")
         found += ["" if found and found[-1] else _taken(zero, taken, "zero point", line, _MOST)]
     return [text for text in found if text]

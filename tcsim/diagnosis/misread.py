@@ -169,21 +169,6 @@ def behind(lines: Array, t: Ints, line: Ints, depth: int, length: int, back: int
     return np.where(inside, lines[t[:, None], np.where(inside, row, 0), at], lines.dtype.type(0))
 
 
-def narrow_c(problem: Problem, reals: Reals, wrong: Mask) -> Iterator[WrongKernel]:
-    """A C that went through a narrower format."""
-    for name in (
-        ("bf16", "f16", "e4m3", "e5m2") if problem.machine.formats["c"].kind == "float" and reals.c.any() else ()
-    ):
-        look = f"look at the type that C (a residual, a bias, an earlier result) is stored in and loaded as: {name}"
-        yield WrongKernel(
-            ((f"c passed through {name}", "each element of c is rounded", look),), partial(_narrow_c, name)
-        )
-
-
-def _narrow_c(name: str, given: Operands) -> Operands:
-    return given._replace(c=decode(encode(given.c, name, saturate=True), name).astype(np.float64))
-
-
 PAST_END = "d: stored past the end of a row"
 _LOADS = {
     "are those of the first columns again": "modulo N",

@@ -10,6 +10,7 @@ import numpy as np
 
 from tcsim.diagnosis.reals import Mask, Numbers
 from tcsim.numbers.codec import decode, encode
+from tcsim.numbers.formats import FORMATS
 
 _MANY = 8  # outputs at a bound
 Function = Callable[[Numbers], Numbers]
@@ -136,9 +137,9 @@ def casts() -> Iterator[Named]:
         )
 
 
-def conversions() -> Iterator[Named]:
-    """Of floating-point results: through a narrower format, or to whole numbers."""
-    for name in ("f16", "bf16", "e4m3", "e5m2"):
+def conversions(coarse: float) -> Iterator[Named]:
+    """Of floating-point results: through a narrower format, or to whole numbers. coarse: their relative precision."""
+    for name in (name for name in ("f16", "bf16", "e4m3", "e5m2") if 2.0 ** -FORMATS[name].fraction_bits > coarse):
         advice = f"the epilogue or the output tensor is {name} there, or the accumulator was moved as {name}"
         yield Named("result passed through a narrower format", name, advice, partial(_through, name=name), simple=True)
     for said, run, *_ in _WHOLE:

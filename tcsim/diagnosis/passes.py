@@ -17,7 +17,7 @@ from tcsim.diagnosis.groups import constants, factors, in_both
 from tcsim.diagnosis.hypothesis import Hypothesis, WrongKernel
 from tcsim.diagnosis.k_steps import k_steps
 from tcsim.diagnosis.maps import SAME
-from tcsim.diagnosis.misread import bytes_of_operands, narrow_c, other_buffers, past_end, tails
+from tcsim.diagnosis.misread import bytes_of_operands, other_buffers, past_end, tails
 from tcsim.diagnosis.mixed import k_maps, part_maps, stage_phases, weights_of_k
 from tcsim.diagnosis.moved import Moved, gives_of, line_maps, moved
 from tcsim.diagnosis.predicted import Way, way_of
@@ -29,6 +29,7 @@ from tcsim.diagnosis.solve import WHOLE, Scored, Solver, clean, foremost
 from tcsim.diagnosis.some_tiles import in_part, in_some_tiles
 from tcsim.diagnosis.tables import tables
 from tcsim.diagnosis.tile_sums import moved_tiles, not_cleared, tile_sums
+from tcsim.diagnosis.with_c import with_c
 
 
 def stored(solver: Solver, model: Codes, left: Mask) -> list[Scored]:
@@ -314,7 +315,7 @@ PASSES: tuple[Pass, ...] = (
     *((_first, partial(_whole, source)) for source in (bytes_of_operands, tails)),
     (_first, _never_written),
     *_passes(_written, not_cleared, functions),
-    *_passes(_open, batched, narrow_c),
+    *_passes(_open, batched, with_c),
     *_passes(_written, past_end),
     *_passes(_open, scale_tables),  # factors that are zero write zeros
     (_first, _by_rules),

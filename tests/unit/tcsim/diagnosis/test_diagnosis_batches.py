@@ -100,6 +100,8 @@ def test_what_one_part_of_the_lines_takes_from_other_matrices() -> None:
         (stored, "in a part of the rows (in rows 0-7 nothing for 0, matrix 0 for 1"),
         (np.cumsum(right, axis=0), "matrix 1 holds also the sum of 0; matrix 2 holds also the sum of 0-1"),
         (computed(given | {"b": early}), f"b: batch stride wrong ({K * N - 8} elements from matrix to matrix instead of {K * N})"),
+        (np.concatenate([right.sum(axis=0, keepdims=True), 0 * right[1:]]), "matrix 0 holds the sum of 0-2; matrix 1 holds the sum of none"),
+        (np.concatenate([right.reshape(-1)[60:], np.zeros(60, np.float32)]).reshape(right.shape), "d: pointer off (by -60 elements, 3 rows, across"),
         (apart[: right.size].reshape(right.shape), f"d: batch stride wrong ({M * N - 36} elements"),
     ):  # fmt: skip
         found = tcsim.diagnose(MMA, **given, observed=observed)

@@ -149,3 +149,10 @@ def test_conversions_in_a_part_of_the_output_and_of_c() -> None:
     narrow = np.asarray(tcsim.decode(tcsim.encode(c, "bf16"), "bf16"), np.float32)
     found = tcsim.diagnose(mma, a=a, b=b, c=c, observed=tcsim.gemm(a, b, narrow, instruction=mma))
     assert found.mistake == "c passed through bf16", found
+    for observed, said in (
+        (right + np.maximum(c, 0), "ReLU of c is added"),
+        (right * c, "the product times c"),
+        (right / (1 + np.exp(-right.astype(float))) * c, "SiLU of the product times c"),
+    ):
+        found = tcsim.diagnose(mma, a=a, b=b, c=c, observed=observed.astype(np.float32))
+        assert found.verdict == "explained" and said in str(found), found

@@ -180,6 +180,7 @@ def test_tables_of_scales_of_few_values_and_of_other_formats() -> None:
     rows[:, :8] = given["scale_a"]
     for scales, said in (
         (given["scale_a"] & 0x3F, "scale_a: bits cleared (of every code the bits 0x40"),
+        (given["scale_a"][np.arange(48) ^ 7], "in every 8 rows the parts of 1 are parts 7, 6, 5, 4, 3, 2, 1, 0"),
         (rows.reshape(-1)[: 48 * 8].reshape(48, 8), "their rows lie 12 apart, and are read with a pitch of 8"),
     ):
         found = tcsim.diagnose(
