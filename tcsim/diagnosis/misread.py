@@ -223,7 +223,12 @@ def over_next_row(empty: Mask, size: tuple[int, int] | None) -> tuple[str, bool]
     """
     columns, (m, n) = np.flatnonzero(empty.any(axis=(0, 1))), size or empty.shape[1:]
     width = int(columns[-1]) + 1 if len(columns) else 0
-    if empty[:, 0].any() or not width or len(columns) < width or not any((n + width) % tile == 0 for tile in PARTS):
+    if (
+        empty[:, 0].any()
+        or not 0 < width < n
+        or len(columns) < width
+        or not any((n + width) % tile == 0 for tile in PARTS)
+    ):
         return "", False
     kept = np.flatnonzero(~empty[:, :m, :width].all(axis=(0, 2)))
     tiled = m > 2 and any(np.array_equal(kept, np.arange(0, m, tile)) for tile in (*TILES, m))

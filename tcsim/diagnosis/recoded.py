@@ -45,6 +45,11 @@ def _unsigned(codes: Codes, format: Format, kept: int) -> Codes | None:
     return codes & codes.dtype.type(~top & ((1 << codes.dtype.itemsize * 8) - 1))
 
 
+def _unsigned_of(place: int, codes: Codes, format: Format, kept: int) -> Codes | None:
+    found = _unsigned(codes, format, kept) if format.bits <= 8 and kept == 1 else None
+    return None if found is None else np.where(np.arange(codes.shape[-1]) % 2 == place, found, codes)
+
+
 def _through(name: str, rounding: RoundingName, codes: Codes, format: Format, kept: int) -> Codes | None:
     if format.kind != "float" or format.name == name or format.bits < max(FORMATS[name].bits, 16):
         return None
@@ -81,11 +86,13 @@ def _ored(many: int, codes: Codes, format: Format, kept: int) -> Codes | None:
 
 
 _PAIRS = ("first", "second")
+_SIGN = "a mask or an unpacking of {x} that drops the sign bit"
 RECODINGS = {
     recoding.mistake + recoding.detail: recoding
     for recoding in (
         Recoding("{x}: bytes swapped", "the bytes of each element are in the other order", "big-endian data, or a byte permutation (prmt) of {x}", _bytes),
-        Recoding("{x}: signs lost", "every element without its sign: its absolute value, if it is a float", "a mask or an unpacking of {x} that drops the sign bit", _unsigned),
+        Recoding("{x}: signs lost", "every element without its sign: its absolute value, if it is a float", _SIGN, _unsigned),
+        *(Recoding("{x}: signs lost", f"of the {own} of each two elements along K alone", _SIGN, partial(_unsigned_of, place)) for place, own in enumerate(_PAIRS)),
         *(
             Recoding("{x}: the only nonzero of a group counted twice", f"where the {own} of the two elements that are kept is zero it is a copy of the {other}",
                      "look at how the compression of {x} fills the other place of a group with one nonzero: it must hold a zero", partial(_twice, place))

@@ -124,11 +124,23 @@ def _halves(depth: int, step: int) -> Iterator[Rule]:
 
 _PACKED = "{x}: elements packed in another order"
 _PACKING = "look at what packs elements into words: the first belongs into the low bits"
+_UNPACKED = "look at what unpacks {x}: the low and the high half of each byte or word"
+
+
+def k_bits(kept: int, put: int, r: Ints, k: Ints, o: Ints) -> tuple[Ints, Ints]:
+    """Every k with some bits cleared and some set."""
+    return r, k & kept | put
+
+
 ROWS: tuple[Rule, ...] = (
     Rule(_PACKED, "the two elements of each pair along K are exchanged", _PACKING, lambda r, k, o: (r, k ^ 1), 8),
     Rule(_PACKED, "each four elements along K are in reverse order", _PACKING, lambda r, k, o: (r, k ^ 3), 8),
     Rule(
         _PACKED, "the two halves of each four elements along K are exchanged", _PACKING, lambda r, k, o: (r, k ^ 2), 8
+    ),
+    *(
+        Rule(_PACKED, f"the {own} of each pair along K is taken for both", _UNPACKED, partial(k_bits, *bits), 3)
+        for own, bits in (("first", (~1, 0)), ("second", (~0, 1)))
     ),
     Rule(_PACKED, "each eight elements along K are in reverse order", _PACKING, lambda r, k, o: (r, k ^ 7), 8),
 )

@@ -145,7 +145,7 @@ def _table(
 def _snapped(name: str, was: Numbers, now: Numbers, format: Format) -> Iterator[WrongKernel]:
     """The table with values that the format has, or those of another format of as many bits."""
     usual = float(np.sqrt((was**2).mean()))
-    for other in (format, *(one for one in FORMATS.values() if one.bits == format.bits <= 8 and one is not format)):
+    for other in (*(one for one in FORMATS.values() if one.bits == format.bits <= 8 and one is not format), format):
         if other is format:
             codes = encode(
                 np.rint(now) if format.kind != "float" else np.where(np.abs(now) < _NOTHING * usual, 0, now),

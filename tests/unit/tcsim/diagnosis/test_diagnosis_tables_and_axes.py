@@ -176,7 +176,15 @@ def test_tables_of_scales_of_few_values_and_of_other_formats() -> None:
         "scale_a": random.integers(40, 80, (48, 8)).astype(np.uint8),
         "scale_b": random.integers(40, 80, (8, 24)).astype(np.uint8),
     }
-    rows = np.full((48, 12), 0x38, np.uint8)
+    rows, second = np.full((48, 12), 0x38, np.uint8), np.arange(128) % 2 == 1
+    for a, said in (
+        (given["a"][:, np.arange(128) & ~1], "the first of each pair along K is taken for both"),
+        (np.where(second, given["a"] & 7, given["a"]), "a: signs lost (of the second of each two elements"),
+    ):
+        found = tcsim.diagnose(
+            mma, arch="sm_120a", **given, observed=tcsim.gemm(instruction=mma, arch="sm_120a", **{**given, "a": a})
+        )
+        assert found.verdict == "explained" and said in str(found), found
     rows[:, :8] = given["scale_a"]
     for scales, said in (
         (given["scale_a"] & 0x3F, "scale_a: bits cleared (of every code the bits 0x40"),
