@@ -12,6 +12,8 @@ from tcsim.diagnosis.reals import Mask, Numbers
 from tcsim.numbers.codec import decode, encode
 from tcsim.numbers.formats import FORMATS
 
+_SAMPLES, _NEAR = 64, 5e-3  # outputs that functions with numbers are tried on first, and how near they must come
+_SCALES = tuple(sign * 2.0**power for sign in (1, -1) for power in range(-6, 4) if (sign, power) != (1, 0))
 _MANY = 8  # outputs at a bound
 Function = Callable[[Numbers], Numbers]
 
@@ -160,11 +162,39 @@ def solved_functions(x: Numbers, seen: Numbers, open_: Mask, finite: Mask, whole
     if whole:
         yield from _requantized(x, seen, open_, low if at_low else -np.inf, high if at_high else np.inf)
     own, given = x[open_ & (x < 0)], seen[open_ & (x < 0)]
+    if not whole:
+        yield from _around(x[open_], seen[open_])
     if own.size and not whole:
         slope = _ratio(own, given)
         if 0.0005 < abs(slope) < 0.9995:
             said = f"leaky ReLU: negative results times {slope:.4g}"
             yield Named(_ACTIVATED, said, _ACTIVATION, lambda x: np.where(x < 0, slope * x, x))
+
+
+def _around(x: Numbers, seen: Numbers) -> Iterator[Named]:
+    """Activations of the outputs times a number, or times one themselves, or applied twice."""
+    few = np.linspace(0, len(x) - 1, min(len(x), _SAMPLES)).astype(np.int64)
+    some, wanted = x[few], seen[few]
+    far = _NEAR * np.maximum(np.abs(wanted), 0.1 * float(np.sqrt((wanted**2).mean())))
+    for one in ACTIVATIONS if len(x) >= _MANY else ():
+        if one.along or one.simple:
+            continue
+        with np.errstate(all="ignore"):
+            times = _ratio(one.run(some), wanted)
+            ways = [(f"{one.said}, the result times {times:.4g}", partial(_scaled_by, one.run, 1.0, times))]
+            ways += [(f"{one.said} of {by:g} times the sum", partial(_scaled_by, one.run, by, 1.0)) for by in _SCALES]
+            ways += [(f"{one.said}, applied twice", partial(_twice, one.run))]
+            for said, run in ways:
+                if (np.abs(run(some) - wanted) <= far).all():
+                    yield Named(one.mistake, said, one.advice, run, one.rank + 1)
+
+
+def _scaled_by(run: Function, inside: float, outside: float, x: Numbers) -> Numbers:
+    return outside * run(inside * x)
+
+
+def _twice(run: Function, x: Numbers) -> Numbers:
+    return run(run(x))
 
 
 _WHOLE: tuple[tuple[str, Function, tuple[float, float], tuple[float, float]], ...] = (

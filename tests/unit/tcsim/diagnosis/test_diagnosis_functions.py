@@ -156,3 +156,18 @@ def test_conversions_in_a_part_of_the_output_and_of_c() -> None:
     ):
         found = tcsim.diagnose(mma, a=a, b=b, c=c, observed=observed.astype(np.float32))
         assert found.verdict == "explained" and said in str(found), found
+
+
+def test_activations_of_scaled_sums() -> None:
+    """The scale comes after the activation, or before it, or the activation twice."""
+    random = np.random.default_rng(22)
+    mma = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+    a, b = (random.standard_normal(shape).astype(np.float16) for shape in ((32, 32), (32, 24)))
+    x = tcsim.gemm(a, b, instruction=mma).view(np.float32).astype(float)
+    for observed, said in (
+        (0.3 * x / (1 + np.exp(-x)), "SiLU, the result times 0.3"),
+        (x / 8 / (1 + np.exp(-x / 8)), "SiLU of 0.125 times the sum"),
+        (np.tanh(np.tanh(x)), "tanh, applied twice"),
+    ):
+        found = tcsim.diagnose(mma, a=a, b=b, observed=observed.astype(np.float32))
+        assert found.verdict == "explained" and said in str(found), found
