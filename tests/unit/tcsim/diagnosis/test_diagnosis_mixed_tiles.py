@@ -1,0 +1,87 @@
+"""Tiles of one operand in the place of others: stages of another output tile, swizzles that nobody listed, matrices of a fragment, accumulators of half a tile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import tcsim
+
+MMA = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+ROW, K = np.arange(64)[:, None], np.arange(64)[None]
+
+
+def operands(m: int, n: int, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """A and B at random."""
+    random = np.random.default_rng(m + n + k)
+    a, b = (tcsim.encode(random.standard_normal(shape), "f16") for shape in ((m, k), (k, n)))
+    return a, b
+
+
+def said_of(a: np.ndarray, b: np.ndarray, wrong_a: np.ndarray, wrong_b: np.ndarray) -> str:
+    """What is said of the product of wrong operands; one explanation has every bit."""
+    found = tcsim.diagnose(MMA, a=a, b=b, observed=tcsim.gemm(wrong_a, wrong_b, instruction=MMA))
+    assert found.verdict == "explained" and found.explanations[0].bits, str(found)
+    assert not found.explanations[0].combined, str(found)
+    return str(found.explanations[0])
+
+
+SWIZZLES = {
+    "chunks of 8 along K: they are rotated in each 4, by x, where x is 0, 1, 2, 3 for row % 4 = 0-3": lambda r, k: (r, k // 32 * 32 + (k + r % 4 * 8) % 32),
+    "chunks of 4 along K: in the place of chunk c is chunk c ^ x, where x is 0, 1, 2, 3 for row % 4 = 0-3": lambda r, k: (r, k ^ r % 4 * 4),
+    "chunks of 8 rows: in the place of chunk c is chunk c ^ x, where x is 0, 1, 2, 3, 4, 5, 6, 7 for k % 8 = 0-7": lambda r, k: (r ^ k % 8 * 8, k),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("said", SWIZZLES)
+def test_swizzles_that_nobody_listed(said: str) -> None:
+    """Rotated chunks, chunks of 8 bytes, and a tile that lies MN-major."""
+    change: Callable[..., tuple[np.ndarray, np.ndarray]] = SWIZZLES[said]
+    a, b = operands(64, 64, 64)
+    assert f"a: swizzle wrong ({said}" in said_of(a, b, a[change(ROW, K)], b)
+
+
+def test_matrices_of_a_fragment_in_another_order() -> None:
+    """Of the four 8 x 8 matrices of A two are read twice, and two never."""
+    a, b = operands(64, 64, 64)
+    said = said_of(a, b, a[ROW // 16 * 16 + K // 8 % 2 * 8 + ROW % 8, K // 16 * 16 + K % 8], b)
+    assert "a: 8 x 8 matrices in another order (in every 16 rows x 16 of K, tiles of 8 rows x 8 along K: " in said
+    assert "rows 8-15 have in K 0-7 what lies 8 rows before" in said
+
+
+def test_a_stage_of_the_output_tile_before() -> None:
+    """In each 32 columns but the first, the first K tile of B is the last one of the columns before."""
+    a, b = operands(64, 96, 96)
+    wrong = b.copy()
+    wrong[:32, 32:] = b[64:, :-32]
+    said = said_of(a, b, a, wrong)
+    assert "columns 32-95 have in K 0-31 what lies 32 columns before and 64 of K further on" in said
+    assert "of which the tile 1 iterations before is read" in said
+
+
+def test_a_map_of_k_is_one_mistake() -> None:
+    """Each 16 of K in reverse: not two rules, one in A and one in B, that give the same together."""
+    a, b = operands(32, 32, 96)
+    said = said_of(a, b, a[:, np.arange(96) ^ 15], b)
+    assert "in each 16 along K the order is 15, 14, 13" in said
+
+
+def test_an_order_of_parts_of_k() -> None:
+    """Each 64 of K in parts of 16, which come in another order."""
+    a, b = operands(32, 32, 128)
+    order = np.array([2, 0, 3, 3])
+    k = np.arange(128)
+    said = said_of(a, b, a, b[k // 64 * 64 + order[k // 16 % 4] * 16 + k % 16])
+    assert "K blocks of b mismatched (in each 64 along K the order of the parts of 16 is 2, 0, 3, 3)" in said
+
+
+def test_half_of_the_accumulators_is_not_cleared() -> None:
+    """In rows 8-15 of each 16 the sums go on from those of the 16 rows before."""
+    a, b = operands(64, 16, 64)
+    observed = tcsim.gemm(a, b, instruction=MMA)
+    for row in range(24, 64, 16):
+        observed[row : row + 8] = tcsim.gemm(a[row : row + 8], b, observed[row - 16 : row - 8], instruction=MMA)
+    said = str(tcsim.diagnose(MMA, a=a, b=b, observed=observed))
+    assert "accumulators not cleared between output tiles (tiles of 8 x 16: " in said
