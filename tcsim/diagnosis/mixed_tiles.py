@@ -156,7 +156,7 @@ def _said(grid: Grid, source: Ints, depth: int, count: int) -> tuple[str, str, s
     own = np.arange(source.size).reshape(source.shape)
     steps = np.unique((source - own)[(source != own) & (source >= 0)])
     across = bool((source // parts != own // parts).any())
-    sure = bool((source < 0).any()) or (np.abs(steps) < max(2, parts - 1)).all()
+    sure = bool((source < 0).any() or (np.abs(steps) < max(2, parts - 1)).all())
     ring = across and len(steps) == 1 and sure
     if ring:
         said += f"; as of a loop through K and on to the next {what}, of which the tile {_further(int(steps[0]), 'iterations')} is read"

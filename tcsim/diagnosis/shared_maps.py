@@ -279,9 +279,9 @@ def _panels(rows: int, deep: int, span: int, step: int, r: Ints, k: Ints, o: Int
 
 
 def _group_rules(rows: int) -> Iterator[Rule]:
-    advice = "the SBO of {x}'s descriptor is the stride from 8 lines to the next 8: 1024 bytes with swizzle 128B"
+    advice = "the SBO of {x}'s descriptor is the stride from 8 lines to the next 8"
     for start, much in ((4, "half"), (16, "twice"), (2, "a quarter"), (32, "four times")):
-        said = f"in every tile of {rows} the groups of 8 start every {start}: {much} of the right stride"
+        said = f"in every tile of {rows} the groups of 8 start every {start}: {much} of the right stride, {128 * start} bytes for 1024 with swizzle 128B"
         where = partial(_groups, rows, start)
         yield Rule("{x}: SBO wrong", said, advice, where, 1, lines_only=True)
 
