@@ -196,6 +196,9 @@ def depth_rules(depth: int, step: int, chunk: int = 0) -> Iterator[Rule]:
                 k = f"K {number * size}-{number * size + size - 1}"
                 said = f"in block {number} of {size} ({k}) that of block {other}"
                 yield rule(LATE, said, _STAGE, np.where(block == number, own + (other - number) * size, own), 3)
+    if step > 1:
+        said = f"the halves of every {step} along K, 0-{step // 2 - 1} and {step // 2}-{step - 1}, are exchanged"
+        yield rule(LATE, said, _HALVES, own ^ step // 2, 3)
     for part in (step // 2, step // 4):
         for first in range(0, step, part) if part else ():
             for zero in ((first, first + part), (first + part - step, first))[: step // part // 2]:
@@ -226,6 +229,7 @@ _ARRAY = "channels and taps, or groups and elements: K goes through one first in
 _UNPACKED = "look at which elements of {x} share a word, and at the order in which they are unpacked"
 _PACKED, _WORDS = (32, 64, 128, 256), (2, 4, 8)
 """Elements that are packed together, and how many of them lie in one word."""
+_HALVES = "look at the order of {x}'s registers, and of the matrices that ldmatrix loads into them"
 _NOT_LOADED = "{x}: part of each step not loaded"
 _FEW_REGISTERS = "registers of {x}'s fragment that are never loaded: ldmatrix.x2 for .x4, or too few lanes' addresses"
 _ONE_ROW = "a buffer or a copy of one row of {x} where the fragment has all"

@@ -184,7 +184,7 @@ def past_end(problem: Problem, reals: Reals, wrong: Mask) -> Iterator[WrongKerne
     if not _dense(problem) or not len(reach) or wrong[:, 0].any() or (wrong & ~reals.finite).any() or reals.floor:
         return
     widths = {-problem.sizes[1] % tile for tile in PARTS} - {0}
-    for width in sorted(width for width in widths if reach[-1] < width <= problem.sizes[1]):
+    for width in sorted(width for width in widths if reach[-1] < width < problem.sizes[1]):
         for loads, with_c in product(_LOADS, (False, True) if problem.c.any() else (False,)):
             item = stored_past(width, problem.sizes, loads, with_c, wrong)
             if item.gives(reals)[wrong].all():

@@ -85,3 +85,20 @@ def test_half_of_the_accumulators_is_not_cleared() -> None:
         observed[row : row + 8] = tcsim.gemm(a[row : row + 8], b, observed[row - 16 : row - 8], instruction=MMA)
     said = str(tcsim.diagnose(MMA, a=a, b=b, observed=observed))
     assert "accumulators not cleared between output tiles (tiles of 8 x 16: " in said
+
+
+def test_a_mistake_of_all_outputs_is_named_before_one_of_a_part() -> None:
+    """Registers 1 and 3 of A hold rows 8-15 alone; of B there is no such mistake."""
+    a, b = operands(64, 64, 64)
+    found = tcsim.diagnose(
+        MMA, a=a, b=b, observed=tcsim.gemm(a[ROW, np.where(ROW % 16 >= 8, K ^ 8, K)], b, instruction=MMA)
+    )
+    assert found.mistake == "a registers permuted" and found.verdict == "explained", str(found)
+    said = said_of(a, b, a, b[np.where(K % 16 >= 8, ROW ^ 8, ROW), K])
+    assert "the halves of every 16 along K, 0-7 and 8-15, are exchanged; in rows 0-63, columns 8-15 of every 16" in said
+
+
+def test_rows_that_are_read_twice_were_not_stored_past_the_end() -> None:
+    """Every second row of A is the row before, where the output is as wide as half a tile."""
+    a, b = operands(32, 32, 64)
+    assert "in every 2 rows the second is the first again" in said_of(a, b, a[np.arange(32) // 2 * 2], b)
