@@ -252,7 +252,8 @@ def memory_rules(count: int, depth: int, others: int, chunk: int, step: int) -> 
         for off in sorted({*(1 << power for power in range(10)), chunk, length, 2 * length}):
             for by in (off, -off):
                 where = partial(pitched, k_first, count, depth, length, length, by)
-                said = f"by {by} elements ({order})"
+                lines = f": {abs(by) // length} {'lines along M or N' if k_first else 'k'}" if off % length == 0 else ""
+                said = f"by {by} elements ({order}){lines}"
                 yield Rule("{x}: pointer off", said, "look at the address of the first element", where, 4)
         for written in sorted(
             {-(-length // unit) * unit for unit in (4, 8, 16, 32, 64, 128)} | {length + 8, length + 16}

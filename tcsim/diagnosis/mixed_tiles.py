@@ -63,7 +63,7 @@ class Grid:
 
 def mixed_tiles(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Candidate]:
     """Those of every size that give the outputs."""
-    if reals.factors is not None or reals.kept is not None or len(reals.a) > 1:
+    if reals.kept is not None or len(reals.a) > 1:
         return
     found = set()
     for grid in _grids(problem):
@@ -73,7 +73,8 @@ def mixed_tiles(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Candida
             found.add(kind)
             count = problem.sizes["ab".index(grid.name)]
             where = partial(grid.where, source, (count, problem.length))
-            yield of_operand(grid.name, Rule(*_said(grid, source, problem.length, count), where, 4))
+            part = "" if reals.factors is None else "data"
+            yield of_operand(grid.name, Rule(*_said(grid, source, problem.length, count), where, 4, part=part))
 
 
 def _of_k_alone(source: Ints) -> bool:
@@ -107,16 +108,19 @@ def _solved(problem: Problem, reals: Reals, open_: Mask, grid: Grid) -> Ints | N
     axis, depth = "ab".index(grid.name), problem.length
     count, others = problem.sizes[axis], np.arange(problem.sizes[1 - axis])
     high, wide = grid.period
-    own = in_parts(reals.lines(grid.name)[0][:count, :depth], wide)
+    lines = [x[0, :, :depth] for x in reals.bare or (reals.a, reals.b)]
+    own = in_parts(lines[axis][:count], wide)
     own = np.pad(own, ((0, -count % high), (0, 0), (0, 0)))
     own = own.reshape(-1, grid.blocks, grid.lines, own.shape[1], grid.parts, grid.deep)
-    met = in_parts(reals.lines("ba"[axis])[0][:, :depth], wide)
-    met = met.reshape(len(met), -1, grid.parts, grid.deep)
     every = np.arange(grid.blocks * grid.parts).reshape(grid.blocks, grid.parts)
     found: Ints = every.copy()
 
     def terms(block: int, chosen: Ints) -> Numbers:
-        line, other = chosen[:, 1 + axis], met[chosen[:, 2 - axis]]
+        line, met = chosen[:, 1 + axis], lines[1 - axis][chosen[:, 2 - axis]]
+        if reals.factors is not None:  # they stay where they are
+            by = reals.factors[0][0, chosen[:, 1]] * reals.factors[1][0, chosen[:, 2]]
+            met = met * np.repeat(by, reals.a.shape[2] // by.shape[1], axis=1)[:, :depth]
+        other = in_parts(met, wide).reshape(len(met), -1, grid.parts, grid.deep)
         read = own[line // high, :, line % grid.lines]
         if grid.others == OF_K:
             return np.einsum("sxqu,sxpu->spq", read[:, block], other, optimize=True)
@@ -156,7 +160,7 @@ def _said(grid: Grid, source: Ints, depth: int, count: int) -> tuple[str, str, s
     own = np.arange(source.size).reshape(source.shape)
     steps = np.unique((source - own)[(source != own) & (source >= 0)])
     across = bool((source // parts != own // parts).any())
-    sure = bool((source < 0).any() or (np.abs(steps) < max(2, parts - 1)).all())
+    sure = bool((np.abs(steps) < (parts if (source < 0).any() else max(2, parts - 1))).all())
     ring = across and len(steps) == 1 and sure
     if ring:
         said += f"; as of a loop through K and on to the next {what}, of which the tile {_further(int(steps[0]), 'iterations')} is read"

@@ -102,3 +102,62 @@ def test_rows_that_are_read_twice_were_not_stored_past_the_end() -> None:
     """Every second row of A is the row before, where the output is as wide as half a tile."""
     a, b = operands(32, 32, 64)
     assert "in every 2 rows the second is the first again" in said_of(a, b, a[np.arange(32) // 2 * 2], b)
+
+
+def test_rows_that_are_wrong_in_a_part_of_k() -> None:
+    """The last K tile of A comes from the row below: lines of A, and no sums that are stored elsewhere."""
+    a, b = operands(48, 48, 112)
+    wrong = a.copy()
+    wrong[:, 96:] = np.vstack([a[1:, 96:], a[:1, 96:] * 0])
+    said = said_of(a, b, wrong, b)
+    assert (
+        "a: pointer off (by 112 elements (a line of K after another): 1 lines along M or N; in K 96-111 alone" in said
+    )
+
+
+def test_matrices_that_are_exchanged_in_one_step_of_each_four() -> None:
+    """The second and the third matrix of A, in K 48-63 of every 64."""
+    a, b = operands(64, 64, 128)
+    k = np.arange(128)[None]
+    high, right, there = ROW // 8 % 2, k // 8 % 2, k % 64 >= 48
+    wrong = a[np.where(there, ROW + 8 * (right - high), ROW), np.where(there, k + 8 * (high - right), k)]
+    said = said_of(a, b, wrong, b)
+    assert "a: 8 x 8 matrices exchanged" in said and "in K 48-63,112-127 alone" in said
+
+
+def test_a_slice_of_one_operand_that_begins_a_tile_too_late() -> None:
+    """From K 96 on A is a tile of 32 further on."""
+    a, b = operands(64, 64, 192)
+    said = said_of(a, b, np.hstack([a[:, :96], a[:, 128:], a[:, :32] * 0]), b)
+    assert "K blocks of a mismatched (before iteration 3 the address has moved on once too often" in said
+    assert "tiles of 32: iterations take 0, 1, 2, 4, 5, nothing" in said
+
+
+SCALED = "mma.sync.aligned.kind::mxf4.block_scale.scale_vec::2X.m16n8k64.row.col.f32.e2m1.e2m1.f32.ue8m0"
+
+
+@pytest.mark.parametrize("rows", [32, 64])
+def test_tiles_of_elements_whose_factors_are_right(rows: int) -> None:
+    """Elements of A are a K tile late; or only those of the second rows, from the rows before: their scale factors are not."""
+    random = np.random.default_rng(rows)
+    a, b = (tcsim.encode(random.standard_normal(shape), "e2m1", saturate=True) for shape in ((64, 256), (256, 64)))
+    scales = {
+        name: tcsim.encode(2.0 ** random.integers(-3, 4, shape), "ue8m0")
+        for name, shape in (("scale_a", (64, 8)), ("scale_b", (8, 64)))
+    }
+    wrong = a.copy()
+    if rows == 64:
+        wrong[:, 64:] = a[:, :-64]
+    else:
+        wrong[32:, :64] = a[:32, 192:]
+    observed = tcsim.gemm(wrong, b, instruction=SCALED, arch="sm_120", **scales)
+    found = tcsim.diagnose(SCALED, arch="sm_120", a=a, b=b, observed=observed, **scales)
+    said = (
+        "one block of 64 late"
+        if rows == 64
+        else "rows 32-63 have in K 0-63 what lies 32 rows before and 192 of K further on"
+    )
+    assert (
+        found.verdict == "explained"
+        and f"K blocks of a mismatched ({'' if rows == 64 else 'tiles of 32 rows x 64 along K: '}{said}" in str(found)
+    ), str(found)
