@@ -161,3 +161,30 @@ def test_tiles_of_elements_whose_factors_are_right(rows: int) -> None:
         found.verdict == "explained"
         and f"K blocks of a mismatched ({'' if rows == 64 else 'tiles of 32 rows x 64 along K: '}{said}" in str(found)
     ), str(found)
+
+
+SPARSE = "mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32"
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_metadata_of_one_constant_or_in_reverse(reverse: bool) -> None:
+    """Every group counts as positions 1 and 3, or each four groups are in reverse."""
+    random = np.random.default_rng(3)
+    dense = np.where(np.argsort(random.random((32, 32, 4)), axis=-1) < 2, random.standard_normal((32, 32, 4)), 0.0)
+    kept, positions = tcsim.instruction(SPARSE, arch="sm_90").sparsity.compress_matrix(
+        tcsim.encode(dense.reshape(32, 128), "f16"), "f16"
+    )
+    b = tcsim.encode(random.standard_normal((128, 16)), "f16")
+    wrong = (
+        positions[:, np.arange(64) ^ 6]
+        if reverse
+        else np.broadcast_to(np.resize(positions[:1, :1] * 0 + [1, 3], 64), positions.shape)
+    )
+    observed = tcsim.gemm(kept, b, instruction=SPARSE, metadata=wrong.astype(positions.dtype))
+    found = tcsim.diagnose(SPARSE, a=kept, b=b, metadata=positions, observed=observed)
+    said = (
+        "metadata of another group (in each 4 groups along K they are in reverse order"
+        if reverse
+        else "metadata not read (every group counts as positions 1 and 3"
+    )
+    assert found.verdict == "explained" and said in str(found), str(found)
