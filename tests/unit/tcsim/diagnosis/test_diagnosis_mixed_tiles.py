@@ -110,9 +110,7 @@ def test_rows_that_are_wrong_in_a_part_of_k() -> None:
     wrong = a.copy()
     wrong[:, 96:] = np.vstack([a[1:, 96:], a[:1, 96:] * 0])
     said = said_of(a, b, wrong, b)
-    assert (
-        "a: pointer off (by 112 elements (a line of K after another): 1 lines along M or N; in K 96-111 alone" in said
-    )
+    assert "a: pointer off (by 112 elements (a line of K after another): 1 along M or N; in K 96-111 alone" in said
 
 
 def test_matrices_that_are_exchanged_in_one_step_of_each_four() -> None:
@@ -161,6 +159,22 @@ def test_tiles_of_elements_whose_factors_are_right(rows: int) -> None:
         found.verdict == "explained"
         and f"K blocks of a mismatched ({'' if rows == 64 else 'tiles of 32 rows x 64 along K: '}{said}" in str(found)
     ), str(found)
+
+
+def test_k_that_is_rotated_by_one() -> None:
+    """Every element of A is the next one along K, and the last the first."""
+    a, b = operands(32, 32, 64)
+    assert "K of a in another order (every k is that 1 further on, round the end: K 0 is K 1)" in said_of(
+        a, b, np.roll(a, -1, axis=1), b
+    )
+
+
+def test_rows_that_move_on_with_each_k_tile() -> None:
+    """For each K tile of 32 the pointer of A moves on by a row too much."""
+    a, b = operands(64, 64, 96)
+    row, k = ROW + np.arange(96)[None] // 32, np.arange(96)[None]
+    wrong = np.where(row < 64, a[np.minimum(row, 63), k], 0).astype(a.dtype)
+    assert "for each K tile of 32 the pointer moves on by 128 elements, not 32" in said_of(a, b, wrong, b)
 
 
 SPARSE = "mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32"
