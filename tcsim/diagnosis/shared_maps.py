@@ -28,7 +28,7 @@ def shared_rules(count: int, depth: int, chunk: int, step: int) -> Iterator[Rule
         }
         width = f"rows of {16 * span} bytes"
         for one, (low, mask) in patterns.items():
-            said = f"{width}: {one} on one side only"
+            said = f"{width}: {one} on one side only, none on the other"
             modes = MODES[span]
             hardware = (low, mask) in modes
             rank = 4 if (low, mask) == modes[0] else 5
@@ -193,7 +193,7 @@ def _address_swizzles(chunk: int, span: int) -> Iterator[Rule]:
     """Swizzles of addresses where a row has more bytes than a swizzle's pattern."""
     look = "writer and reader of the tile of {x} must use one swizzle"
     for mask in (7, 3, 1):
-        said = f"rows of {16 * span} bytes: {_mode(mask)} on one side only"
+        said = f"rows of {16 * span} bytes: {_mode(mask)} on one side only, none on the other"
         yield Rule("{x}: swizzle wrong", said, look, partial(_by_address, chunk, span, mask), 4)
 
 
