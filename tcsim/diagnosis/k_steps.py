@@ -209,7 +209,10 @@ def _asked(a: _Side, b: _Side) -> Iterator[tuple[tuple[list[Walk], list[Walk]], 
     for times in _TIMES:
         if times * a.step < a.depth:
             for order in (BEHIND, ALONG):
-                yield ([a.whole(times, order)], [b.whole(times, order)]), np.arange(order == ALONG, depth)
+                several = order == ALONG and 2 * times * a.step < a.depth
+                lines = [times * side.step + more * side.depth for side in (a, b) for more in (1, 2)]
+                by = np.union1d(np.arange(order == ALONG, depth), np.array(lines * several, np.int64))
+                yield ([a.whole(times, order)], [b.whole(times, order)]), by
             part = times * b.step
             more = [part * times * extent for extent in (*counts, depth) for times in _OTHERS]
             yield (

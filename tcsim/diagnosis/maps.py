@@ -196,6 +196,13 @@ def depth_rules(depth: int, step: int, chunk: int = 0) -> Iterator[Rule]:
                 k = f"K {number * size}-{number * size + size - 1}"
                 said = f"in block {number} of {size} ({k}) that of block {other}"
                 yield rule(LATE, said, _STAGE, np.where(block == number, own + (other - number) * size, own), 3)
+    if step > 1:
+        said = f"the halves of every {step} along K, 0-{step // 2 - 1} and {step // 2}-{step - 1}, are exchanged"
+        yield rule(LATE, said, _HALVES, own ^ step // 2, 3)
+    for by in (by for by in _ROTATED if by % step):
+        for way, source in (("further on", own + by), ("before", own - by)):
+            said = f"every k is that {by} {way}, round the end: K 0 is K {int(source[0]) % depth}"
+            yield rule(_ORDER, said, _START_OF_K, source % depth, 3)
     for part in (step // 2, step // 4):
         for first in range(0, step, part) if part else ():
             for zero in ((first, first + part), (first + part - step, first))[: step // part // 2]:
@@ -226,6 +233,9 @@ _ARRAY = "channels and taps, or groups and elements: K goes through one first in
 _UNPACKED = "look at which elements of {x} share a word, and at the order in which they are unpacked"
 _PACKED, _WORDS = (32, 64, 128, 256), (2, 4, 8)
 """Elements that are packed together, and how many of them lie in one word."""
+_HALVES = "look at the order of {x}'s registers, and of the matrices that ldmatrix loads into them"
+_ROTATED = (1, 2, 4, 8, 16, 32)
+_START_OF_K = "look at where the loop along K begins in {x}, and at what it is taken modulo"
 _NOT_LOADED = "{x}: part of each step not loaded"
 _FEW_REGISTERS = "registers of {x}'s fragment that are never loaded: ldmatrix.x2 for .x4, or too few lanes' addresses"
 _ONE_ROW = "a buffer or a copy of one row of {x} where the fragment has all"
@@ -248,7 +258,8 @@ def memory_rules(count: int, depth: int, others: int, chunk: int, step: int) -> 
         for off in sorted({*(1 << power for power in range(10)), chunk, length, 2 * length}):
             for by in (off, -off):
                 where = partial(pitched, k_first, count, depth, length, length, by)
-                said = f"by {by} elements ({order})"
+                lines = f": {abs(by) // length} along {'M or N' if k_first else 'K'}" if off % length == 0 else ""
+                said = f"by {by} elements ({order}){lines}"
                 yield Rule("{x}: pointer off", said, "look at the address of the first element", where, 4)
         for written in sorted(
             {-(-length // unit) * unit for unit in (4, 8, 16, 32, 64, 128)} | {length + 8, length + 16}

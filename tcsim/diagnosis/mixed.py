@@ -28,7 +28,8 @@ from tcsim.diagnosis.where import described, listing, ranges
 _UNITS = 32  # of a period, at most
 _PERIODS = (8, 16, 32, 64, 128)
 _TILES, _STEPS = (32, 64, 128, 256), (8, 16, 32)  # of which whole steps may be mixed
-_LISTED = 32  # a period that is written out
+_LISTED = 32  # k, or parts, of a period that are written out
+_UNIT = 16  # k that are no word and no part of a fragment any more
 _TWICE = 1.5  # what is taken, of a right kernel's K: more than that is miscounted in a way that other rules say
 _ORDER = "look at the order in which the elements of {x} lie in registers, words and bytes: fragment layout, packing, interleaving"
 _STAGE = "the stage was read before the copy landed (zeros, or an earlier tile), or the index along K is another one"
@@ -118,15 +119,19 @@ def k_rule(source: Ints) -> Rule:
     depth = len(source)
     where = partial(k_from, source)
     moved = source != np.arange(depth)
-    for period in _PERIODS[: _PERIODS.index(_LISTED) + 1]:
-        if period >= depth:
-            break
-        inner = source[:period]
-        start = np.arange(depth) // period * period
-        again = np.resize(inner, depth)
-        if np.array_equal(np.sort(inner), np.arange(period)) and np.array_equal(source, start + again):
-            said = f"in each {period} along K the order is {', '.join(map(str, inner))}"
-            return Rule("{x}: K permuted", said, _ORDER, where, 3)
+    for period in (period for period in _PERIODS if period < depth):
+        inner, start = source[:period], np.arange(depth) // period * period
+        if not np.array_equal(source, np.where(np.resize(inner, depth) < 0, -1, start + np.resize(inner, depth))):
+            continue
+        units = (1 << power for power in range(period.bit_length() - 1)) if period > _LISTED else (1,)
+        unit = max((unit for unit in units if np.array_equal(in_units(inner[::unit] // unit, unit), inner)), default=1)
+        parts = inner[::unit] // unit
+        if len(parts) <= _LISTED and parts.max() < len(parts) and (parts >= 0).all():
+            permuted = np.array_equal(np.sort(parts), np.arange(len(parts)))
+            order = "the order" + f" of the parts of {unit}" * (unit > 1)
+            said = f"in each {period} along K {order} is {', '.join(map(str, parts))}"
+            mistake = "{x}: K permuted" if permuted else "K blocks of {x} mismatched"
+            return Rule(mistake, said, _ORDER if unit < _UNIT else _STAGE, where, 3)
     if (source[moved] < 0).all():
         said = f"K {runs(tuple(np.flatnonzero(moved).tolist()))} is zero"
         return Rule("{x}: K block not loaded", said, "look at which copies are made and awaited", where, 3)

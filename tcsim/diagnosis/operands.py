@@ -248,8 +248,31 @@ def _moved(problem: Problem, given: Fragment, codes: Codes, change: _Change) -> 
 _SIDES: tuple[Side, ...] = ("a", "b")
 
 
+_CONSTANT = ((0, 2), (0, 3), (1, 2), (1, 3), (2, 3))  # pairs of positions; 0 and 1 is a rule
+_NIBBLES = (4, 8)  # groups of metadata in half a word and in a word
+
+
+def of_metadata(problem: Problem) -> Iterator[Attempt]:
+    """One pair of positions for every group of four, and the groups of a word in reverse."""
+    sparsity, positions = problem.machine.sparsity, problem.positions
+    if sparsity is None or positions is None or sparsity.group != 4:
+        return
+    advice = (
+        "look at the words of metadata: what is loaded into them, and in which order their four bits belong to groups"
+    )
+    for pair in _CONSTANT:
+        other = np.broadcast_to(np.resize(np.array(pair, positions.dtype), positions.shape[2]), positions.shape)
+        said = f"every group counts as positions {pair[0]} and {pair[1]}, as of one constant word"
+        yield Attempt("metadata not read", said, advice, partial(replace, problem, positions=other))
+    for count in (count for count in _NIBBLES if positions.shape[2] % (2 * count) == 0):
+        other = positions[:, :, np.arange(positions.shape[2]) ^ 2 * (count - 1)]
+        said = f"in each {count} groups along K they are in reverse order"
+        yield Attempt("metadata of another group", said, advice, partial(replace, problem, positions=other))
+
+
 def of_selectors(problem: Problem) -> Iterator[Attempt]:
-    """Every other selector of what came in registers."""
+    """Every other selector of what came in registers, and metadata in another order."""
+    yield from of_metadata(problem)
     sparsity = problem.machine.sparsity
     if problem.metadata is not None and sparsity is not None:
         for selector in sparsity.selectors:

@@ -19,6 +19,7 @@ from tcsim.diagnosis.k_steps import k_steps
 from tcsim.diagnosis.maps import SAME
 from tcsim.diagnosis.misread import bytes_of_operands, other_buffers, past_end, tails
 from tcsim.diagnosis.mixed import k_maps, part_maps, stage_phases, weights_of_k
+from tcsim.diagnosis.mixed_tiles import mixed_tiles
 from tcsim.diagnosis.moved import Moved, gives_of, line_maps, moved
 from tcsim.diagnosis.predicted import Way, way_of
 from tcsim.diagnosis.problem import Codes, Problem
@@ -307,6 +308,12 @@ def in_parts_of_k(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Hypot
     yield from (*found, *(in_part(problem, reals, open_) if found else ()))
 
 
+def tiles(problem: Problem, reals: Reals, open_: Mask) -> Iterator[Hypothesis]:
+    """Tiles of one operand in the place of others, and the same said of the sums that output tiles hold."""
+    found = [*mixed_tiles(problem, reals, open_)]
+    yield from (*found, *(tile_sums(problem, reals, open_) if found else ()))
+
+
 def _passes(when: When, *sources: Source) -> tuple[Pass, ...]:
     return tuple((when, partial(_recovered, source)) for source in sources)
 
@@ -320,9 +327,9 @@ PASSES: tuple[Pass, ...] = (
     *_passes(_open, scale_tables),  # factors that are zero write zeros
     (_first, _by_rules),
     (_several, _moved_tiles),
-    *_passes(_far_fetched, weights_of_k, k_maps),
-    *_passes(_in_parts, in_parts_of_k),
-    *_passes(_open, other_buffers, k_steps, weights_of_k, in_parts_of_k, stage_phases, part_maps, tables),
+    *_passes(_far_fetched, weights_of_k, k_maps, tiles),
+    *_passes(_in_parts, in_parts_of_k, tiles),
+    *_passes(_open, other_buffers, tiles, k_steps, weights_of_k, in_parts_of_k, stage_phases, part_maps, tables),
     *_passes(_open, constants, in_both, factors, k_maps, tile_sums, in_part),
     (lambda found, known: True, _again),
 )

@@ -23,6 +23,7 @@ _FEW, _LISTED = 6, 8  # iterations that are said one by one; of those without a 
 _OTHERS = 2  # exceptions to a rule
 _SPLIT = "every slice of split-K begins at k 0"
 _OLD = "stages are read before they are filled again, and still hold the tile of the turn before"
+_MOMENTS = 12  # iterations, at each of which an address may move on wrong, once
 _NOTHING = -1  # a stage that nobody has written
 
 
@@ -161,6 +162,13 @@ def _of_size(size: int, count: int, whole: bool) -> Iterator[Sequence]:
     for filled in (stages - 1 for stages in _STAGES[1:] if stages <= count):
         once = "the prologue copies the first tile to every stage that it fills: the address moves on in the loop alone"
         yield made(once, np.where(own < filled, 0, own), f"{filled + 1} stages")
+    for first in range(2, count if count <= _MOMENTS else 0):  # the first iteration or two have names of their own
+        for by, what in ((1, "has moved on once too often"), (-1, "has once not moved on")):
+            late = np.where(own >= first, own + by, own)
+            tiles = np.where(late < count, late, _NOTHING)
+            yield made(
+                f"before iteration {first} the address {what}, or a slice of split-K begins wrong there", tiles, "", 3
+            )
     for slices in _SLICES:
         each = -(-count // slices)
         if 1 < each < count:

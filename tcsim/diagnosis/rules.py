@@ -11,6 +11,7 @@ import numpy as np
 
 from tcsim.diagnosis.maps import (
     ADVANCE,
+    LATE,
     Ints,
     Rule,
     depth_rules,
@@ -67,7 +68,9 @@ def part_rules(part: str, count: int, others: int, depth: int, step: int) -> Ite
 
 def data_rules(count: int, depth: int, others: int, chunk: int, step: int) -> Iterator[Rule]:
     """Elements from other places, whose scale factors or metadata lie in memory of their own and are right."""
-    advances = (rule for rule in depth_rules(depth, step) if rule.mistake == ADVANCE)
+    advances = (
+        rule for rule in depth_rules(depth, step) if rule.mistake == ADVANCE or (rule.mistake == LATE and rule.rank < 3)
+    )
     listed = (*advances, *memory_rules(count, depth, others, chunk, step), *shared_rules(count, depth, chunk, step))
     yield from (replace(rule, part="data") for rule in listed)
     for rule in line_rules(count, others):

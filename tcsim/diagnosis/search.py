@@ -74,6 +74,7 @@ class _Found:
     predicts: Callable[[Fresh], Numbers | None]  # without what the epilogue does
     single: bool = True  # not the same mistake in both operands
     epilogue: tuple[Relation, ...] = ()
+    in_part: bool = False  # of the output: rules, in what they explain and nowhere else
 
 
 def diagnose(instruction: Any, *, observed: Any, arch: str = "sm_90", **operands: Any) -> Diagnosis:
@@ -170,7 +171,8 @@ def _of_solver(own: Solved, outputs: int) -> list[_Found]:
             values = found if own.candidate is not None else np.where(region, found, values)
         return values
 
-    found = [_Found(own.explanation(outputs), own.rank, True, predicts, epilogue=own.relations)]
+    in_part = bool(own.pieces) and own.candidate is None and not own.relations and not own.unwritten.any()
+    found = [_Found(own.explanation(outputs), own.rank, True, predicts, epilogue=own.relations, in_part=in_part)]
     found += [other for again in not_loaded(own) if again.same == own.same for other in _of_solver(again, outputs)]
     for number, piece in enumerate(own.pieces):
         for one in piece.ties:
@@ -257,9 +259,10 @@ def _merged(problem: Problem, exact: list[_Found]) -> tuple[list[Explanation], s
     if len(exact) < 2:
         return [item.explanation for item in exact], ""
     exact = sorted(
-        exact, key=lambda one: (len(_unlike(_mistakes(one.explanation))) > 1, one.rank)
-    )  # one mistake before two
+        exact, key=lambda one: (len(_unlike(_mistakes(one.explanation))) > 1, one.in_part, one.rank)
+    )  # one mistake before two, and what explains everything before what does so in a part
     classes = _classes(exact, Fresh(problem))
+    classes = [members for members in classes if members[0].in_part <= classes[0][0].in_part]
     parts = [_mistakes(members[0].explanation) for members in classes]
     simple = [not any(other < own for other in parts) for own in parts]  # no other says less
     classes = [members for members, kept in zip(classes, simple, strict=True) if kept]

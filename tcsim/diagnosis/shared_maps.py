@@ -28,7 +28,7 @@ def shared_rules(count: int, depth: int, chunk: int, step: int) -> Iterator[Rule
         }
         width = f"rows of {16 * span} bytes"
         for one, (low, mask) in patterns.items():
-            said = f"{width}: {one} on one side only"
+            said = f"{width}: {one} on one side only, none on the other"
             modes = MODES[span]
             hardware = (low, mask) in modes
             rank = 4 if (low, mask) == modes[0] else 5
@@ -193,7 +193,7 @@ def _address_swizzles(chunk: int, span: int) -> Iterator[Rule]:
     """Swizzles of addresses where a row has more bytes than a swizzle's pattern."""
     look = "writer and reader of the tile of {x} must use one swizzle"
     for mask in (7, 3, 1):
-        said = f"rows of {16 * span} bytes: {_mode(mask)} on one side only"
+        said = f"rows of {16 * span} bytes: {_mode(mask)} on one side only, none on the other"
         yield Rule("{x}: swizzle wrong", said, look, partial(_by_address, chunk, span, mask), 4)
 
 
@@ -279,9 +279,9 @@ def _panels(rows: int, deep: int, span: int, step: int, r: Ints, k: Ints, o: Int
 
 
 def _group_rules(rows: int) -> Iterator[Rule]:
-    advice = "the SBO of {x}'s descriptor is the stride from 8 lines to the next 8: 1024 bytes with swizzle 128B"
+    advice = "the SBO of {x}'s descriptor is the stride from 8 lines to the next 8"
     for start, much in ((4, "half"), (16, "twice"), (2, "a quarter"), (32, "four times")):
-        said = f"in every tile of {rows} the groups of 8 start every {start}: {much} of the right stride"
+        said = f"in every tile of {rows} the groups of 8 start every {start}: {much} of the right stride, {128 * start} bytes for 1024 with swizzle 128B"
         where = partial(_groups, rows, start)
         yield Rule("{x}: SBO wrong", said, advice, where, 1, lines_only=True)
 

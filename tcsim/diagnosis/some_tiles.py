@@ -91,10 +91,10 @@ def _width(rule: Rule, solver: Solver, name: str) -> int:
 
 
 def _stays(rule: Rule, solver: Solver, name: str, unit: int) -> bool:
-    """Whether every k comes from its own tile, and not the whole line from another."""
+    """Whether every k comes from its own tile."""
     if rule is SAME:
         return True
-    if rule.lines_only or rule.crosses or rule.recode or (rule.mistake == LATE and rule.rank > 2):  # of one block alone
+    if rule.crosses or rule.recode or (rule.mistake == LATE and rule.rank > 2):  # of one block alone
         return False
     width = _width(rule, solver, name)
     part, k = max(1, unit * width // solver.reals.a.shape[2]), np.arange(width)[None]
@@ -103,7 +103,7 @@ def _stays(rule: Rule, solver: Solver, name: str, unit: int) -> bool:
         row, at = np.broadcast_arrays(*rule.where(own, k, 0 * own[:1]))
         if not ((at // part == k // part) | (row < 0) | (at < 0)).all():
             return False
-    return not ((at == k).all() and (row != own).any(axis=1).all())  # whole lines of others
+    return True
 
 
 def holding(changes: Numbers, wanted: Numbers, reach: Numbers) -> Iterator[tuple[int, Mask]]:

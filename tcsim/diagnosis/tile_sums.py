@@ -19,7 +19,7 @@ from tcsim.core.ranges import runs
 from tcsim.diagnosis.candidate import STORED, STORED_ADVICE
 from tcsim.diagnosis.hypothesis import Hypothesis
 from tcsim.diagnosis.least_squares import in_parts, in_tile, solved_at
-from tcsim.diagnosis.maps import LINES, TILES, in_units
+from tcsim.diagnosis.maps import LINES, PARTS, in_units
 from tcsim.diagnosis.pipelines import count_name
 from tcsim.diagnosis.problem import Codes, Part, Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
@@ -293,7 +293,7 @@ def _padded(reals: Reals, matrix: int, tiles: Tiles) -> tuple[Numbers, Numbers, 
 def grids(problem: Problem, reals: Reals) -> list[Tiles]:
     """Tiles of every size, few first."""
     size = problem.sizes
-    sizes = [[each for each in reversed(TILES) if each < extent <= each * _ACROSS] + [extent] for extent in size]
+    sizes = [[each for each in reversed(PARTS) if each < extent <= each * _ACROSS] + [extent] for extent in size]
     every = sorted((Tiles(h, w, size) for h, w in product(*sizes)), key=lambda one: (one.count, -one.width))
     return [tiles for tiles in every if 1 < tiles.count <= _TILES]
 

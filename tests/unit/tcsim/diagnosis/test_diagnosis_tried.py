@@ -180,7 +180,7 @@ def test_a_swizzle_on_one_side() -> None:
     """Chunks lie where a row's number says; nothing is taken off again."""
     rules = {rule.detail: rule for rule in shared_maps.shared_rules(64, 64, 8, 16)}
     row, column = np.indices((16, 64))
-    found = read(rules["rows of 128 bytes: chunk ^ (row % 8) on one side only"], 16, 64)
+    found = read(rules["rows of 128 bytes: chunk ^ (row % 8) on one side only, none on the other"], 16, 64)
     assert np.array_equal(found[0], row) and np.array_equal(found[1], column ^ (row % 8 * 8))
 
 
