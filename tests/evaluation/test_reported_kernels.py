@@ -1,4 +1,4 @@
-"""The two sets of reported kernels: their kinds are wrong, right or noise as they say. `python -m tests.evaluation.reported_kernels` asks all."""
+"""The three sets of reported kernels: their kinds are wrong, right or noise as they say. `python -m tests.evaluation.reported_kernels` asks all."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.evaluation.reported_kernels import again_sources
+from tests.evaluation.reported_kernels import again_sources, third_sources
 from tests.evaluation.reported_kernels.__main__ import KINDS, judged
 from tests.evaluation.reported_kernels.case import draw
 from tests.evaluation.reported_kernels.kinds import SETS, again_memory, case, kinds_memory
@@ -16,7 +16,7 @@ from tests.evaluation.reported_kernels.sources import SOURCES
 from tests.evaluation.second_wrong_kernels.cases import EVERY
 from tests.evaluation.second_wrong_kernels.judge import HALF, RIGHT, UNEXPLAINED, WRONG
 
-SOURCES_OF = {"reported": SOURCES, "reported again": again_sources.SOURCES}
+SOURCES_OF = {"reported": SOURCES, "reported again": again_sources.SOURCES, "reported third": third_sources.SOURCES}
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -28,7 +28,7 @@ def test_more_than_half_of_the_mistakes_were_reported_and_no_earlier_set_has_the
     assert len(used) >= 32
     assert 2 * len(used) >= len(wrong)
     assert set(used) == set(SOURCES_OF[name])
-    assert not SOURCES_OF["reported"].keys() & SOURCES_OF["reported again"].keys()
+    assert not any(SOURCES_OF[name].keys() & SOURCES_OF[other].keys() for other in SETS if other != name)
     assert max(used.values()) == 1
     earlier = [getattr(kind, name, "") for kind in EVERY.values() for name in ("source", "thread")]
     assert not used.keys() & {source for source in earlier if isinstance(source, str)}

@@ -188,7 +188,7 @@ class Kind:
         return self.what == "right"
 
 
-SETS: dict[str, dict[str, Kind]] = {"reported": {}, "reported again": {}}
+SETS: dict[str, dict[str, Kind]] = {"reported": {}, "reported again": {}, "reported third": {}}
 KINDS = SETS["reported"]
 Maker = Callable[[Random], Run]
 
@@ -197,7 +197,10 @@ def _kind(what: What, hook: str, source: str, **patterns: Any) -> Callable[[Make
     def enter(make: Maker) -> Maker:
         made = Kind(make, what, hook, source, **{"needs": (), "half": (), "equal": (), "rounds": False, **patterns})
         assert not any(made.name in kinds for kinds in SETS.values())
-        SETS["reported again" if ".again_" in make.__module__ else "reported"][made.name] = made
+        module = make.__module__
+        SETS["reported again" if ".again_" in module else "reported third" if ".third_" in module else "reported"][
+            made.name
+        ] = made
         return make
 
     return enter

@@ -11,6 +11,11 @@ from tests.evaluation.reported_kernels import (
     kinds_output,
     kinds_right,
     kinds_scales,
+    third_loop,
+    third_memory,
+    third_output,
+    third_right,
+    third_scales,
 )
 from tests.evaluation.reported_kernels.case import KINDS, SETS, case
 
@@ -28,4 +33,9 @@ __all__ = [
     "kinds_output",
     "kinds_right",
     "kinds_scales",
+    "third_loop",
+    "third_memory",
+    "third_output",
+    "third_right",
+    "third_scales",
 ]
