@@ -176,7 +176,9 @@ def _around(x: Numbers, seen: Numbers) -> Iterator[Named]:
     few = np.linspace(0, len(x) - 1, min(len(x), _SAMPLES)).astype(np.int64)
     some, wanted = x[few], seen[few]
     far = _NEAR * np.maximum(np.abs(wanted), 0.1 * float(np.sqrt((wanted**2).mean())))
-    for one in ACTIVATIONS if len(x) >= _MANY else ():
+    if len(x) < _MANY or (np.abs(_ratio(some, wanted) * some - wanted) <= far).all():
+        return  # a factor, or none of them, says the same more simply
+    for one in ACTIVATIONS:
         if one.along or one.simple:
             continue
         with np.errstate(all="ignore"):

@@ -171,3 +171,20 @@ def test_activations_of_scaled_sums() -> None:
     ):
         found = tcsim.diagnose(mma, a=a, b=b, observed=observed.astype(np.float32))
         assert found.verdict == "explained" and said in str(found), found
+
+
+def test_a_factor_is_no_scaled_activation() -> None:
+    """Where sums are small, tanh of a part of them is nearly that part; of zeros any activation times 0 is zero."""
+    random = np.random.default_rng(4)
+    a, b, c = (
+        tcsim.encode(random.standard_normal(shape), name)
+        for shape, name in (((32, 32), "f16"), ((32, 24), "f16"), ((32, 24), "f32"))
+    )
+    right = tcsim.gemm(a, b, instruction=MMA).view(np.float32)
+    added = c.view(np.float32)
+    assert (
+        "result scaled (the product times 0.25)"
+        in tcsim.diagnose(MMA, a=a, b=b, c=c, observed=right / 4 + added).lines()[2]
+    )
+    lost = np.where(np.arange(32)[:, None] < 24, right + added, added)
+    assert "activation" not in "\n".join(tcsim.diagnose(MMA, a=a, b=b, c=c, observed=lost).lines())
