@@ -28,6 +28,7 @@ from tcsim.diagnosis.moved_rules import (
     stored_with,
     turned_rules,
 )
+from tcsim.diagnosis.other_c import nearest
 from tcsim.diagnosis.problem import Codes, Problem
 from tcsim.diagnosis.reals import Ints, Mask, Numbers, Reals
 from tcsim.diagnosis.where import MORE, described, ranges
@@ -165,18 +166,15 @@ def line_maps(reals: Reals, open_: Mask) -> tuple[tuple[Rule, ...], tuple[Rule, 
     product = reals.product[matrix]
     found: list[tuple[Rule, ...]] = []
     for name, values, mine in (("a", seen, product), ("b", seen.T, product.T)):
-        size = np.linalg.norm(values, axis=1)[:, None] * np.linalg.norm(mine, axis=1)[None] + 1e-300
-        alike = values @ mine.T / size
-        nearest = alike.argmax(axis=1)
-        nearest = np.where(alike.max(axis=1) > 0.6, nearest, np.arange(len(nearest)))
+        lines = nearest(values, mine)
         rules = [zero_lines(reals, open_, name)]
-        others = int((nearest != np.arange(len(nearest))).sum())
+        others = int((lines != np.arange(len(lines))).sum())
         if others and enough(int(open_[matrix].sum()), others):
             what = "rows" if name == "a" else "columns"
-            rules.append(free_rule(nearest, what))
+            rules.append(free_rule(lines, what))
             if rules[0] is not None:
-                own = np.arange(len(nearest))
-                rules.append(free_rule(np.where(rules[0].where(own, own, own)[0] < 0, -1, nearest), what))
+                own = np.arange(len(lines))
+                rules.append(free_rule(np.where(rules[0].where(own, own, own)[0] < 0, -1, lines), what))
         found.append(tuple(rule for rule in rules if rule is not None))
     return found[0], found[1]
 

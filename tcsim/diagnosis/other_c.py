@@ -8,13 +8,16 @@ from functools import partial
 
 import numpy as np
 
-from tcsim.diagnosis.maps import SAME, Ints, Rule, line_rules, memory_rules, pitched
-from tcsim.diagnosis.reals import Numbers, at_places
+from tcsim.diagnosis.enough import enough
+from tcsim.diagnosis.maps import SAME, Ints, Rule, line_rules, lines_from, memory_rules, pitched
+from tcsim.diagnosis.reals import Mask, Numbers, at_places
 from tcsim.diagnosis.rules import index_rules
+from tcsim.diagnosis.where import described
 
 _LEAST = 6  # outputs that tell an address of C
 _SHARE = 0.7  # of the outputs that it must give
 _PITCHES, _OFFSETS = 8192, 1 << 16  # that are tried at most
+_ALIKE = 0.6  # the cosine of two lines
 _TRIED = 2  # of each kind
 _PLACE = "c read from another place"
 _LOOK = "look at the addresses that C is read from: its leading dimension, and the indices of blocks and warps"
@@ -79,6 +82,24 @@ def c_addresses(c: Numbers, size: tuple[int, int], places: Ints, wanted: Numbers
                     else ("{x}: pitch wrong", f"{pitch[one]} elements for {right} ({said})")
                 )
                 yield Rule(name, said, _LOOK, where, 4)
+
+
+def free_lines(c: Numbers, wanted: Numbers, open_: Mask) -> Iterator[Rule]:
+    """Maps of rows and of columns of C that what was added to a matrix's outputs shows, c and wanted (M, N), where no rule is known."""
+    for what, own, mine in (("rows", wanted, c), ("columns", wanted.T, c.T)):
+        lines = nearest(own, mine)
+        moved = int((lines != np.arange(len(lines))).sum())
+        if moved and enough(int(open_.sum()), moved):
+            rule = Rule(_PLACE, described(lines, what), _LOOK, partial(lines_from, lines), 3)
+            yield _both(rule, SAME) if what == "rows" else _both(SAME, rule)
+
+
+def nearest(values: Numbers, lines: Numbers) -> Ints:
+    """For each row of values the line that it is most like; itself where it is like none."""
+    size = np.linalg.norm(values, axis=1)[:, None] * np.linalg.norm(lines, axis=1)[None] + 1e-300
+    alike = values @ lines.T / size
+    found: Ints = np.where(alike.max(axis=1) > _ALIKE, alike.argmax(axis=1), np.arange(len(values)))
+    return found
 
 
 def _lines(count: int, others: int) -> Iterator[Rule]:

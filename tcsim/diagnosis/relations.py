@@ -171,7 +171,8 @@ def vector(reals: Reals) -> Line | None:
             largest, reach = (
                 np.where(reals.finite, x, 0.0).max(axis=along, keepdims=True) for x in (np.abs(base), reals.reach)
             )
-            apart &= not (np.abs(factors) * largest < _TELLS * reach)[largest > 0].any()  # else: lines that are zero
+            zero = (np.abs(factors) * largest < _TELLS * reach) & (largest > 0)
+            apart &= not zero.any() or bool((np.abs(factors[~zero] - 1) > _ALIKE).any())  # else: lines that are zero
             if apart and _near_with(reals, factors, base, rest):
                 given = (
                     factors.compress(own.any(axis=(0, along)), axis=3 - along) if isinstance(along, int) else factors
@@ -203,7 +204,7 @@ def _listed(numbers: Numbers, usual: float) -> str:
         lines, matrices = np.flatnonzero(at.any(axis=0)), np.flatnonzero(at.any(axis=1))
         where = [f"matrices {ranges(matrices)}"] * (len(matrices) < len(at))
         where += [f"{what} {ranges(lines)}"] * (len(lines) < at.shape[1])
-        texts.append(f"{value:.4g}" + f" in {', '.join(where)}" * bool(where))
+        texts.append(f"{value:.4g}" + " (twice as large)" * bool(value == 2) + f" in {', '.join(where)}" * bool(where))
     return "; ".join(texts)
 
 

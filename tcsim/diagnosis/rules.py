@@ -120,6 +120,9 @@ def _halves(depth: int, step: int) -> Iterator[Rule]:
     while size > 0:
         said = f"in each {2 * size} along K the two halves are exchanged: look at the selector"
         yield Rule("", said, "", partial(k_from, own ^ size), 2)
+        for again, source in (("second half is the first", own & ~size), ("first half is the second", own | size)):
+            said = f"in each {2 * size} along K the {again} again: look at the selector, and at which lanes pass it"
+            yield Rule("", said, "", partial(k_from, source), 3)
         size //= 2
     said = "in each four along K they are in reverse order: the bytes of a word"
     yield Rule("", said, "", lambda r, k, o: (r, k ^ 3), 2)

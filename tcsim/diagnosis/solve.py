@@ -15,7 +15,7 @@ from tcsim.diagnosis.candidate import Candidate, of_operand
 from tcsim.diagnosis.enough import enough, runs
 from tcsim.diagnosis.hypothesis import Hypothesis
 from tcsim.diagnosis.maps import SAME, Rule, depth_rules
-from tcsim.diagnosis.other_c import c_addresses, other_c
+from tcsim.diagnosis.other_c import c_addresses, free_lines, other_c
 from tcsim.diagnosis.pipelines import Count
 from tcsim.diagnosis.predicted import End, Way, way_of
 from tcsim.diagnosis.problem import Problem
@@ -291,6 +291,9 @@ class Solver:
             return
         size = self._lines(0), self._lines(1)
         for rule in c_addresses(self.reals.c, size, chosen, seen - product, reach):
+            yield len(chosen), rule.rank, Candidate(c=rule)
+        reals, t = self.reals, int(chosen[0, 0])
+        for rule in free_lines(reals.c[t], reals.observed[t] - reals.product[t], ~reals.near(reals.right)[t]):
             yield len(chosen), rule.rank, Candidate(c=rule)
         read, rules = other_c(*size).read(self.reals.c, *chosen.T)
         with np.errstate(all="ignore"):

@@ -26,6 +26,7 @@ _NOTHING = 1e-5  # of the usual value: it is zero
 _LEAST = 1e-300  # no format has it
 _VALUES = 256  # that an operand has
 _BITS = 11  # of a constant
+_MOSTLY = 0.8  # of the values that a clamp must give, as far as they are told
 _CLOSE = 0.02  # of the usual value: how exactly a value of a table is known
 
 
@@ -145,6 +146,8 @@ def _table(
 def _snapped(name: str, was: Numbers, now: Numbers, format: Format) -> Iterator[WrongKernel]:
     """The table with values that the format has, or those of another format of as many bits."""
     usual = float(np.sqrt((was**2).mean()))
+    if format.kind == "float" and (clamped := _clamped(was, now, format)) is not None:
+        yield table_of(name, was, clamped[0], "values clamped", clamped[1])
     for other in (*(one for one in FORMATS.values() if one.bits == format.bits <= 8 and one is not format), format):
         if other is format:
             codes = encode(
@@ -167,6 +170,23 @@ def _snapped(name: str, was: Numbers, now: Numbers, format: Format) -> Iterator[
             )
             yield table_of(name, was, near, *words)
             return
+
+
+def _clamped(was: Numbers, now: Numbers, format: Format) -> tuple[Numbers, str] | None:
+    """The table of a clamp, or of a largest value that is reached too soon, where most of what was found says so; and that in words."""
+    plain = np.where(np.abs(was) <= _LEAST, 0.0, was)
+    form, said = plain, []
+    for sign, end in ((-1, "below"), (1, "above")):
+        side = (sign * was > 0) & (np.abs(now - was) > _CLOSE * np.abs(was).max())
+        if side.any():
+            value = float(decode(encode(float(np.median(now[side])), format, saturate=True), format))
+            alike = side & (np.abs(now - value) <= _CLOSE * abs(value))
+            start = float(np.abs(was[alike]).min()) if alike.any() else np.inf
+            start = abs(value) if sign * value > 0 and abs(value) < start else start
+            form = np.where(sign * was >= start, value, form)
+            said.append(f"every value of {sign * start:g} or {end} counts as {value:g}")
+    many = (np.abs(now - form) <= _CLOSE * np.abs(was).max()).mean() > _MOSTLY and (form != plain).sum() > 1
+    return (form, ", ".join(said)) if many else None
 
 
 def _bits(was: Codes, now: Codes, format: Format) -> tuple[str, str] | None:

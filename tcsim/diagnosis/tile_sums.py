@@ -149,8 +149,9 @@ class TileSums(Hypothesis):
         fewest = min(listed, key=len)
         texts = sorted(fewest, key=lambda text: -len(fewest[text]))
         which = listed.index(fewest)
+        along = 2 if which and self.tiles.grid[1] == 1 else which  # one tile after another is along M then
         said = listing([f"{self._those(fewest[text], (_LISTED, 2, 2)[which])} {text}" for text in texts], _LISTED)
-        return said + ("", ", numbered along N", ", numbered along M")[which]
+        return said + ("", ", numbered along N", ", numbered along M")[along]
 
     def _called(self, place: Ints | None, tile: int, other: int) -> str:
         """Another tile. place: of each in an order, or None."""

@@ -176,12 +176,12 @@ def test_numbers_of_an_epilogue_say_where() -> None:
     some, each, inside = np.ones((1, 32, 1)), np.ones((2, 1, 1)), np.arange(24) < 16
     some[:, 8:16], each[1] = 2, 0.5
     for observed, with_c, said in (
-        (product * some, None, "rows scaled (factors 2 in rows 8-15)"),
+        (product * some, None, "rows scaled (factors 2 (twice as large) in rows 8-15)"),
         (product * each, None, "matrices scaled (factors 0.5 in matrices 1)"),
         (
             product + c * some * np.arange(1, 33)[:, None] / 4,
             c * np.arange(1, 33)[:, None] / 4,
-            "rows scaled (factors 2 in rows 8-15, of c alone)",
+            "rows scaled (factors 2 (twice as large) in rows 8-15, of c alone)",
         ),
         (product + c * inside, c, "c is taken for zero; in matrices 0-1, rows 0-31, columns 16-23"),
         (product + c * (1 + np.arange(24)), c, "as if c, a bias itself, came in 1 to 24 times"),

@@ -124,8 +124,8 @@ def test_a_store_past_the_end() -> None:
     empty = np.zeros((1, 2, 8), bool)
     empty[0, 1] = True
     assert misread.over_next_row(empty, None) == ("", False)
-    rows = np.zeros((1, 32, 8), bool)
-    rows[0, np.arange(32) % 16 > 0] = True
+    rows = np.zeros((1, 32, 12), bool)
+    rows[0, np.arange(32) % 16 > 0, :4] = True
     assert misread.over_next_row(rows, None)[1]
 
 

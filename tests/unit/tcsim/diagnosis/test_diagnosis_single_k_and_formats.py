@@ -117,7 +117,7 @@ def test_metadata_and_c_of_the_next_line_round_the_end() -> None:
 def test_factors_of_matrices_and_factors_below_rounding() -> None:
     a, b = (tcsim.encode(np.stack([x, x[::-1]]), "f16") for x in (A, B))
     right = tcsim.gemm(a, b, instruction=MMA).view(np.float32)
-    assert "matrices scaled (factors from 1 to 3)" in said(a, b, right * np.float32([[[1]], [[3]]]))
+    assert "matrices scaled (factors 3 in matrices 1)" in said(a, b, right * np.float32([[[1]], [[3]]]))
     for factor, words in ((1e-6, "times 1e-06"), (1 / 448, "times 0.00223214")):
         told = said(a, b, right * np.float32(factor))
         assert "bit for bit" in told and words in told

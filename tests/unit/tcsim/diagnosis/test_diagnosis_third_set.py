@@ -1,0 +1,69 @@
+"""Mistakes of the third set of reports, planted by hand: C by tokens, clamps of codes, metadata of one half, factors of lines of which some are zero."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tcsim
+
+MMA = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+E4M3 = "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32"
+SPARSE = "mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32"
+RANDOM = np.random.default_rng(17)
+A, B = (tcsim.encode(RANDOM.standard_normal(shape), "f16") for shape in ((32, 64), (64, 24)))
+C = RANDOM.standard_normal((32, 24)).astype(np.float32) * 9
+
+
+def said(mma: str, **given: Any) -> str:
+    """What is said, in one text."""
+    return "\n".join(tcsim.diagnose(mma, arch="sm_89" if mma == E4M3 else "sm_90", **given).lines())
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_lines_of_c_in_another_order(axis: int) -> None:
+    moved = np.ascontiguousarray(C.take(RANDOM.permutation(C.shape[axis]), axis=axis))
+    told = said(MMA, a=A, b=B, c=C, observed=tcsim.gemm(A, B, moved, instruction=MMA))
+    assert f"c read from another place ({('rows', 'columns')[axis]}: " in told and "a permutation of all" in told
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda x: np.maximum(x, -1), "every value of -1 or below counts as -1"),
+        (
+            lambda x: np.where(np.abs(x) >= 2, np.sign(x) * 3, x),
+            "every value of -2 or below counts as -3, every value of 2 or above counts as 3",
+        ),
+    ],
+)
+def test_codes_that_are_clamped(change: Any, words: str) -> None:
+    a, b = (tcsim.encode(RANDOM.standard_normal(shape), "e4m3", saturate=True) for shape in ((64, 64), (64, 32)))
+    wrong = tcsim.encode(change(tcsim.decode(a, "e4m3").astype(float)), "e4m3")
+    told = said(E4M3, a=a, b=b, observed=tcsim.gemm(wrong, b, instruction=E4M3, arch="sm_89"))
+    assert "a: values clamped" in told and words in told
+
+
+def test_metadata_of_one_half_for_both() -> None:
+    keep = np.argsort(RANDOM.random((32, 32, 4)), axis=-1) < 2
+    dense = np.where(keep.reshape(32, 128), RANDOM.uniform(1, 2, (32, 128)), 0.0)
+    rule = tcsim.instruction(SPARSE, arch="sm_90").sparsity
+    a, metadata = rule.compress_matrix(tcsim.encode(dense, "f16"), "f16")
+    b = tcsim.encode(RANDOM.standard_normal((128, 24)), "f16")
+    width = metadata.shape[1] // 4  # of one step of 32
+    wrong = metadata.reshape(32, 4, 2, width // 2)[:, :, [0, 0]].reshape(metadata.shape)
+    told = said(
+        SPARSE, a=a, b=b, metadata=metadata, observed=tcsim.gemm(a, b, metadata=wrong, instruction=SPARSE, arch="sm_90")
+    )
+    assert "metadata of another K block" in told and "the second half is the first again" in told
+
+
+def test_factors_of_rows_of_which_some_are_zero_and_rows_that_count_twice() -> None:
+    right = tcsim.gemm(A, B, instruction=MMA).view(np.float32)
+    factors = np.where(np.arange(32) < 20, RANDOM.uniform(0.5, 2, 32), 0).astype(np.float32)
+    assert "rows scaled (factors from 0 to" in said(MMA, a=A, b=B, observed=right * factors[:, None])
+    twice = np.where(np.arange(32) < 16, 1, 2).astype(np.float32)
+    assert "factors 2 (twice as large) in rows 16-31" in said(MMA, a=A, b=B, observed=right * twice[:, None])
+    assert "not loaded" in said(MMA, a=A, b=B, observed=right * (factors[:, None] > 0))
