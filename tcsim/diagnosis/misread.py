@@ -134,7 +134,7 @@ def tails(problem: Problem, reals: Reals, wrong: Mask) -> Iterator[WrongKernel]:
     for tile in (size * problem.step for size in STEPS):
         length = -depth % tile
         backs = [*_AGAIN, *(tile * stages for stages in _STAGES if tile * stages <= depth)]
-        for a, b in product(backs, repeat=2) if length else ():
+        for a, b in product(backs, repeat=2) if 0 < length < depth else ():  # else: all of K again, a factor
             more = [behind(x, t, line, depth, length, back) for x, line, back in ((reals.a, i, a), (reals.b, j, b))]
             if (np.abs((more[0] * more[1]).sum(axis=1) - wanted) <= reach).mean() > 0.9:
                 yield tail(depth, length, a, b)

@@ -213,6 +213,12 @@ def _recovered(source: Source, found: Solved, known: bool) -> Solved:
     return by_first(found, scored) if scored else found
 
 
+def _simpler(source: Source, found: Solved, known: bool) -> Solved:
+    """The same, if it is simpler than what is found."""
+    again = _recovered(source, found, known)
+    return again if again.rank < found.rank else found
+
+
 def by_first(found: Solved, scored: list[Scored]) -> Solved:
     """Explained by the simplest of some hypotheses, the others as its equals."""
     first, *others = scored
@@ -327,7 +333,7 @@ PASSES: tuple[Pass, ...] = (
     *_passes(_open, scale_tables),  # factors that are zero write zeros
     (_first, _by_rules),
     (_several, _moved_tiles),
-    *_passes(_far_fetched, weights_of_k, k_maps, tiles),
+    *((_far_fetched, partial(_simpler, source)) for source in (weights_of_k, k_maps, tiles, k_steps)),
     *_passes(_in_parts, in_parts_of_k, tiles),
     *_passes(_open, other_buffers, tiles, k_steps, weights_of_k, in_parts_of_k, stage_phases, part_maps, tables),
     *_passes(_open, constants, in_both, factors, k_maps, tile_sums, in_part),

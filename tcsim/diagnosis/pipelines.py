@@ -308,7 +308,7 @@ def counts(padded: int, step: int, depth: int) -> Iterator[Count]:
     of_sequences = ((found.counts(padded).astype(np.float64), 3) for found in sequences(padded, step))
     for weights, rank in chain(_of_blocks(padded, step), _of_tiles(padded, step), of_sequences):
         key = weights.tobytes()
-        if key not in seen:
+        if key not in seen and (weights != 1).any():
             seen.add(key)
             yield Count(weights, rank, step, depth)
 

@@ -67,3 +67,20 @@ def test_factors_of_rows_of_which_some_are_zero_and_rows_that_count_twice() -> N
     twice = np.where(np.arange(32) < 16, 1, 2).astype(np.float32)
     assert "factors 2 (twice as large) in rows 16-31" in said(MMA, a=A, b=B, observed=right * twice[:, None])
     assert "not loaded" in said(MMA, a=A, b=B, observed=right * (factors[:, None] > 0))
+
+
+def test_all_of_k_once_more_is_a_factor() -> None:
+    one, two = (tcsim.gemm(A[:, k], B[k], instruction=MMA).view(np.float32) for k in (slice(32), slice(32, None)))
+    told = said(MMA, a=A, b=B, observed=one + two + one + two)
+    assert "result scaled (the product times 2, as if 2 had added it)" in told and "K " not in told.split("\n")[2]
+
+
+def test_a_step_of_one_descriptor_comes_before_two_orders() -> None:
+    """An MN-major tile of B whose descriptor moves on by the K of an instruction, as in a K-major tile."""
+    wgmma, deep = "wgmma.mma_async.sync.aligned.m64n64k32.f32.e4m3.e4m3", 64
+    a, b = (tcsim.encode(RANDOM.standard_normal(shape), "e4m3", saturate=True) for shape in ((64, 192), (192, 64)))
+    tiles = b.reshape(3, deep * 64)  # each K line after the other
+    at = np.arange(deep)[:, None] % 32 * 64 + np.arange(64) + np.arange(deep)[:, None] // 32 * 32
+    wrong = tiles[:, np.minimum(at, deep * 64 - 1)].reshape(192, 64)
+    told = said(wgmma, a=a, b=b, observed=tcsim.gemm(a, wrong, instruction=wgmma, arch="sm_90"))
+    assert "b: K advance wrong" in told and " + " not in told
