@@ -313,7 +313,9 @@ def memory_rules(count: int, depth: int, others: int, chunk: int, step: int) -> 
             said = f"each K tile of {deep} begins {deep} lines along M or N further on, not {deep} along K ({order})"
             said += f": {deep // length} along K" if deep % length == 0 else ""
             said += ", as of a coordinate that is given the number of the tile" if deep == length else ""
-            advice = "the pointer is advanced by the stride of the other axis"
+            advice = (
+                "the pointer is advanced by the stride of the other axis, or a tensor map's coordinates are exchanged"
+            )
             where = partial(_sideways, deep, count, depth, k_first)
             yield Rule("{x}: K advance along the other axis", said, advice, where, 4)
     whole = "the whole matrix, row-major taken for column-major"

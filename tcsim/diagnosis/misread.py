@@ -232,5 +232,5 @@ def over_next_row(empty: Mask, size: tuple[int, int] | None) -> tuple[str, bool]
         return "", False
     kept = np.flatnonzero(~empty[:, :m, :width].all(axis=(0, 2)))
     tiled = m > 2 and any(np.array_equal(kept, np.arange(0, m, tile)) for tile in (*TILES, m))
-    said = f"what a tile holds past N = {n} was stored over them, from the row before"
+    said = f"what a tile holds past N = {n} ran into the next row and overwrote them"
     return said if tiled or size else "", tiled

@@ -117,6 +117,7 @@ def stored_with(pitch: int, off: int, shape: tuple[int, int]) -> Rule:
     said = [f"{pitch} elements for {width} from row to row"] if pitch != width else []
     whole = f", {lines} rows" if off % width == 0 else ""
     said += [f"by {off} elements{whole}: what is stored lies too {'late' if off > 0 else 'early'}"] if off else []
+    said += [f"and the {'first' if off > 0 else 'last'} {lines} rows are never written"] if off and whole else []
     name = "{x}: pitch wrong" if pitch != width else "{x}: pointer off"
     rank = 1 if whole and pitch == width and 2 * lines <= shape[0] else 3
     return Rule(name, ", ".join(said), _STORE, partial(_stored_at, pitch, off, shape), rank)

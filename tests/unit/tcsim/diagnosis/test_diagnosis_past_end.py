@@ -36,7 +36,7 @@ def test_a_store_without_a_mask_for_columns(loads: str) -> None:
     assert found.verdict == "explained" and found.explanations[0].bits
     if loads == "zeros":
         assert found.mistake == "d: stored past the end of a row"
-        assert "what a tile holds past N = 43 was stored over them, from the row before" in str(found)
+        assert "what a tile holds past N = 43 ran into the next row and overwrote them" in str(found)
     else:
         assert found.mistake == "d: stored past the end of a row" and "over the first 5 columns" in str(found)
 
