@@ -20,6 +20,7 @@ from tcsim.numbers.formats import FORMATS, Format
 
 _TELLS = 0.01  # of a usual output: how far rounding may take what is multiplied, at most
 _BLIND = 0.5  # of a usual output: if rounding may take most that far, nothing can be told from numbers
+_SEEING = 0.25  # of the outputs that must tell: lines may be next to zero
 _FINEST = (2.0**-23, 2.0**-50)  # how far rounding may take a sum at least, of its terms; of f64, as float64 reckons it
 _KNOWN = 0.1  # of a usual output: how far rounding may take an output, at most
 Numbers = npt.NDArray[np.float64]
@@ -185,7 +186,7 @@ def reals_of(problem: Problem, model: npt.NDArray[Any], steps: tuple[float, floa
         middle = float(np.median(size)) if size.size else 0.0
         rounding = 8 * max(unit, _FINEST[formats["d"].bits == 64 and not coarse])
         far = rounding * np.maximum(size, middle) * _factor(np.where(np.isfinite(known), known, 0.0), observed)
-        blind = bool(np.median(far / usual) > _BLIND)
+        blind = bool(np.quantile(far / usual, _SEEING) > _BLIND)
         reach = np.minimum(far, _KNOWN * usual)
         reach += coarse * np.abs(observed) + max(least, step)
     found = Reals(a, b, c, product, observed, reach, finite, coarse, rounding, usual=usual, blind=blind)

@@ -6,7 +6,7 @@ The partial products of a scale block without factors are known, so any table of
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from typing import Any
@@ -51,7 +51,8 @@ class Reading:
     advice: str
     table: Table
     rank: int = 3
-    rule: Rule | None = None  # by which the table is read, 1 behind its end
+    rule: Rule | None = None  # by which the table is read
+    outside: float = 1.0  # what a rule finds behind the table's end
 
     def lines(self, which: Ints, own: Numbers, other: Numbers) -> Numbers:
         """The factors of some lines, (lines, blocks)."""
@@ -59,7 +60,7 @@ class Reading:
             return self.table(own, other)[which]
         block = np.arange(own.shape[1])[None]
         row, at = np.broadcast_arrays(*self.rule.where(which[:, None], block, 0 * block))
-        return taken(own, row, at, 1.0)
+        return taken(own, row, at, self.outside)
 
 
 def _own(own: Numbers, other: Numbers) -> Numbers:
@@ -149,7 +150,11 @@ def scale_tables(problem: Problem, reals: Reals, open_: Mask) -> Iterator[WrongK
     if not items and len(t) > blocks:
         wanted = (reals.observed - reals.c)[place] - (sums[0] * tables[0][0] * tables[1][0]).sum(axis=1)
         for side in (0, 1):
-            placed = [number for number, reading in enumerate(readings[side]) if reading.rule is not None]
+            placed = [
+                number
+                for number, reading in enumerate(readings[side])
+                if reading.rule is not None and reading.outside == 1
+            ]
             changes = sums[0] * (tables[side][placed] - tables[side][0]) * tables[1 - side][0]
             far = reals.stretched(np.inf, place)
             for number, holds in holding(in_parts(changes, _WORD).sum(axis=3), wanted, far):
@@ -181,22 +186,30 @@ def _readings(problem: Problem, blocks: int, count: int, others: int) -> Iterato
     format = problem.machine.formats["scale"]
     yield OWN
     yield from _values(format, count)
+    none = float(decode(np.zeros(1, format.dtype), format)[0])  # what code 0 counts as
+    line, block = np.arange(count)[:, None], np.arange(blocks)[None]
     for rule in part_rules("scale", count, others, blocks, problem.machine.blocks):
-        yield Reading(rule.mistake, rule.detail, rule.advice, _own, rule.rank, rule)
+        found = Reading(rule.mistake, rule.detail, rule.advice, _own, rule.rank, rule)
+        row, at = rule.where(line, block, 0 * block)
+        yield found
+        inside = (at >= 0) & (at < blocks)  # blocks that count next to nothing are those that are not added
+        if "none at" not in rule.detail and inside.all() and ((row < 0) | (row >= count)).any():
+            yield replace(found, detail=f"{rule.detail}; what lies outside has code 0", outside=none)
+    fills = {said: none if fill == 0 else fill for said, fill in _FILLS.items()}
     for said, ours, read in _layouts(blocks):
-        for fill in _FILLS:
+        for fill in fills:
             yield Reading(
-                "scale_{x} in another layout", said + fill, _LAYOUT, partial(_laid, ours, read, _FILLS[fill], 0)
+                "scale_{x} in another layout", said + fill, _LAYOUT, partial(_laid, ours, read, fills[fill], 0)
             )
     for detail, ours, read in (("", _by_line, _by_line), *_MAJORS, *_layouts(blocks)):
-        for fill in _FILLS:
+        for fill in fills:
             kind = "scale_{x} is that of {y}, in another layout" if detail else FOREIGN
             said = f"{detail or _ALIKE}{fill}"
             advice = f"{_ORDER}; {_LAYOUT}" if detail else _ORDER
-            yield Reading(kind, said, advice, partial(_laid, ours, read, _FILLS[fill], 1), 3 + bool(detail))
+            yield Reading(kind, said, advice, partial(_laid, ours, read, fills[fill], 1), 3 + bool(detail))
 
 
-_FILLS = {"": 1.0, "; what is not written counts as 0": 0.0, "; behind the end the last one is taken again": None}
+_FILLS = {"": 1.0, "; what is not written has code 0": 0.0, "; behind the end the last one is taken again": None}
 """What is read behind the end of the memory, and where nothing was written."""
 
 

@@ -84,3 +84,16 @@ def test_a_step_of_one_descriptor_comes_before_two_orders() -> None:
     wrong = tiles[:, np.minimum(at, deep * 64 - 1)].reshape(192, 64)
     told = said(wgmma, a=a, b=b, observed=tcsim.gemm(a, wrong, instruction=wgmma, arch="sm_90"))
     assert "b: K advance wrong" in told and " + " not in told
+
+
+def test_scale_factors_behind_the_end_have_code_0() -> None:
+    """Rows 16 to 31 of 64 have those of rows 32 to 47; the later half lies behind the end, and its outputs are next to zero."""
+    mma = "mma.sync.aligned.m16n8k32.row.col.kind::mxf8f6f4.block_scale.scale_vec::1X.f32.e4m3.e4m3.f32.ue8m0"
+    a, b = (tcsim.encode(RANDOM.standard_normal(shape), "e4m3", saturate=True) for shape in ((64, 128), (128, 16)))
+    own, other = (RANDOM.integers(123, 132, shape).astype(np.uint8) for shape in ((64, 4), (4, 16)))
+    longer = np.vstack([own, 0 * own])
+    at = np.arange(64) // 16 * 32 + np.arange(64) % 16
+    given = {"a": a, "b": b, "scale_a": own, "scale_b": other}
+    observed = tcsim.gemm(**{**given, "scale_a": longer[at]}, instruction=mma, arch="sm_120")
+    told = "\n".join(tcsim.diagnose(mma, arch="sm_120", **given, observed=observed).lines())
+    assert "block i of 16 starts at 32 i" in told and "what lies outside has code 0" in told
