@@ -187,6 +187,10 @@ def register_orders(count: int, most: int = 8) -> Iterator[tuple[str, Permutatio
     for bit in range(count.bit_length()):
         if count % (2 << bit) == 0 and count > 2:
             yield f"register i with i ^ {1 << bit}", own ^ (1 << bit)
+    for first, second in combinations(range(4), 2) if count > most and count % 4 == 0 else ():
+        fours = own.reshape(-1, 4).copy()
+        fours[:, [first, second]] = fours[:, [second, first]]
+        yield f"register {first} with {second} of every four", fours.reshape(-1)
     if count > 2:
         yield "register i with the i-th from the end", own[::-1]
         if count % 2 == 0:

@@ -128,12 +128,24 @@ class TileSums(Hypothesis):
         if self._moved:
             if self.with_c and not self.of_c[~own].any():  # the C of its own place
                 if self.of_c[own].all():
-                    return [(name.format(x=x, lines=lines), said, _INDEX) for name, x, lines in _OPERANDS]
+                    return [(name.format(x=x, lines=lines), said, _INDEX) for name, x, lines in self._operands]
                 said += "; c is read there too"  # what holds nothing holds no C either
+            if not self.with_c and len(self._operands) == 1:
+                ((_, x, lines),) = self._operands
+                said += f"; or these {lines} of {x} are read there: C, which is zero here, would tell"
             return [(STORED, said, STORED_ADVICE)]
         if self.in_place:
             return [(f"{count_name(self.times[own])} in some tiles", said, _RANGES)]
         return [(_NOT_CLEARED, said, _CARRIED) if self.full else (PARTIALS, said, _PARTIALS)]
+
+    @property
+    def _operands(self) -> tuple[tuple[str, str, str], ...]:
+        """The operands whose tiles are others: of tiles that come from their own row of tiles, B alone; from their own column, A."""
+        held = self.times[:, :, 0]
+        moved = np.flatnonzero(held.any(axis=1))
+        source, across = held[moved].argmax(axis=1), self.tiles.grid[1]
+        own = (moved % across == source % across).all(), (moved // across == source // across).all()
+        return tuple(one for one, same in zip(_OPERANDS, own[::-1], strict=True) if not same) or _OPERANDS
 
     @property
     def _contents(self) -> str:

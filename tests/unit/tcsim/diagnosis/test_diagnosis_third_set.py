@@ -97,3 +97,24 @@ def test_scale_factors_behind_the_end_have_code_0() -> None:
     observed = tcsim.gemm(**{**given, "scale_a": longer[at]}, instruction=mma, arch="sm_120")
     told = "\n".join(tcsim.diagnose(mma, arch="sm_120", **given, observed=observed).lines())
     assert "block i of 16 starts at 32 i" in told and "what lies outside has code 0" in told
+
+
+def test_registers_of_every_four_of_a_wide_accumulator() -> None:
+    wgmma = tcsim.instruction("wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16", arch="sm_90a")
+    a, b = (tcsim.encode(RANDOM.standard_normal(shape), "f16") for shape in ((64, 32), (32, 32)))
+    registers = wgmma.registers("d", tcsim.gemm(a, b, instruction=wgmma))
+    order = np.arange(registers.shape[-1]).reshape(-1, 4)[:, [0, 2, 1, 3]].reshape(-1)
+    observed = wgmma.matrix("d", registers[..., order])
+    assert "d registers permuted (register 1 with 2 of every four)" in str(
+        tcsim.diagnose(wgmma, a=a, b=b, observed=observed)
+    )
+
+
+def test_columns_of_another_tile_in_some_rows_are_no_store_alone() -> None:
+    """The first tile of each three along N takes the next one's columns of B, of the lower rows the last takes the first's."""
+    a, b = (tcsim.encode(RANDOM.standard_normal(shape), "f16") for shape in ((64, 64), (64, 96)))
+    right = tcsim.gemm(a, b, instruction=MMA)
+    wrong = right.copy()
+    wrong[:32, :32], wrong[32:, 64:] = right[:32, 32:64], right[32:, :32]
+    told = said(MMA, a=a, b=b, observed=wrong)
+    assert "or these columns of b are read there" in told or "b: columns of another block" in told
