@@ -194,11 +194,17 @@ def recovered(solver: Solver, wrong: Mask, source: Source) -> list[Scored]:
         one = solver.reckoned(item, wrong)
         if one is not None and one.clean > 0 and not (wrong & solver.reals.finite & ~one.gives).any():
             found.append(one)
-    if any(one.way is not None for one in found):  # the others are compared on the same terms
-        found = [
-            one if isinstance(one.item, Candidate) else replace(one, bits=_exact(one.item, solver)) for one in found
-        ]
+    if any(one.way is not None for one in found):  # all are compared on the same terms, which a sample is not
+        kinds = {isinstance(one.item, Candidate) for one in found}
+        found = [_compared(one, solver) for one in found] if len(kinds) > 1 else found
     return foremost(found) if found else []
+
+
+def _compared(one: Scored, solver: Solver) -> Scored:
+    """With what is known of every bit of all outputs."""
+    if isinstance(one.item, Candidate):
+        return replace(one, way=way_of(solver.problem, one.item, one.gives, solver.ends, every=True))
+    return replace(one, bits=_exact(one.item, solver))
 
 
 def _exact(item: Hypothesis, solver: Solver) -> bool:

@@ -118,3 +118,12 @@ def test_columns_of_another_tile_in_some_rows_are_no_store_alone() -> None:
     wrong[:32, :32], wrong[32:, 64:] = right[:32, 32:64], right[32:, :32]
     told = said(MMA, a=a, b=b, observed=wrong)
     assert "or these columns of b are read there" in told or "b: columns of another block" in told
+
+
+def test_partial_sums_of_another_tile_in_a_narrow_output() -> None:
+    """Slices of K are added in f32 and stored as bf16: that a map of B gives every bit of a sample says no more for it."""
+    a, b = (tcsim.encode(RANDOM.standard_normal(shape), "f16") for shape in ((64, 128), (128, 96)))
+    one, two = (tcsim.gemm(a[:, k], b[k], instruction=MMA).view(np.float32) for k in (slice(64), slice(64, None)))
+    found = one + np.tile(two[:, 64:], 3)
+    told = said(MMA, a=a, b=b, observed=tcsim.decode(tcsim.encode(found, "bf16"), "bf16").astype(np.float32))
+    assert "sums of another tile" in told
