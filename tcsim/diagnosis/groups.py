@@ -35,6 +35,7 @@ _LEVELS = 256  # of values of a quantized group
 _MOST = 0.6  # of the zero points, which are told by the least value that is there
 _CLOSE = 0.02  # how near to a whole number a count comes
 _NEAR = 1e-5  # of a number: what rounding of all outputs may take off it
+_HUGE = 1e150  # sums whose squares are no numbers
 _ZERO = "the zero point of {x} is not subtracted, or subtracted twice, or with the wrong sign, or it is another line's or group's"
 _SCALE = "look at the scales of {x} along K: which group's and which line's they are, and whether they are applied once"
 
@@ -244,6 +245,9 @@ def in_both(problem: Problem, reals: Reals, wrong: Mask) -> Iterator[WrongKernel
     given = reals.b.sum(axis=2)[:, None], reals.a.sum(axis=2)[:, :, None], np.ones((1, 1, 1))
     terms = np.stack([np.broadcast_to(x, known.shape)[known] for x in given], axis=1)
     off = (reals.observed - reals.right)[known]
+    largest = float(np.abs(terms).max()), float(np.abs(off).max())
+    if not 0 < max(largest) < _HUGE:  # nor what is not a number
+        return
     found = np.linalg.lstsq(terms, off, rcond=None)[0]
     short = np.array([float(f"{x:.4g}") for x in found])
     found = np.where(np.abs(found - short) <= _NEAR * np.abs(found), short, found)
