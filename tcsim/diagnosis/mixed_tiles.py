@@ -163,7 +163,7 @@ def _said(grid: Grid, source: Ints, depth: int, count: int) -> tuple[str, str, s
     sure = bool((np.abs(steps) < (parts if (source < 0).any() else max(2, parts - 1))).all())
     ring = across and len(steps) == 1 and sure
     if ring:
-        said += f"; as of a loop through K and on to the next {what}, of which the tile {_further(int(steps[0]), 'iterations')} is read"
+        said += f"; as if one loop went through K and on to the next {what}, and each iteration read the tile of {_iteration(int(steps[0]))}"
     return LATE, said, _STAGE + _RING * ring
 
 
@@ -213,3 +213,12 @@ def _places(grid: Grid, source: Ints, depth: int, count: int, what: str) -> list
 
 def _further(by: int, unit: str) -> str:
     return f"{abs(by)} {unit} {'further on' if by > 0 else 'before'}" if by else ""
+
+
+def _iteration(by: int) -> str:
+    """An iteration by its distance.
+
+    >>> _iteration(-1), _iteration(2)
+    ('the iteration before', 'the iteration 2 after')
+    """
+    return f"the iteration {f'{abs(by)} ' * (abs(by) > 1)}{'after' if by > 0 else 'before'}"

@@ -14,6 +14,8 @@ from tcsim.numbers.formats import FORMATS
 
 _SAMPLES, _NEAR = 64, 5e-3  # outputs that functions with numbers are tried on first, and how near they must come
 _SCALES = tuple(sign * 2.0**power for sign in (1, -1) for power in range(-6, 4) if (sign, power) != (1, 0))
+NARROWER = ("e4m3", "e5m2", "bf16", "f16")
+"""Formats of outputs narrower than f32, the narrowest first."""
 _MANY = 8  # outputs at a bound
 Function = Callable[[Numbers], Numbers]
 
@@ -141,7 +143,7 @@ def casts() -> Iterator[Named]:
 
 def conversions(coarse: float) -> Iterator[Named]:
     """Of floating-point results: through a narrower format, or to whole numbers. coarse: their relative precision."""
-    for name in (name for name in ("f16", "bf16", "e4m3", "e5m2") if 2.0 ** -FORMATS[name].fraction_bits > coarse):
+    for name in (name for name in NARROWER[::-1] if 2.0 ** -FORMATS[name].fraction_bits > coarse):
         advice = f"the epilogue or the output tensor is {name} there, or the accumulator was moved as {name}"
         yield Named("result passed through a narrower format", name, advice, partial(_through, name=name), simple=True)
     for said, run, *_ in _WHOLE:

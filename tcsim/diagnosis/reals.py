@@ -176,7 +176,7 @@ def reals_of(problem: Problem, model: npt.NDArray[Any], steps: tuple[float, floa
         product = a @ b.swapaxes(1, 2)
         known = decode(model, formats["d"]).astype(np.float64)
         off = np.abs(known - product - c) / np.maximum(size, 1e-300)
-        normal, step = _small(formats["d"])
+        normal, step = smallest(formats["d"])
         off = off[np.isfinite(off) & (size > normal)]
         usual = _usual(observed)
     if formats["d"].kind != "float":
@@ -202,7 +202,7 @@ def reals_of(problem: Problem, model: npt.NDArray[Any], steps: tuple[float, floa
     return found
 
 
-def _small(format: Format) -> tuple[float, float]:
+def smallest(format: Format) -> tuple[float, float]:
     """The least normal number of a format, and how far apart those below it lie; zeros of integers."""
     if format.kind != "float":
         return 0.0, 0.0

@@ -11,8 +11,9 @@ import numpy.typing as npt
 from tcsim.diagnosis.arithmetic import narrowed
 from tcsim.diagnosis.enough import enough
 from tcsim.diagnosis.groups import whose_scales
+from tcsim.diagnosis.named_functions import NARROWER
 from tcsim.diagnosis.problem import Codes, Problem
-from tcsim.diagnosis.reals import Mask, Numbers, Reals
+from tcsim.diagnosis.reals import Mask, Numbers, Reals, smallest
 from tcsim.diagnosis.where import ranges
 from tcsim.numbers.codec import decode, encode
 from tcsim.numbers.formats import FORMATS, Format
@@ -22,7 +23,6 @@ TRUNCATED = "result truncated to a narrower format"
 _LINES, _ALIKE = 8, 0.02  # so many numbers that are another's multiples up to this part are no chance
 _LISTED = 4  # numbers that are listed
 _TELLS = 4  # times the reach of rounding: a line that is scaled must have an output beyond it
-_FORMATS = ("e4m3", "e5m2", "bf16", "f16")
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def narrow_format(problem: Problem, model: Codes) -> str | None:
     values, right = (decode(codes, format) for codes in (seen, model[inside]))
     if (values == np.rint(values)).all() and (right != np.rint(right)).mean() > 0.5:
         return None  # whole numbers are no format's
-    for name in (*_FORMATS, *(("f32",) if format.name == "f64" else ())):
+    for name in (*NARROWER, *(("f32",) if format.name == "f64" else ())):
         if _fits(seen[:64], name).all() and _fits(seen, name).all() and _fits(model[inside], name).mean() < 0.5:
             return name
     return None
@@ -62,7 +62,7 @@ def precision(name: str | None) -> tuple[float, float]:
     if name is None:
         return 0.0, 0.0
     format = FORMATS[name]
-    return 2.0**-format.fraction_bits, 2.0 ** (format.minimum_exponent - format.fraction_bits)
+    return 2.0**-format.fraction_bits, smallest(format)[1]
 
 
 def truncated(codes: Codes, name: str) -> Codes:

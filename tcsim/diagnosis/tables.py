@@ -144,7 +144,7 @@ def _table(
 
 
 def _snapped(name: str, was: Numbers, now: Numbers, format: Format) -> Iterator[WrongKernel]:
-    """The table with values that the format has, or those of another format of as many bits."""
+    """The table, its values rounded to those of the format, or to those of another format of the same width."""
     usual = float(np.sqrt((was**2).mean()))
     if format.kind == "float" and (clamped := _clamped(was, now, format)) is not None:
         yield table_of(name, was, clamped[0], "values clamped", clamped[1])

@@ -58,7 +58,7 @@ def test_a_stage_of_the_output_tile_before() -> None:
     wrong[:32, 32:] = b[64:, :-32]
     said = said_of(a, b, a, wrong)
     assert "columns 32-95 have in K 0-31 what lies 32 columns before and 64 of K further on" in said
-    assert "of which the tile 1 iterations before is read" in said
+    assert "and each iteration read the tile of the iteration before" in said
 
 
 def test_a_map_of_k_is_one_mistake() -> None:

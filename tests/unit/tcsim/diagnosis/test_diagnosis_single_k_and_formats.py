@@ -170,3 +170,9 @@ def test_sums_that_correct_for_zero_points(more: Any, words: str) -> None:
     right = tcsim.gemm(a, b, instruction=S8).view(np.int32)
     told = said(a, b, (right + more(a.astype(np.int64), b.astype(np.int64))).astype(np.int32), S8)
     assert words in told and "bit for bit" in told
+
+
+def test_sums_whose_squares_are_no_numbers_leave_standard_output_alone(capfd: pytest.CaptureFixture[str]) -> None:
+    observed = RANDOM.standard_normal((32, 24)) * 1e300
+    found = tcsim.diagnose(F64, a=A * 1e150, b=B * 1e150, observed=observed)
+    assert found.verdict == "not explained" and not capfd.readouterr().out
