@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tcsim
+from tests.evaluation.second_wrong_kernels.__main__ import run
 
 MMA = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
 E4M3 = "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32"
@@ -120,10 +121,14 @@ def test_columns_of_another_tile_in_some_rows_are_no_store_alone() -> None:
     assert "or these columns of b are read there" in told or "b: columns of another block" in told
 
 
-def test_partial_sums_of_another_tile_in_a_narrow_output() -> None:
-    """Slices of K are added in f32 and stored as bf16: that a map of B gives every bit of a sample says no more for it."""
-    a, b = (tcsim.encode(RANDOM.standard_normal(shape), "f16") for shape in ((64, 128), (128, 96)))
-    one, two = (tcsim.gemm(a[:, k], b[k], instruction=MMA).view(np.float32) for k in (slice(64), slice(64, None)))
-    found = one + np.tile(two[:, 64:], 3)
-    told = said(MMA, a=a, b=b, observed=tcsim.decode(tcsim.encode(found, "bf16"), "bf16").astype(np.float32))
-    assert "sums of another tile" in told
+@pytest.mark.parametrize(
+    ("kind", "seed", "words"),
+    [
+        ("WorkspaceSharedByARow", 80003, "sums of another tile"),
+        ("AddedToThePreviousRuns", 60001, "the product times 2"),
+    ],
+)
+def test_slices_of_k_in_narrow_outputs(kind: str, seed: int, words: str) -> None:
+    """That a map of B gives every bit of a sample says no more for it; and all of K once more is a factor."""
+    told = run((kind, seed))
+    assert words in told["lines"][2] and told["judgement"] == "right and alone"
