@@ -122,6 +122,7 @@ class WrongKernel(Hypothesis):
         """Which outputs of a matrix it gives: rounding takes sums of what is read as far as their size."""
         return self.gives(reals)[matrix]
 
+    @np.errstate(over="ignore", invalid="ignore")  # of a hypothesis, not of the operands
     def gives(self, reals: Reals) -> Mask:
         """Which outputs it gives, up to rounding: (batch, M, N)."""
         read = self._read(reals)
